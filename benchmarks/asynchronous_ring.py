@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.asynchronous_rows import Row
 from paragan.core import rng
+from paragan.core.metric import SampleFeatures
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
@@ -25,8 +26,7 @@ from paragan.game.prior import Prior
 from paragan.game.sample import sample, sampling_network
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
-from paragan.metrics import frechet
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.metrics import fd
 from paragan.optim import adabelief
 from paragan.parallel import none
 from paragan.penalties import r1
@@ -106,7 +106,7 @@ def measured(made: Tensor, real: Tensor) -> dict[str, float]:
     apart = (made @ turns).sort(0).values - (real @ turns).sort(0).values
     return {
         "sliced distance": float(apart.abs().mean()),
-        "fd": frechet.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
+        "fd": fd.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
         "modes": float((counts >= len(made) / MODES / 5).sum()),
         "good": float((away < _NEAR).float().mean()),
     }

@@ -19,7 +19,7 @@ import torch
 from benchmarks import asynchronous_ring as ring
 from benchmarks.asynchronous_rows import Row, Table
 from paragan import build
-from paragan.build.evaluation import scorer
+from paragan.build.evaluation import extractor_context, scorer
 from paragan.config import RunConfig, load
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
@@ -128,7 +128,7 @@ def _shared(
     """The data, and one judge for all rows: scores of two judges cannot be compared."""
     config: RunConfig = load(table.recipe, table.row_words(Row("sync"), data, 0))
     found = build.open_data(config)
-    scored = scorer(config, found, keep / table.name / "judge", print)
+    scored = scorer(config, extractor_context(config, found, keep / table.name, print, torch.device("cpu")))
     assert scored is not None
     return found, lambda player, prior: scored(player, prior).metrics
 

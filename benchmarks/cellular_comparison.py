@@ -18,13 +18,13 @@ from torch import Tensor
 
 from benchmarks.cellular_upstream import Upstream
 from benchmarks.cellular_upstream_cell import Config
+from benchmarks.extractors import extractor_next_to
 from benchmarks.paired_timing import Ratio
 from benchmarks.record import write
 from paragan.build import grid as build_cells
 from paragan.coevolution.population import Population
 from paragan.config import load
 from paragan.datasets import mnist
-from paragan.evaluation import extractors
 
 EQUAL = (
     "real MNIST, networks 64-256-256-784 and 784-256-256-1, batch 100, D trained on every second batch, 1,000 fitness "
@@ -88,4 +88,4 @@ def images(data: Path) -> Tensor:
 
 @cache
 def _extractor(data: Path) -> torch.nn.Module:
-    return extractors.load_extractor("mnist-cnn", extractors.find_weights(str(data), "mnist-cnn"))
+    return extractor_next_to(str(data), "mnist_cnn", mnist.source(mnist.Options(path=str(data)), "train")).network

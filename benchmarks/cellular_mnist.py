@@ -134,7 +134,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if unknown := set(arms) - set(ARMS):
         asked.error(f"--only: found {', '.join(sorted(unknown))}, expected some of {', '.join(ARMS)}")
     torch.set_num_threads(1)
-    study = Study(given.kimg, given.out, (f"data.path={given.data}", "evaluation.features=mnist-cnn"))
+    study = Study(given.kimg, given.out, (f"data.path={given.data}", "evaluation.features=mnist_cnn"))
     runs = measured(study, arms, given.seeds)
     refuse_unequal(runs)
     found = {"recipe": study.recipe, "kimg": study.kimg, **summed(runs)}

@@ -16,7 +16,7 @@ from paragan.coevolution.mixture import mixture_features
 from paragan.config import load
 from paragan.core.types import Side
 
-FD = "fd[mnist-cnn]"
+FD = "fd[mnist_cnn]"
 
 
 def scored(folder: Path) -> dict[str, Any]:

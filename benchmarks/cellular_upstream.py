@@ -32,8 +32,8 @@ from benchmarks.cellular_upstream_cell import Cell, Config
 from benchmarks.cellular_upstream_images import Images
 from benchmarks.cellular_upstream_score import Scorer
 from benchmarks.cellular_upstream_timer import OTHER, ROUTINES, Ledger
+from benchmarks.extractors import extractor_next_to
 from paragan.datasets import mnist
-from paragan.evaluation import extractors
 
 
 class Upstream:
@@ -122,8 +122,8 @@ def main() -> None:
     )
     found = mnist.source(mnist.Options(path=str(told.data)), "train")
     images_u8 = found.fetch(torch.arange(len(found)).numpy())["image"]
-    extractor = extractors.load_extractor("mnist-cnn", extractors.find_weights(str(told.data), "mnist-cnn"))
-    upstream = Upstream(config, images_u8, extractor)
+    extractor = extractor_next_to(str(told.data), "mnist_cnn", found)
+    upstream = Upstream(config, images_u8, extractor.network)
     print(f"{record.machine()}, {gflops():.0f} GFLOP per CPU second; CPU seconds per cell and iteration:")
     for _ in range(told.iterations):
         spent = {name: seconds / len(upstream.cells) for name, seconds in upstream.iterate().items()}

@@ -1,4 +1,4 @@
-"""fd[mnist-cnn] of `dcgan-mnist` over its run, as a user starts it, against the final one of `vanilla-mnist`.
+"""fd[mnist_cnn] of `dcgan-mnist` over its run, as a user starts it, against the final one of `vanilla-mnist`.
 
 Aim: at most a tenth of it, within 20 minutes.
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.record import RESULTS, write
 
-FD = "fd[mnist-cnn]"
+FD = "fd[mnist_cnn]"
 
 
 def trained(data: str, folder: Path, seed: int) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def trained(data: str, folder: Path, seed: int) -> dict[str, Any]:
         "dcgan-mnist",
         f"data.path={data}",
         f"seed={seed}",
-        "evaluation.features=mnist-cnn",
+        "evaluation.features=mnist_cnn",
         "--out",
         str(folder),
     ]

@@ -1,4 +1,4 @@
-"""fd[cifar-resnet56] of `sngan-cifar10`, as a user starts it, against a naive torch loop, at equal numbers of images.
+"""fd[cifar_resnet56] of `sngan-cifar10`, as a user starts it, against a naive torch loop, at equal numbers of images.
 
     python -m benchmarks.sngan_cifar10 DATA_FOLDER RUNS_FOLDER [share of the recipe's length for the naive loop] [seeds]
 
@@ -23,16 +23,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
+from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.judge import load_pretrained
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
-FD, LATENT, CLASSES, UPDATES_OF_D = "fd[cifar-resnet56]", 128, 10, 5
+FD, LATENT, CLASSES, UPDATES_OF_D = "fd[cifar_resnet56]", 128, 10, 5
 Curve = list[tuple[int, float]]
 
 
@@ -103,7 +103,7 @@ class Discriminator(nn.Module):
 
 def library(data: str, folder: Path, seed: int) -> Curve:
     """(images, fd) at every score of the command, from its record; a run that was stopped goes on."""
-    settings = ["data.variant=lossless", "evaluation.features=cifar-resnet56", f"seed={seed}"]
+    settings = ["data.variant=lossless", "evaluation.features=cifar_resnet56", f"seed={seed}"]
     words = ["train", "sngan-cifar10", f"data.path={data}", *settings, "--out", str(folder)]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=7200)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -136,9 +136,11 @@ def naive(data: str, seed: int, share: float) -> Curve:
     adam = {"lr": config.g.optimizer.lr, "betas": (0.0, 0.9), "fused": True}
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
-    path = Path(data).parent / "classifiers/resnet56_cifar10.npz"
     evaluator = Evaluator(
-        load_pretrained("cifar-resnet56", path), found.train, found.held_out, config.evaluation.num_images
+        extractor_next_to(data, "cifar_resnet56", found.train),
+        found.train,
+        found.held_out,
+        config.evaluation.num_images,
     )
     z_score, y_score = prior.draw("score", Rows(0, 0, config.evaluation.num_images, config.evaluation.num_images))
 

@@ -8,13 +8,12 @@ DATA is the folder of MNIST's four idx files; or a folder with both `cifar10-jpe
 without the JPEG copies of the 400 lossless images that the data set `cifar10` holds out: those, and the JPEG test
 images, are never trained on. One core; about 5 minutes for MNIST and 15 for CIFAR-10.
 
-Writes src/paragan/engine/weights/NAME.safetensors (matrices in float16) and its entry in extractors.json there. The
-accuracies are of the stored weights.
+Writes src/paragan/features/_weights/NAME.safetensors (matrices in float16) and NAME.json there. The accuracies are of
+the stored weights.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -30,7 +29,9 @@ from torch import Tensor, nn
 from paragan.core.protocols import Source
 from paragan.datasets import cifar10, mnist
 from paragan.datasets._stratified_split import stratified_split
-from paragan.evaluation import packaged_extractors as packaged
+from paragan.features import cifar10 as cifar10_features, mnist as mnist_features
+from paragan.features._packaged import FOLDER
+from paragan.features._weight_files import build_with_weights
 from paragan.loading.loader import normalise
 
 BATCH, MOMENTUM, DECAY, SMOOTHING = 256, 0.9, 5e-4, 0.05
@@ -47,6 +48,7 @@ class Recipe:
     flip: bool
 
 
+EXTRACTORS = {"mnist": mnist_features.EXTRACTOR, "cifar10": cifar10_features.EXTRACTOR}
 RECIPES = {
     "mnist": Recipe("60,000 training images", epochs=10, peak=0.1, shift=2, flip=False),
     "cifar10": Recipe(
@@ -149,19 +151,20 @@ def main(name: str, data: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     train, tests = {"mnist": mnist_images, "cifar10": cifar10_images}[name](data)
-    net = trained(packaged.PACKAGED[name].make(), train, RECIPES[name])
+    make = EXTRACTORS[name].make
+    net = trained(make(), train, RECIPES[name])
     weights = stored(net)
-    (packaged.FOLDER / f"{name}.safetensors").write_bytes(weights)
-    net = packaged.network_from_bytes(name, weights)
-    table = json.loads(packaged.TABLE.read_text()) if packaged.TABLE.exists() else {}
-    table[name] = {
-        "sha256": hashlib.sha256(weights).hexdigest(),
+    EXTRACTORS[name].weights.write_bytes(weights)
+    net, sha256 = build_with_weights(make, EXTRACTORS[name].weights)
+    info = {
+        "sha256": sha256,
         "trained_on": RECIPES[name].trained_on,
         "trained_by": f"python -m benchmarks.train_extractors {name} DATA",
         "accuracy": {what: accuracy(net, images) for what, images in tests.items()},
     }
-    packaged.TABLE.write_text(json.dumps(dict(sorted(table.items())), indent=1) + "\n")
-    print(json.dumps(table[name], indent=1), f"{len(weights):,} bytes")
+    text = json.dumps(info, indent=1)
+    (FOLDER / f"{name}.json").write_text(text + "\n")
+    print(text, f"{len(weights):,} bytes")
 
 
 if __name__ == "__main__":

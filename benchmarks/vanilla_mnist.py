@@ -1,4 +1,4 @@
-"""fd[mnist-cnn] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair.
+"""fd[mnist_cnn] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair.
 
 Aim: within 5 % over 3 seeds.
 
@@ -22,17 +22,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.judge import load_pretrained
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
 EPOCHS, BATCH, LATENT, IMAGES = 5, 64, 100, 10_000
-FD, EXTRACTOR = "fd[mnist-cnn]", "evaluation.features=mnist-cnn"
+FD, EXTRACTOR = "fd[mnist_cnn]", "evaluation.features=mnist_cnn"
 
 
 def library(data: str, seed: int) -> list[float]:
@@ -69,7 +69,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
 
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999), fused=True) for net in (g, d))
     evaluator = Evaluator(
-        load_pretrained("mnist-cnn", Path(data).parent / "classifiers/mnist_cnn.npz"),
+        extractor_next_to(data, "mnist_cnn", found.train),
         found.train,
         found.held_out,
         IMAGES,

@@ -11,11 +11,10 @@ from typing import Any
 
 from pages.chart import chart
 from paragan.core import registry
-from paragan.evaluation.packaged_extractors import PACKAGED
 
 Line = Mapping[str, Any]
 _STEPS_KEPT = 100
-_ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real"}
+_ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real", "directions"}
 _INDEX = """# Recipes
 
 A recipe is a config that `train` takes by name. You can change every setting on the command line.
@@ -85,7 +84,7 @@ def _run(folder: Path, name: str) -> Iterator[str]:
         yield _scores(scores)
         main = _main(scores[-1])
         extractor = re.search(r"\[(.+)\]", main)
-        if extractor and extractor.group(1) not in ("judge", *PACKAGED):
+        if extractor and extractor.group(1) not in ("judge", *registry.names("datasets")):
             yield _OTHER_FEATURES.format(extractor.group(1))
         yield chart({main: [(s["kimg"], s[main]) for s in scores if main in s]}, "kimg", f"{main} of {name}", log=True)
     losses = {

@@ -35,7 +35,7 @@ _SECTIONS = {
 _REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
     "scheme": "schemes", "g.strategy, d.strategy": "parallel", "g.optimizer.name, d.optimizer.name": "optim",
-    "writers": "writers",
+    "evaluation.features": "features", "evaluation.metrics": "metrics", "writers": "writers",
 }  # fmt: skip
 
 

@@ -17,9 +17,7 @@ from paragan.build import evaluation, grid as build_grid, workers
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import ROUTINES
 from paragan.config import RunConfig, load
-from paragan.core.dist import ALONE
 from paragan.core.printable import to_printable
-from paragan.evaluation import scorer
 
 # Routine names of the upstream-style loop -> ours. Its `update_genomes` are the training steps.
 _ROUTINE_OF_UPSTREAM = {
@@ -70,13 +68,13 @@ def _upstream(options: CellularOptions, grid: GridResult, folder: Path) -> tuple
         raise MethodUnavailableError("disabled by --no-upstream")
     config = _config(options, grid)
     data = build.open_data(config)
-    cache = scorer.ExtractorCache(folder / "judge", True, _print_line, ALONE)
-    judge = scorer.build_evaluator(*evaluation.scoring(config, data, cache))
+    context = evaluation.extractor_context(config, data, folder, _print_line, torch.device("cpu"))
+    judge = evaluation.evaluator(config, context)
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))
     images_u8 = data.train.fetch(np.arange(len(data.train)))["image"]
     settings = cellular_upstream.Config(rows, columns, options.batches)
-    loop = cellular_upstream.Upstream(settings, images_u8, judge().judge.net)
+    loop = cellular_upstream.Upstream(settings, images_u8, judge().extractor.network)
     torch.set_num_threads(1)
 
     def iterate() -> Iteration:

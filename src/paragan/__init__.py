@@ -50,6 +50,10 @@ Strategies:
 Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
 
+Interfaces of metrics and feature extractors:
+    Metric, Direction, Needs, SampleFeatures, ImagePairs, FeatureExtractor, ExtractorContext
+    build_with_weights  A network with the weights of a file.
+
 Layers:
     BatchNorm, spectral_norm, begin_update
 
@@ -95,6 +99,13 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         ParaganError as ParaganError,
         RankError as RankError,
     )
+    from paragan.core.metric import (
+        Direction as Direction,
+        ImagePairs as ImagePairs,
+        Metric as Metric,
+        Needs as Needs,
+        SampleFeatures as SampleFeatures,
+    )
     from paragan.core.protocols import (
         Augment as Augment,
         Network as Network,
@@ -121,6 +132,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     )
     from paragan.engine.trainer import Trainer as Trainer
     from paragan.export.sampler import SampledImages as SampledImages, Sampler as Sampler
+    from paragan.features._extractor import ExtractorContext as ExtractorContext, FeatureExtractor as FeatureExtractor
+    from paragan.features._weight_files import build_with_weights as build_with_weights
     from paragan.game.ema import Ema as Ema
     from paragan.game.gan import GAN as GAN, Loss as Loss
     from paragan.game.options import (
@@ -141,7 +154,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.losses.nonsaturating import Options as NonsaturatingOptions
     from paragan.losses.relativistic_average import Options as RelativisticAverageOptions
     from paragan.metrics.coverage import Metric as Coverage
-    from paragan.metrics.frechet import Metric as FrechetDistance
+    from paragan.metrics.fd import Metric as FrechetDistance
     from paragan.optim.adabelief import Optimizer as AdaBelief
     from paragan.optim.lamb import Optimizer as Lamb
     from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam

@@ -27,7 +27,7 @@ def test_nothing_is_unpickled(modules):
 def test_one_place_steps_an_optimiser(modules):
     """`Player` is the only caller: clipping, skipped steps, schedule and EMA live there and nowhere else."""
     places = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Call) and steps_an_optimiser(n)]
-    judge = "src/paragan/evaluation/classifier.py"  # it plays no game
+    judge = "src/paragan/features/_classifier.py"  # it plays no game
     players = [place for place in places if not place.startswith(judge)]
     assert len(players) == 1, places
     assert players[0].startswith("src/paragan/game/")

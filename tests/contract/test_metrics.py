@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Direction, ImagePairs, Needs, SampleFeatures
 from paragan.core.tree import map_tensors
-from paragan.metrics._pairs import ImagePairs, PairMean
-from paragan.metrics._sample_features import SampleFeatures
 
 CLASSES = 3
 
@@ -28,15 +30,21 @@ def pairs(count, seed):
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
 CUTS = ((0, 7), (7, 40), (40, 60))
-PAIRED = [name for name in registry.names("metrics") if issubclass(registry.load("metrics", name).Metric, PairMean)]
-JUDGED = [name for name in registry.names("metrics") if name not in PAIRED]
+KINDS = {name: registry.load("metrics", name).Metric for name in registry.names("metrics")}
+PAIRED = [name for name, kind in KINDS.items() if Needs.PAIRS in kind.needs]
+JUDGED = [name for name in KINDS if name not in PAIRED]
+PERFECT = SampleFeatures(
+    REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
+)
 
 
-@pytest.fixture(params=registry.names("metrics"))
+@pytest.fixture(params=KINDS)
 def metric_of(request):
     """A metric that has seen nothing yet, and what it may be shown."""
-    kind = registry.load("metrics", request.param).Metric
-    return (kind(), pairs(60, seed=2)) if request.param in PAIRED else (kind.from_reference(REAL), FAKE)
+    kind = KINDS[request.param]
+    if request.param in PAIRED:
+        return kind.from_reference(None), pairs(60, seed=2)
+    return kind.from_reference(REAL), FAKE
 
 
 @pytest.fixture
@@ -54,10 +62,58 @@ def parts(shown):
     return [shown.rows(first, end) for first, end in CUTS]
 
 
-def test_metric_name_matches_file():
-    named = {name: registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
-    assert len(set(named.values())) == len(named)
-    assert {name for name, metric in named.items() if name != metric} <= {"frechet"}  # known as fd
+@pytest.mark.parametrize("name", KINDS)
+def test_metric_name_matches_file(name):
+    assert KINDS[name].name == name
+    assert KINDS[name].note.endswith(".")
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_metric_empty_reference_is_refused(name):
+    if Needs.FEATURES not in KINDS[name].needs:
+        pytest.skip("it does not look at the reference")
+    with pytest.raises(ConfigError):
+        KINDS[name].from_reference(REAL.rows(0, 0))
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_metric_needs_its_min_images_and_no_more(name):
+    least = KINDS[name].min_images
+    enough = REAL.rows(0, max(least, 5 * CLASSES if Needs.LABELS in KINDS[name].needs else 0))
+    assert math.isfinite(KINDS[name].from_reference(enough).update(FAKE).compute())
+    with pytest.raises(ConfigError):
+        KINDS[name].from_reference(REAL.rows(0, least - 1)).update(FAKE.rows(0, least - 1)).compute()
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_metric_reads_only_what_it_needs(name):
+    needs = KINDS[name].needs
+
+    def only(samples):
+        features = samples.features_BF if Needs.FEATURES in needs else torch.zeros(len(samples), 1)
+        logits = samples.logits_BK if Needs.LOGITS in needs else None
+        return SampleFeatures(features, logits, samples.requested_labels_B if Needs.LABELS in needs else None)
+
+    value = KINDS[name].from_reference(only(REAL)).update(only(FAKE)).compute()
+    assert value == KINDS[name].from_reference(REAL).update(FAKE).compute()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_metric_direction_is_that_of_better_images(name):
+    if name in PAIRED:
+        target = pairs(9, seed=3).target
+        empty = KINDS[name].from_reference(None)
+        better, worse = (empty.update(ImagePairs(made, target)).compute() for made in (target, target + 0.3))
+    else:
+        empty = KINDS[name].from_reference(REAL)
+        better, worse = (empty.update(samples).compute() for samples in (PERFECT, FAKE))
+    match KINDS[name].direction:
+        case Direction.LOWER:
+            assert better < worse
+        case Direction.HIGHER:
+            assert better > worse
+        case Direction.NEITHER:
+            assert abs(better - 1) < abs(worse - 1)
 
 
 def test_metric_computes_a_number(empty, shown, parts):
@@ -96,9 +152,10 @@ def test_metric_is_immutable(empty, shown, parts):
 
 @pytest.mark.parametrize("name", PAIRED)
 def test_paired_metric_float32_is_accumulated_in_float64(name):
-    found, kind = pairs(9, seed=3), registry.load("metrics", name).Metric
+    found, kind = pairs(9, seed=3), KINDS[name]
     found = ImagePairs(found.made.float(), found.target.float())
-    assert kind().update(found) == kind().update(ImagePairs(found.made.double(), found.target.double()))
+    empty = kind.from_reference(None)
+    assert empty.update(found) == empty.update(ImagePairs(found.made.double(), found.target.double()))
 
 
 @pytest.mark.parametrize("name", PAIRED)
@@ -106,8 +163,7 @@ def test_metric_equal_pairs_have_best_value(name):
     target = pairs(9, seed=3).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
-        registry.load("metrics", name).Metric().update(ImagePairs(made, target)).compute()
-        for made in (target, near, far)
+        KINDS[name].from_reference(None).update(ImagePairs(made, target)).compute() for made in (target, near, far)
     )
     assert equal in (0, 1, 100)
     assert abs(equal - near) < abs(equal - far)
@@ -122,7 +178,7 @@ def test_metric_float32_is_accumulated_in_float64(name):
             SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.requested_labels_B) for j in (REAL, FAKE)
         )
         real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.requested_labels_B) for j in (real, fake))
-        return registry.load("metrics", name).Metric.from_reference(real).update(fake).compute()
+        return KINDS[name].from_reference(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
 
@@ -135,8 +191,5 @@ def test_metric_state_is_serializable(empty, shown):
 @pytest.mark.parametrize("name", JUDGED)
 def test_metric_real_images_have_best_value(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
-    perfect = SampleFeatures(
-        REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
-    )
-    value = registry.load("metrics", name).Metric.from_reference(REAL).update(perfect).compute()
+    value = KINDS[name].from_reference(REAL).update(PERFECT).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

@@ -21,7 +21,7 @@ from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import layout_of, local_shard
 from paragan.core.types import Side
 from paragan.engine.consistency import ConsistencyCheck
-from paragan.evaluation.evaluator import Score
+from paragan.evaluation.score import Score
 from paragan.game.state import restore, state_of
 from paragan.parallel._fully_shard import mesh_of
 from paragan.schemes import synchronous

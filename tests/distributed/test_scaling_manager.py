@@ -19,7 +19,7 @@ PROGRAM = """
 import json, os, sys
 import torch
 import paragan as pg
-from paragan.evaluation import classifier
+from paragan.features import _classifier as classifier
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
 classifier.STEPS = 20  # of the judge: how well it judges does not matter

@@ -132,8 +132,8 @@ def test_advise_missing_and_infinite_values_are_skipped():
 
 
 def test_advise_distances_of_other_extractor_are_ignored():
-    assert names([{"fd[mnist-cnn]": 1.0}, *scores(50, 60, 55)]) == []
-    assert names([{"fd[mnist-cnn]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
+    assert names([{"fd[mnist_cnn]": 1.0}, *scores(50, 60, 55)]) == []
+    assert names([{"fd[mnist_cnn]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
 
 
 def test_advice_line_has_name_value_and_texts():

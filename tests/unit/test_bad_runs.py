@@ -63,8 +63,9 @@ def test_missing_data(refused):
 
 def test_a_missing_classifier(refused, data_root, tmp_path):
     shutil.copytree(data_root / "mnist", tmp_path / "mnist")
-    line = refused("train", "vanilla-mnist", "data.path=mnist", "evaluation.features=mnist-cnn")
-    assert "(no mnist_cnn.npz next to mnist); pass evaluation.weights=FILE, or use evaluation.features=auto" in line
+    line = refused("train", "vanilla-mnist", "data.path=mnist", "evaluation.features=mnist_cnn")
+    fix = "pass evaluation.features.weights=FILE, or use evaluation.features=auto"
+    assert f"(no mnist_cnn.npz next to mnist); {fix}" in line
 
 
 def test_truncated_data(refused, data_root, tmp_path):

@@ -16,7 +16,7 @@ from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
-from paragan.evaluation.evaluator import Score
+from paragan.evaluation.score import Score
 from tests import tiny_run
 
 

@@ -22,7 +22,7 @@ from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.datasets import digits
-from paragan.evaluation.judge import train_or_load
+from paragan.features.judge import train_or_load
 
 pytestmark = pytest.mark.slow  # about 20 s
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.cellular_table import methods, report, rows, run
 from paragan.cli.main import main
 from paragan.coevolution.profile import ROUTINES
-from paragan.evaluation.extractors import MnistCnn
+from paragan.features.mnist_cnn import MnistCnn
 
 NUM = {"train": 1100, "t10k": 120}
 

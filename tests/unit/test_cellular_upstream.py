@@ -22,8 +22,8 @@ from benchmarks import (
     cellular_upstream_score as score,
     cellular_upstream_timer as timer,
 )
-from paragan.metrics import frechet
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.core.metric import SampleFeatures
+from paragan.metrics import fd
 
 SIDE, BATCHES, BATCH, FITNESS, SCORED = 8, 5, 10, 25, 20
 TINY = cells.Config(batches=BATCHES, batch=BATCH, latent=4, hidden=8, num_fitness=FITNESS, num_scored=SCORED)
@@ -270,7 +270,7 @@ def test_images_are_what_was_given():
 def test_the_distance_is_the_librarys():
     a, b = (torch.randn(50, 10, dtype=torch.float64) * scale for scale in (1, 2))
     judged = (SampleFeatures(features, features, None) for features in (a, b))
-    metric = frechet.Metric.from_reference(next(judged)).update(next(judged))
+    metric = fd.Metric.from_reference(next(judged)).update(next(judged))
     assert score.frechet(a, b) == pytest.approx(metric.compute(), rel=1e-9)
 
 

@@ -92,11 +92,14 @@ def test_nothing_is_said_where_the_new_choice_has_the_same_value(tmp_path):
     assert loaded(str(path), "data=fashion_mnist")[1] == []
 
 
-@pytest.mark.parametrize("word", ["data.path=~/x", "data={name: mnist, path: ~/x}", "evaluation.weights=~/x"])
+WEIGHTS = "evaluation.features={name: mnist_cnn, weights: ~/x}"
+
+
+@pytest.mark.parametrize("word", ["data.path=~/x", "data={name: mnist, path: ~/x}", WEIGHTS])
 def test_a_path_of_the_command_line_may_begin_with_the_home_folder(word, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     found, _ = loaded("dcgan-mnist", word)
-    assert "/home/me/x" in (found.data.options.path, found.evaluation.weights)
+    assert "/home/me/x" in (found.data.options.path, getattr(found.evaluation.features.options, "weights", None))
 
 
 def test_a_path_of_a_recipe_may_begin_with_the_home_folder(tmp_path, monkeypatch):

@@ -11,10 +11,8 @@ import pytest
 
 from paragan.cli.main import app
 from paragan.config import RunConfig
-from paragan.config.field_types import literal_words
 from paragan.core import registry
 from paragan.core.option_types import Category, Choice
-from paragan.evaluation.options import EvaluationOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
@@ -118,4 +116,4 @@ def test_commands_in_the_docs_name_what_exists(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_features_of_scores_in_the_docs_exist(page):
     named = set(re.findall(r"fd\[([\w-]+)\]", page.read_text(encoding="utf-8")))
-    assert named <= set(literal_words(get_type_hints(EvaluationOptions)["features"])) | PLACEHOLDERS
+    assert named <= set(registry.names("features")) | PLACEHOLDERS

@@ -14,8 +14,8 @@ from paragan.checkpoint.best import Best
 from paragan.cli.main import main
 from paragan.datasets import digits
 from paragan.distributed.launch import exit_status
-from paragan.evaluation import judge
 from paragan.export.bundle import read_score
+from paragan.features import judge
 from tests.tiny_run import SMALL, TINY, newest, train
 
 TRAIN = ("train", "digits", *TINY, *SMALL, "--out", "RUN")

@@ -15,11 +15,12 @@ from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation.evaluator import Evaluator, sample_player
-from paragan.evaluation.judge import Judge, load_pretrained, train_or_load
+from paragan.features._extractor import FeatureExtractor
+from paragan.features.judge import train_or_load
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
-from paragan.metrics._sample_features import SampleFeatures
+from tests.prepared_extractors import from_file
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def labels(first, count):
 @pytest.mark.parametrize(
     ("side", "mode", "most"), [(8, "eval", 250), (128, "eval", 62), (1024, "eval", 4), (1024, "train-stats", 250)]
 )
-def test_evaluator_large_images_use_small_batches(side, mode, most):
+def test_evaluator_large_images_use_small_batches(side, mode, most, monkeypatch):
     """Of 128 px, 250 with their attention take 8 GB."""
     asked = []
 
@@ -68,7 +69,8 @@ def test_evaluator_large_images_use_small_batches(side, mode, most):
 
     shape = (1, side, side)
     source = SimpleNamespace(shape=shape, class_names=())
-    judge = SimpleNamespace(shape=shape, judge=lambda x, y: SampleFeatures(x.flatten(1), x.flatten(1)))
+    judge = FeatureExtractor("flat", nn.Flatten(), (1, 1, 1), None, "")
+    monkeypatch.setattr(FeatureExtractor, "accepts", lambda self, shape: True)
     judged = Evaluator(judge, source, source, num_images=510, mode=mode)._fakes(generate)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
@@ -127,9 +129,9 @@ def test_evaluator_protocol_has_all_settings(evaluator, judge, small):
 def test_evaluator_real_values_are_of_held_out_images(evaluator, small):
     """360 held-out images scored like generated ones, covered by training images."""
     score = evaluator.score(real_rows(small[0]))
-    as_generated = Evaluator(evaluator.judge, *small, 360).score(real_rows(small[1])).metrics
+    as_generated = Evaluator(evaluator.extractor, *small, 360).score(real_rows(small[1])).metrics
     assert list(score.real) == list(score.metrics)
-    assert score.real["label_accuracy"] == as_generated["label_accuracy"] == evaluator.judge.accuracy
+    assert score.real["label_accuracy"] == as_generated["label_accuracy"] == evaluator.extractor.accuracy
     assert score.real["fd[judge]"] > 0.1 and 0.8 < score.real["coverage"] < 1
     assert score.protocol["real"] == {"split": "held_out", "num_images": 360}
     assert score.values["real"] == score.real
@@ -171,9 +173,11 @@ def test_evaluator_coverage_is_of_held_out_images(small, judge):
 
 def test_evaluator_real_images_are_judged_once(small, judge, monkeypatch):
     counted = []
-    whole = Judge.judge_rows
+    whole = FeatureExtractor.compute_rows
     monkeypatch.setattr(
-        Judge, "judge_rows", lambda self, source, count: counted.append(count) or whole(self, source, count)
+        FeatureExtractor,
+        "compute_rows",
+        lambda self, source, count: counted.append(count) or whole(self, source, count),
     )
     evaluator = Evaluator(judge, *small, 100)
     first = evaluator.score(noise)
@@ -191,7 +195,7 @@ def test_evaluator_other_shape_or_classes_is_refused(judge, small):
 
 
 def test_evaluator_too_few_images_is_refused_early(judge, small):
-    with pytest.raises(ConfigError, match=r"evaluation\.num_images: found 5 images"):
+    with pytest.raises(ConfigError, match=r"evaluation\.num_images=5 is too few for coverage; use at least 6"):
         Evaluator(judge, *small, 5)
 
 
@@ -231,17 +235,15 @@ def test_evaluator_mnist_distances_match_reference(data_root):
     """
     options = mnist.Options(str(data_root / "mnist"))
     train, held_out = (mnist.source(options, split) for split in ("train", "held_out"))
-    evaluator = Evaluator(
-        load_pretrained("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000
-    )
+    evaluator = Evaluator(from_file("mnist_cnn", data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000)
 
     def uniform(first, count):
         return torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(first)) * 2 - 1, None
 
     real = evaluator.score(real_rows(train, skip=10_000))
-    assert real.metrics["fd[mnist-cnn]"] == pytest.approx(0.25, abs=0.05)
+    assert real.metrics["fd[mnist_cnn]"] == pytest.approx(0.25, abs=0.05)
     assert real.protocol["extractor_accuracy"] == pytest.approx(0.9927)
-    assert evaluator.score(uniform).metrics["fd[mnist-cnn]"] == pytest.approx(344, rel=0.01)
+    assert evaluator.score(uniform).metrics["fd[mnist_cnn]"] == pytest.approx(344, rel=0.01)
 
 
 def test_evaluator_few_held_out_images_has_no_coverage(small, judge):

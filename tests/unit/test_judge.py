@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from paragan.core.errors import CheckpointError, DataError
+from paragan.core.errors import CheckpointError
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
-from paragan.evaluation import judge as judging
-from paragan.evaluation.judge import load_pretrained, train_or_load
+from paragan.features import _extractor, judge as judging
+from paragan.features.judge import train_or_load
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 
@@ -55,7 +55,7 @@ def untrained(train):
 
 
 def same(a, b):
-    weights = (a.net.state_dict(), b.net.state_dict())
+    weights = (a.network.state_dict(), b.network.state_dict())
     return all(torch.equal(x, y) for x, y in zip(*(w.values() for w in weights), strict=True))
 
 
@@ -68,13 +68,13 @@ def test_judge_recognizes_held_out_digits():
 
 def test_judge_accuracy_is_of_held_out_images(kept, small):
     x, y = small[1].fetch(np.arange(360)).values()
-    judged = kept[1].judge(normalise(x), y)
+    judged = kept[1].compute(normalise(x), y)
     assert float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean()) == kept[1].accuracy > 0.9
 
 
 def test_judge_returns_features_and_logits(kept, small):
     x = normalise(small[1].fetch(np.arange(7))["image"])
-    judged = kept[1].judge(x)
+    judged = kept[1].compute(x)
     assert judged.features_BF.shape == (7, 64)
     assert judged.logits_BK.shape == (7, 10)
     assert judged.requested_labels_B is None
@@ -83,21 +83,21 @@ def test_judge_returns_features_and_logits(kept, small):
 
 
 def test_judge_every_feature_is_active(kept, small):
-    judged = kept[1].judge_rows(small[0], len(small[0]))
+    judged = kept[1].compute_rows(small[0], len(small[0]))
     assert (judged.features_BF.amax(0) > 0).all()
 
 
 def test_judge_result_is_independent_of_batch(kept, small):
     """In evaluation mode: the company of an image does not change what is seen in it."""
     x = normalise(small[1].fetch(np.arange(20))["image"])
-    alone = torch.cat([kept[1].judge(row[None]).features_BF for row in x])
-    assert torch.allclose(kept[1].judge(x).features_BF, alone, atol=1e-5)
+    alone = torch.cat([kept[1].compute(row[None]).features_BF for row in x])
+    assert torch.allclose(kept[1].compute(x).features_BF, alone, atol=1e-5)
 
 
-def test_judge_rows_are_in_order_with_labels(kept, small, monkeypatch):
-    whole = kept[1].judge_rows(small[1], 50)
-    monkeypatch.setattr(judging, "_AT_ONCE", 7)
-    cut = kept[1].judge_rows(small[1], 50)
+def test_compute_rows_are_in_order_with_labels(kept, small, monkeypatch):
+    whole = kept[1].compute_rows(small[1], 50)
+    monkeypatch.setattr(_extractor, "_AT_ONCE", 7)
+    cut = kept[1].compute_rows(small[1], 50)
     rows = Order(len(small[1]), 0).at(np.arange(50))  # files may lie class by class
     assert torch.equal(whole.requested_labels_B, small[1].fetch(rows)["label"])
     assert torch.allclose(cut.features_BF, whole.features_BF, atol=1e-5)
@@ -179,7 +179,7 @@ def test_judge_with_one_class_learns_rotations(small, fits):
 
 def test_judge_unwritable_folder_is_ignored_if_optional(small, tmp_path, fits):
     (tmp_path / "file").touch()
-    judge = train_or_load(*small, tmp_path / "file" / "judge", must_keep=False)
+    judge = train_or_load(*small, tmp_path / "file" / "judge", must_save=False)
     assert (fits, judge.accuracy is None) == ([0], False)
 
 
@@ -200,74 +200,3 @@ def test_classifier_accepts_any_image_size(shape):
     net = judging.build_classifier(shape, 3, seed=0).eval()
     features, logits = net(torch.zeros(2, *shape))
     assert (features.shape, logits.shape) == ((2, 64), (2, 3))
-
-
-def test_pretrained_mnist_cnn_has_published_accuracy(data_root):
-    from paragan.datasets import mnist
-
-    judge = load_pretrained("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz")
-    held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
-    assert judge.name == "mnist-cnn"
-    assert judge.judge_rows(held_out, 3).features_BF.shape == (3, 50)
-    assert judging.with_accuracy(judge, held_out).accuracy == pytest.approx(0.9927, abs=1e-9)
-
-
-def mnist_arrays():
-    shapes = {"conv1": (10, 1, 5, 5), "conv2": (20, 10, 5, 5), "fc1": (50, 320), "fc2": (10, 50)}
-    weights = {f"{name}.weight": np.ones(shape, np.float32) for name, shape in shapes.items()}
-    return weights | {f"{name}.bias": np.ones(shape[0], np.float32) for name, shape in shapes.items()}
-
-
-def test_load_pretrained_preserves_random_state(tmp_path):
-    np.savez(tmp_path / "cnn.npz", **mnist_arrays())
-    before = torch.get_rng_state()
-    judge = load_pretrained("mnist-cnn", tmp_path / "cnn.npz")
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all((tensor == 1).all() for tensor in judge.net.state_dict().values())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"fc1.bias": np.ones(51, np.float32)},
-        {"fc1.bias": np.ones(50, np.int64)},
-        {"fc1.bias": np.array([{}] * 50, object)},
-        {"extra": np.ones(1, np.float32)},
-        {"fc2.bias": None},
-    ],
-)
-def test_load_pretrained_other_arrays_is_refused(tmp_path, change):
-    arrays = {name: array for name, array in (mnist_arrays() | change).items() if array is not None}
-    np.savez(tmp_path / "cnn.npz", **arrays)
-    refused(tmp_path / "cnn.npz")
-
-
-def test_load_pretrained_large_arrays_are_not_read(tmp_path):
-    np.savez_compressed(tmp_path / "cnn.npz", **mnist_arrays() | {"fc2.bias": np.zeros(1 << 20)})
-    assert "8,388,736 bytes unpacked" in refused(tmp_path / "cnn.npz")
-
-
-@pytest.mark.parametrize("content", [None, b"", b"text", b"PK\x05\x06" + bytes(18)])
-def test_load_pretrained_other_file_is_refused(tmp_path, content):
-    path = tmp_path / "cnn.npz"
-    if content is not None:
-        path.write_bytes(content)
-    refused(path)
-
-
-def test_load_pretrained_damaged_or_single_array_is_refused(tmp_path):
-    np.savez(tmp_path / "cnn.npz", **mnist_arrays())
-    whole = (tmp_path / "cnn.npz").read_bytes()
-    for damaged in (whole[:2000], whole[:500] + b"\xff" + whole[501:]):
-        (tmp_path / "cnn.npz").write_bytes(damaged)
-        refused(tmp_path / "cnn.npz")
-    np.save(tmp_path / "lone.npy", np.ones(3))
-    refused(tmp_path / "lone.npy")
-
-
-def refused(path):
-    with pytest.raises(DataError) as caught:
-        load_pretrained("mnist-cnn", path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)

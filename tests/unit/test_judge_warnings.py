@@ -6,15 +6,18 @@ import re
 
 import pytest
 import torch
+from torch import nn
 
 from paragan import build
-from paragan.build.evaluation import scorer
+from paragan.build.evaluation import extractor_context, scorer
 from paragan.config import load
 from paragan.core.interrupt import StopRequested
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
-from paragan.evaluation import classifier, judge as judging
-from paragan.evaluation.judge import train_or_load
+from paragan.evaluation.evaluator import accuracy_warning
+from paragan.features import _classifier as classifier
+from paragan.features._extractor import FeatureExtractor
+from paragan.features.judge import train_or_load
 from paragan.writers.console import score_line
 
 
@@ -48,7 +51,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
             y = y[:200]
         parts.append(InMemorySource(x, y if names else None, names, "plain"))
     config = load("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
-    score = scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
+    score = scorer(config, extractor_context(config, build.Data(*parts), tmp_path, said.append, torch.device("cpu")))
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
     assert said == []
     for _ in range(2):
@@ -61,7 +64,8 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
 def test_accuracy_warning_starts_below_95_percent(accuracy, warns):
-    assert (judging.accuracy_warning("mnist", judging.CLASSES, accuracy, 10) is not None) == warns
+    extractor = FeatureExtractor("mnist", nn.Identity(), (1, 28, 28), 10, "")
+    assert (accuracy_warning(extractor, accuracy) is not None) == warns
 
 
 def test_scorer_stop_during_judge_training_writes_nothing(small, tmp_path):

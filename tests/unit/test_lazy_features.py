@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan.coevolution.mixture import LazyFeatures, mixture_features
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.core.metric import SampleFeatures
 
 NUM = 250
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError
+from paragan.core.metric import SampleFeatures
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
-from paragan.metrics._sample_features import SampleFeatures
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):

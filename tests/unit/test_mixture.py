@@ -15,8 +15,8 @@ from paragan.coevolution.mixture import (
     mixture_features,
     normalize_weights,
 )
+from paragan.core.metric import SampleFeatures
 from paragan.game.mixture import Mixture
-from paragan.metrics._sample_features import SampleFeatures
 
 
 def pool(value, rows=12):

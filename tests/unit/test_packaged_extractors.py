@@ -17,53 +17,54 @@ from paragan.config import load
 from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
-from paragan.evaluation import packaged_extractors as packaged
-from paragan.evaluation.judge import load_packaged as packaged_judge, with_accuracy
-from paragan.evaluation.packaged_extractors import FOLDER, PACKAGED, extractor_info, find_packaged, load_network
-from paragan.evaluation.scorer import resolve_extractor
+from paragan.evaluation.scorer import resolve_features
+from paragan.features import _packaged as packaged, auto, cifar10 as cifar10_features, mnist as mnist_features
+from paragan.features._packaged import FOLDER
+from tests.prepared_extractors import blank, prepared
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MOST_BYTES = 1_000_000
 
 
-@pytest.mark.parametrize("name", PACKAGED)
-def test_packaged_weights_are_small_and_preserve_random_state(name):
+@pytest.mark.parametrize("packaged_one", [mnist_features.EXTRACTOR, cifar10_features.EXTRACTOR], ids=lambda e: e.name)
+def test_packaged_weights_are_small_and_preserve_random_state(packaged_one):
     before = torch.get_rng_state()
-    net, sha256 = load_network(name)
+    extractor = prepared(packaged_one.name, blank(*packaged_one.shape))
     assert torch.equal(torch.get_rng_state(), before)
-    assert sha256 == extractor_info(name)["sha256"]
-    assert {t.dtype for t in net.parameters()} == {torch.float32}
-    assert (FOLDER / f"{name}.safetensors").stat().st_size <= MOST_BYTES
+    assert extractor.sha256 == packaged_one.info["sha256"]
+    assert {t.dtype for t in extractor.network.parameters()} == {torch.float32}
+    assert packaged_one.weights.stat().st_size <= MOST_BYTES
 
 
 @pytest.mark.parametrize(("spoil", "what"), [(lambda b: b[:-1] + b"\x01", "is damaged"), (None, "is missing")])
 def test_packaged_other_weights_is_refused(tmp_path, monkeypatch, spoil, what):
     if spoil is not None:
         (tmp_path / "mnist.safetensors").write_bytes(spoil((FOLDER / "mnist.safetensors").read_bytes()))
+    (tmp_path / "mnist.json").write_bytes((FOLDER / "mnist.json").read_bytes())
     monkeypatch.setattr(packaged, "FOLDER", tmp_path)
     cures = "install paragan again, or use evaluation.features=judge"
     with pytest.raises(DataError, match=rf"mnist\.safetensors: this file of the package {what}; {cures}"):
-        load_network("mnist")
+        prepared("mnist", blank(1, 28, 28))
 
 
 def test_packaged_mnist_has_stated_accuracy(data_root):
     held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
-    (stated,) = extractor_info("mnist")["accuracy"].values()
+    (stated,) = mnist_features.EXTRACTOR.info["accuracy"].values()
     assert stated >= 0.992
-    assert with_accuracy(packaged_judge("mnist", 28), held_out).accuracy == pytest.approx(stated, abs=1e-4)
+    assert prepared("mnist", held_out).with_accuracy(held_out).accuracy == pytest.approx(stated, abs=1e-4)
 
 
 def test_packaged_cifar10_has_stated_accuracy(data_root):
     held_out = cifar10.source(cifar10.Options(str(data_root / "cifar10"), "lossless"), "held_out")
-    stated = extractor_info("cifar10")["accuracy"]["400 held-out lossless training images"]
-    assert with_accuracy(packaged_judge("cifar10", 32), held_out).accuracy == pytest.approx(stated, abs=0.0026)
+    stated = cifar10_features.EXTRACTOR.info["accuracy"]["400 held-out lossless training images"]
+    assert prepared("cifar10", held_out).with_accuracy(held_out).accuracy == pytest.approx(stated, abs=0.0026)
 
 
 def test_packaged_mnist_32_is_cropped():
-    plain, framed = (packaged_judge("mnist", size) for size in (28, 32))
-    assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
+    plain, framed = (prepared("mnist", blank(1, size, size)) for size in (28, 32))
+    assert (plain.input_shape, framed.input_shape) == ((1, 28, 28), (1, 32, 32))
     x = torch.rand(3, 1, 32, 32)
-    assert torch.equal(framed.judge(x).features_BF, plain.judge(x[:, :, 2:-2, 2:-2]).features_BF)
+    assert torch.equal(framed.compute(x).features_BF, plain.compute(x[:, :, 2:-2, 2:-2]).features_BF)
 
 
 @pytest.mark.parametrize(
@@ -72,28 +73,33 @@ def test_packaged_mnist_32_is_cropped():
         ("mnist", (1, 28, 28), "mnist"),
         ("mnist", (1, 32, 32), "mnist"),
         ("cifar10", (3, 32, 32), "cifar10"),
-        ("fashion_mnist", (1, 28, 28), None),
-        ("folder", (3, 32, 32), None),
-        ("mypackage.mnist", (1, 28, 28), None),
-        ("mnist", (1, 64, 64), None),
-        ("mnist", (3, 28, 28), None),
-        ("mnist", (1, 28, 32), None),
+        ("fashion_mnist", (1, 28, 28), "judge"),
+        ("folder", (3, 32, 32), "judge"),
+        ("mypackage.mnist", (1, 28, 28), "judge"),
+        ("mnist", (1, 64, 64), "judge"),
+        ("mnist", (3, 28, 28), "judge"),
+        ("mnist", (1, 28, 32), "judge"),
     ],
 )
-def test_find_packaged_by_data_set_and_shape(dataset, shape, name):
-    assert find_packaged(dataset, shape) == name
+def test_auto_is_packaged_by_data_set_and_shape_else_judge(dataset, shape, name):
+    assert auto.resolve(auto.Options(), dataset, shape).name == name
+
+
+def test_auto_passes_its_options_on():
+    chosen = auto.resolve(auto.Options(device="cpu", batch_size=7), "mnist", (1, 28, 28))
+    assert (chosen.options.device, chosen.options.batch_size) == ("cpu", 7)
 
 
 @pytest.mark.parametrize("recipe", registry.names("recipes"))
-def test_resolve_extractor_recipes_need_no_weights_file(recipe):
+def test_resolve_features_recipes_need_no_weights_file(recipe):
     """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
     config = load(recipe)
-    assert (config.evaluation.features, config.evaluation.weights) == ("auto", None)
+    assert config.evaluation.features.name == "auto"
     sizes = {field.name: getattr(config.data.options, field.name) for field in fields(config.data.options)}
     side = sizes.get("size", 32)
     shape = (1 if config.data.name in ("mnist", "fashion_mnist", "digits") else 3, side, side)
-    expected = config.data.name if config.data.name in PACKAGED else "judge"
-    assert resolve_extractor(config.evaluation, config.data.name, shape).features == expected
+    expected = config.data.name if config.data.name in ("mnist", "cifar10") else "judge"
+    assert resolve_features(config.evaluation, config.data.name, shape).name == expected
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +130,7 @@ def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, mon
     quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "evaluation.num_images=200")
     assert main(["train", recipe, f"data.path={official}", *SMALL[recipe], *quiet, "--out", "run"]) == 0
     printed = capfd.readouterr()
-    assert "score     by the extractor mnist of the package, right on 99." in printed.out
+    assert "score     features of mnist: Packaged residual network" in printed.out
     assert "warning" not in printed.out + printed.err
     score = json.loads((tmp_path / "run" / "score.json").read_text())
     assert score["fd[mnist]"] > score["real"]["fd[mnist]"] > 0

@@ -60,7 +60,7 @@ def test_recipe_page_has_a_column_for_real_images(run, tmp_path):
 
 def test_recipe_page_with_another_extractor_has_a_note():
     pages = {path.stem: text for path, text in GENERATED.items()}
-    assert "`evaluation.features=mnist-cnn`, whose weights are not in the package" in pages["dcgan-mnist"]
+    assert "`evaluation.features=mnist_cnn`, whose weights are not in the package" in pages["dcgan-mnist"]
     assert "not in the package" not in pages["digits"]
 
 

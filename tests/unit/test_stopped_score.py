@@ -8,7 +8,7 @@ import pytest
 
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
-from paragan.evaluation import judge as judging
+from paragan.features import judge as judging
 from paragan.runs.train import train_run
 
 pytestmark = pytest.mark.usefixtures("quick_judge")

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,6 +15,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.cli.main import main
+from paragan.features.mnist_cnn import MnistCnn
 from tests.tiny_run import newest
 
 TINY = {
@@ -225,16 +227,18 @@ def test_a_device_that_cannot_be_used_is_one_line(painted, device):
 
 
 def test_values_of_every_kind_become_settings(tmp_path):
+    weights = tmp_path / "cnn.npz"
+    np.savez(weights, **{name: tensor.numpy() for name, tensor in MnistCnn().state_dict().items()})
     settings = {
         **TINY,
         **SMALL,
         "g.optimizer.arguments.betas": (0.0, 0.9),
         "g.ema": None,
-        "evaluation.weights": tmp_path,
+        "evaluation.features": {"name": "mnist_cnn", "weights": weights, "resize": "bilinear"},
     }
     run = pg.train("digits", settings, out=tmp_path / "run")
     assert run.config.g.optimizer.arguments == {"betas": [0.0, 0.9]} and run.config.g.ema is None
-    assert run.config.evaluation.weights == str(tmp_path)
+    assert run.config.evaluation.features.options.weights == str(weights)
 
 
 def test_train_in_another_thread_leaves_signals_to_the_program(tmp_path):

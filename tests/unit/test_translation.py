@@ -238,8 +238,8 @@ def tree(run):
         ("pix2pix-facades", ["augment=diffaugment"], "augment=diffaugment is not supported for pairs"),
         (
             "pix2pix-facades",
-            ["evaluation.features=mnist-cnn"],
-            "evaluation.features=mnist-cnn is not used: data of pairs",
+            ["evaluation.features=mnist_cnn"],
+            "evaluation.features=mnist_cnn is not used: data of pairs",
         ),
     ],
 )

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from paragan.build.data import Data
 from paragan.config import RunConfig
-from paragan.core.dist import ALONE, World
+from paragan.core.metric import SampleFeatures
 from paragan.core.protocols import Source
 from paragan.evaluation import scorer as scorers
-from paragan.evaluation.evaluator import Score
+from paragan.evaluation.chosen_metrics import ChosenMetric
+from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
+from paragan.evaluation.score import Score
+from paragan.features._extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.metrics import frechet
+from paragan.metrics import fd
 
 
 def never() -> bool:
@@ -22,33 +30,48 @@ def never() -> bool:
     return False
 
 
-def scorer(
-    config: RunConfig,
-    found: Data,
-    folder: Path,
-    say: Callable[[str], None],
-    must_keep: bool = True,
-    world: World = ALONE,
-    stop: Callable[[], bool] = never,
-) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off. must_keep, stop: as `scorers.Keeping` has them."""
-    return scorers.build_scorer(*scoring(config, found, scorers.ExtractorCache(folder, must_keep, say, world, stop)))
-
-
-def scoring(
-    config: RunConfig, found: Data, keeping: scorers.ExtractorCache
-) -> tuple[EvaluationOptions, Source, Source, str | None, scorers.ExtractorCache]:
-    """The arguments of `scorers.scorer` and `scorers.evaluator`, with the extractor that `auto` stands for."""
-    path = getattr(config.data.options, "path", None)
+def extractor_context(
+    config: RunConfig, found: Data, folder: Path, say: Callable[[str], None], device: torch.device, **rest: Any
+) -> ExtractorContext:
+    """What the extractor of a run may read. folder: of the run. rest: as in `ExtractorContext`."""
     train, held_out = found.scored
-    return options(config, train), train, held_out, path, keeping
+    path = getattr(config.data.options, "path", None)
+    return ExtractorContext("", train, held_out, folder / "judge", path, device, say=say, **rest)
 
 
-def options(config: RunConfig, train: Source) -> EvaluationOptions:
+def scorer(config: RunConfig, context: ExtractorContext) -> Callable[[Player, Prior], Score] | None:
+    """Scores a generator player; None: scoring is off."""
+    return scorers.build_scorer(resolved(config, context.train), context)
+
+
+def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:
+    """Returns the evaluator of images that are generated from latents; None: scoring is off."""
+    return scorers.build_evaluator(resolved(config, context.train), context)
+
+
+def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
     """How the run is scored, with the extractor that `auto` stands for."""
-    return scorers.resolve_extractor(config.evaluation, config.data.name, train.shape)
+    return replace(
+        config.evaluation, features=scorers.resolve_features(config.evaluation, config.data.name, train.shape)
+    )
 
 
 def distance_name(config: RunConfig, train: Source) -> str:
-    """Of the Frechet distance, as scores have it."""
-    return f"{frechet.Metric.name}[{options(config, train).features}]"
+    """Of the distance by which mixtures of a grid are compared, as scores have it."""
+    chosen = resolved(config, train).features
+    assert chosen is not None
+    return ChosenMetric(fd.Metric).name(scorers.extractor_name(chosen))
+
+
+@dataclass(frozen=True)
+class MixtureDistance:
+    """The Frechet distance of generated images to the training images; infinite where features are not finite."""
+
+    evaluator: Callable[[], Evaluator]
+
+    def __call__(self, features: SampleFeatures) -> float:
+        return self._empty.update(features).compute() if features.features_BF.isfinite().all() else float("inf")
+
+    @cached_property
+    def _empty(self) -> fd.Metric:
+        return fd.Metric.from_reference(self.evaluator().reference)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from paragan.build.data import Data, open_data, refuse_unpaired
-from paragan.build.evaluation import never, scorer
+from paragan.build.evaluation import extractor_context, never, scorer
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, choose, outside_names
 from paragan.core import registry, rng
@@ -229,9 +229,8 @@ def trainer(
     """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, shared=world.group is not None)
-    if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
-        side = "g" if config.g.offload else "d"
-        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
+    if not reading:
+        _refuse_offload(config, device)
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
@@ -239,10 +238,11 @@ def trainer(
     if not reading:
         options = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
-    for seat in (game.g, game.d):
-        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
-            count = seat.policy.micro_batches
-            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
+    _describe_micro_batches(game, say)
+    stop_scores = never if roles.is_split else stop
+    context = extractor_context(
+        config, found, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stop_scores
+    )
     return Trainer(
         game,
         order,
@@ -250,13 +250,26 @@ def trainer(
         round(config.train.kimg * 1000),
         config.every,
         CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
-        scorer(config, found, folder / "judge", say, not reading, roles.batch_world, never if roles.is_split else stop),
+        scorer(config, context),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
         fixed_samples=FixedSamples(config.evaluation.mode, found.held_out if found.has_pairs else None),
         roles=roles,
         sync_period=_period(config, roles),
     )
+
+
+def _refuse_offload(config: RunConfig, device: torch.device) -> None:
+    if device.type == "cpu" and (config.g.offload or config.d.offload):
+        side = "g" if config.g.offload else "d"
+        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
+
+
+def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
+    for seat in (game.g, game.d):
+        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
+            count = seat.policy.micro_batches
+            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
 
 
 def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:

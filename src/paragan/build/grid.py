@@ -30,12 +30,13 @@ from paragan.coevolution.population import Population
 from paragan.config import RunConfig, choose
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.metric import SampleFeatures
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.trainer import Trainer
-from paragan.evaluation.evaluator import Evaluator, Score, sample_generator
+from paragan.evaluation.evaluator import Evaluator, sample_generator
 from paragan.evaluation.fixed_samples import FixedSamples
-from paragan.evaluation.scorer import ExtractorCache, build_evaluator
+from paragan.evaluation.score import Score
 from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
@@ -46,7 +47,6 @@ from paragan.game.state_buffers import refuse_state
 from paragan.hardware import device as devices
 from paragan.loading.loader import Loader, normalise_images
 from paragan.loading.order import Order
-from paragan.metrics._sample_features import SampleFeatures
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 
@@ -99,7 +99,7 @@ class GridFactory:
     ) -> GridFactory:
         """Open the data and build what cells share. `ConfigError` for settings that a grid does not support.
 
-        device: None: chosen as for any run. stop: as in `ExtractorCache`.
+        device: None: chosen as for any run. stop: as in `ExtractorContext`.
         """
         assert config.grid is not None
         _check_supported(config, config.grid)
@@ -108,8 +108,9 @@ class GridFactory:
         if data.has_pairs:
             raise ConfigError("grid does not support paired data; use a data set of images or remove grid")
         makers = {side: build.maker(config, side, data, device) for side in Side}
-        judge = build_evaluator(
-            *evaluation.scoring(config, data, ExtractorCache(folder / "judge", must_keep, say, stop=stop))
+        judge = evaluation.evaluator(
+            config,
+            evaluation.extractor_context(config, data, folder, say, device, must_save=must_keep, stop=stop),
         )
         generator = EvalNetwork(makers[Side.G]())
         diets = Diets(config.grid, data.train, config.seed)
@@ -161,7 +162,7 @@ class GridFactory:
             generator_features=None
             if judge is None
             else partial(_generator_features, self.options, self.generator, judge, self.prior),
-            distance=None if judge is None else lambda features: judge().distance(features),
+            distance=None if judge is None else evaluation.MixtureDistance(judge),
             opponent=partial(_opponent_network, self.makers, cells[0]),
             has_same_optimizer=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
         )
@@ -265,7 +266,7 @@ def _generator_features(
     """Features of a genome's images in a generation; all genomes use the same latents."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))
-    return judge().judge.judge(sample(network.load(genome, average=True), z, y))
+    return judge().extractor.compute(sample(network.load(genome, average=True), z, y))
 
 
 def _score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:

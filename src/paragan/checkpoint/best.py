@@ -12,7 +12,7 @@ from typing import Any
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_bytes, refuse_link, write_text
-from paragan.evaluation.evaluator import Score
+from paragan.evaluation.score import Score
 
 _SCORE = "score.json"
 _MAX_BYTES = 1 << 20
@@ -20,7 +20,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Best:
-    """`RUN/best`: a checkpoint folder with its `score.json`. A score's first metric decides; lower is better."""
+    """`RUN/best`: a checkpoint folder with its `score.json`. `Score.decisive` decides."""
 
     folder: Path
 
@@ -36,18 +36,23 @@ class Best:
 
     def is_beaten_by(self, score: Score) -> bool:
         """Whether this score is better, or incomparable because the protocols differ."""
-        metric, value = next(iter(score.metrics.items()))
-        if not math.isfinite(value):
+        metric = score.decisive
+        if metric is None or not math.isfinite(score.metrics[metric]):
             return False
         before = self._read_score()
         same = (before.get("metric"), before.get("num_images"), before.get("protocol"))
         if same != (metric, score.num_images, _through_json(score.protocol)):
             return True
-        return not isinstance(before.get("value"), (int, float)) or value < before["value"]
+        former = before.get("value")
+        if not isinstance(former, (int, float)):
+            return True
+        return score.direction(metric) * (score.metrics[metric] - former) > 0
 
     def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
         """Replace the best checkpoint by this one; files are hard links where the file system supports them."""
-        metric, value = next(iter(score.metrics.items()))
+        metric = score.decisive
+        assert metric is not None
+        value = score.metrics[metric]
         values = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
         new, old = self._next, self._former
         for folder in (self.folder, new, old):

@@ -24,8 +24,8 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.trainer import Trainer
-from paragan.evaluation.evaluator import Score
 from paragan.evaluation.fixed_samples import samples_event
+from paragan.evaluation.score import Score
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from paragan.core import rng
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.core.metric import SampleFeatures
 
 Distance = Callable[
     [SampleFeatures], float

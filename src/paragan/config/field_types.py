@@ -34,8 +34,9 @@ class Field:
 
     @property
     def is_list(self) -> bool:
-        """Whether the type is a list."""
-        return get_origin(self.hint) in (tuple, list)
+        """Whether the type is a list, or an optional list of options classes."""
+        parts = get_args(self.hint) if self.inner is not None and _is_union(self.hint) else (self.hint,)
+        return any(map(_is_list, parts))
 
     @property
     def is_optional(self) -> bool:
@@ -53,13 +54,19 @@ def fields_of(kind: Any) -> dict[str, Field]:
 def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     factory = field.default_factory
     default = field.default if factory is dataclasses.MISSING else factory()
-    parts = get_args(hint) if _is_union(hint) or get_origin(hint) in (tuple, list) else (hint,)
-    for part in parts:
+    for part in _members(hint):
         if (category := category_of(part)) is not None:
             return Field(field.name, hint, default, get_args(part)[0], category)
         if isinstance(part, type) and dataclasses.is_dataclass(part):
             return Field(field.name, hint, default, part)
     return Field(field.name, hint, default)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types in an optional type, in a list, or in an optional list."""
+    if _is_union(hint):
+        return tuple(chain.from_iterable(_members(part) if _is_list(part) else (part,) for part in get_args(hint)))
+    return get_args(hint) if _is_list(hint) else (hint,)
 
 
 def category_of(hint: Any) -> Category | None:
@@ -104,6 +111,10 @@ def _describe_list(items: list[Any]) -> str:
     length = "" if len(items) == 1 or items[-1] is Ellipsis else f" of {len(items)}"
     kinds = list(dict.fromkeys(describe(item) for item in items if item is not Ellipsis))
     return f"a list{length}, each {kinds[0]}" if len(kinds) == 1 else f"a list of {', '.join(kinds)}"
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) in (tuple, list)
 
 
 def _is_union(hint: Any) -> bool:

@@ -60,3 +60,33 @@ TORCH_OPTIMISERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
     *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
 )
+
+
+@dataclass(frozen=True)
+class ExtractorOptions:
+    """How a feature extractor is called; the base class of the options of every one."""
+
+    device: Literal["auto", "cpu"] = "auto"
+    """Where features are computed: `auto` is the device of the run."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the network. Scores of different formats do not compare."""
+    batch_size: Count = 500
+    """Images per call of the network."""
+
+
+@dataclass(frozen=True)
+class PretrainedOptions(ExtractorOptions):
+    """How a feature extractor that was trained on images of one size is called."""
+
+    resize: Literal["bilinear", "bicubic"] | None = None
+    """Filter that brings images of another size to the network's, antialiased; null: another size is refused."""
+
+
+@dataclass(frozen=True)
+class FileExtractorOptions(PretrainedOptions):
+    """The file of a feature extractor's weights, and how it is called."""
+
+    weights: FilePath | None = None
+    """The weights, .npz or .safetensors; null: the usual file name, in or next to the data."""
+    sha256: str | None = None
+    """Of the file of the weights, another one is refused; null: any."""

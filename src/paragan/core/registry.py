@@ -42,6 +42,7 @@ _NOUNS = {  # category -> what one file of it is, for messages
     "parallel": "strategy",
     "optim": "optimizer",
     "metrics": "metric",
+    "features": "feature extractor",
     "writers": "writer",
     "recipes": "recipe",
     "presets": "preset",
@@ -58,6 +59,8 @@ _REQUIRED_NAMES = {  # what outside code has to define
     "parallel": ("Strategy",),
     "optim": ("Optimizer",),
     "writers": ("Writer",),
+    "metrics": ("Metric",),
+    "features": ("prepare",),
     "augment": ("Augment",),
 }
 

@@ -22,8 +22,8 @@ from paragan.core.types import Report
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.divergence import raise_if_not_finite
 from paragan.engine.options import EveryOptions
-from paragan.evaluation.evaluator import Score
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
+from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior

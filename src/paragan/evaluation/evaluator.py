@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,90 +12,74 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.metric import Metric, Needs, SampleFeatures
+from paragan.core.option_types import Choice
 from paragan.core.protocols import Source
 from paragan.core.types import Rows
-from paragan.evaluation.judge import CLASSES, JUDGE, MAX_FOR_ACCURACY, TURNS, Judge, accuracy, accuracy_warning
+from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
+from paragan.evaluation.score import Score
+from paragan.features._extractor import CLASSES, MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
-from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
-from paragan.metrics._sample_features import SampleFeatures
 
 # (first row, count) -> x_BCHW in [-1, 1], requested labels
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 
 _AT_ONCE = 250
-_MAX_FOR_COVERAGE = 2000  # its cost is quadratic in this number
-
-
-@dataclass(frozen=True)
-class Score:
-    """The score of a generator.
-
-    metrics: values by name. num_images: number of generated images. protocol: must be equal where two scores are
-    compared. real: values of held-out real images by the same metrics, as a reference; empty where there are none.
-    seconds: duration without the work that only the first score has.
-    """
-
-    metrics: dict[str, float]
-    num_images: int
-    protocol: dict[str, Any]
-    real: dict[str, float] = field(default_factory=dict)
-    seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The score as values of an event and of `score.json`."""
-        real = {"real": self.real} if self.real else {}
-        return {**self.metrics, **real, "num_images": self.num_images, "protocol": self.protocol}
+_RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a warning
 
 
 @dataclass
 class Evaluator:
     """Scores generators against one data set; statistics of the real images are computed once, at the first score.
 
-    warn: receives one line at the first score where the judge's accuracy is low.
-    Raises `ConfigError` where the judge reads images of another shape, or there are too few images.
+    chosen: metrics that a config names; None: all that apply. warn: receives one line at the first score where the
+    extractor's accuracy is low.
+    Raises `ConfigError` where the extractor does not accept the images, or there are too few images for a metric.
     """
 
-    judge: Judge
+    extractor: FeatureExtractor
     train: Source
     held_out: Source
     num_images: int
     mode: Mode = "eval"
+    chosen: Sequence[Choice] | None = None
     world: World = ALONE
     warn: Callable[[str], None] = lambda line: None
+    _empty: dict[str, Metric] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         classes = len(self.train.class_names)
-        if self.judge.shape != self.train.shape or (classes > 1 and classes != self.judge.num_classes):
+        extractor = self.extractor
+        classifies = extractor.num_classes is not None and classes > 1
+        if not extractor.accepts(self.train.shape) or (classifies and classes != extractor.num_classes):
             found = f"data of {_size(self.train.shape)} in {classes} classes"
-            expected = f"{_size(self.judge.shape)} in {self.judge.num_classes} classes"
             raise ConfigError(
-                f"evaluation.features: found {found}, but {self.judge.name} expects {expected}; "
-                "use evaluation.features=auto"
+                f"evaluation.features: found {found}, but {extractor.name} expects {_expected(extractor)}; use "
+                "evaluation.features=auto"
             )
-        if self.num_images <= coverage.K:
-            raise ConfigError(
-                f"evaluation.num_images: found {self.num_images} images, expected at least {coverage.K + 1}"
-            )
+        self.metrics = choose_metrics(self.chosen, available_needs(self.train, extractor.num_classes is not None))
+        refuse_few(self.metrics, self.num_images)
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator on the latents of the stream "score"."""
         return self.score(sample_player(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
-        """Score `num_images` rows of `generate`; label accuracy and class variance only where it returns labels.
+        """Score `num_images` rows of `generate`; metrics that need labels only where it returns some.
 
         Raises `ConfigError` where images are not finite.
         """
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         fakes = self._fakes(generate)
-        values = self._measure(fakes, fakes.rows(0, self.num_covered))
+        values = self._measure(fakes, fakes)
         real = {name: real_values[name] for name in values if name in real_values}
-        return Score(values, self.num_images, self.protocol, real, time.monotonic() - began)
+        directions = {metric.name(self.extractor.name): metric.kind.direction for metric in self.metrics}
+        directions = {name: directions[name] for name in values}
+        return Score(values, self.num_images, self.protocol, real, directions, time.monotonic() - began)
 
     def _fakes(self, generate: Generate) -> SampleFeatures:
         """Features of all rows, gathered on every rank. Collective.
@@ -108,12 +92,12 @@ class Evaluator:
         blocks = [(first, min(size, self.num_images - first)) for first in range(0, self.num_images, size)]
         mine = blocks[world.rank :: world.size] or blocks[-1:]
         mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
-        judged = []
+        found = []
         for first, count in mine:
             x, labels = generate(first, count)
             require_finite(x, world)
-            judged.append(self.judge.judge(x, labels if self._has_classes else None))
-        return _whole(SampleFeatures.concatenate(judged), [count for _, count in blocks], world)
+            found.append(self.extractor.compute(x, labels if has_classes(self.train) else None))
+        return _whole(SampleFeatures.concatenate(found), [count for _, count in blocks], world)
 
     @property
     def _at_once(self) -> int:
@@ -121,103 +105,138 @@ class Evaluator:
         _, height, width = self.train.shape
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
-    def distance(self, fakes: SampleFeatures) -> float:
-        """The Frechet distance to the training images; infinite where features are not finite."""
-        if not fakes.features_BF.isfinite().all():
-            return float("inf")
-        return self._frechet.update(fakes).compute()
-
-    @property
-    def _has_classes(self) -> bool:
-        """Whether the data has classes, which are then the judge's."""
-        return len(self.train.class_names) > 1
-
     @property
     def num_reference(self) -> int:
         """Number of real training images that samples are compared with."""
         return min(self.num_images, len(self.train))
 
     @property
-    def num_covered(self) -> int:
-        """Number of held-out and of generated images for coverage; 0: too few."""
-        count = min(self.num_images, len(self.held_out), _MAX_FOR_COVERAGE)
-        return count if count > coverage.K else 0
-
-    @property
     def num_real(self) -> int:
-        """Number of held-out images that are scored like generated ones, as a reference."""
-        return min(self.num_images, len(self.held_out)) if self.num_covered else 0
+        """Number of held-out images that are scored like generated ones; 0: too few for one of the metrics."""
+        count = min(self.num_images, len(self.held_out))
+        return count if all(metric.count(count) for metric in self.metrics) else 0
+
+    def num_compared(self, metric: ChosenMetric) -> int:
+        """Number of reference images of a metric; 0: too few. Held-out ones meet as many generated ones."""
+        split = self.held_out if metric.kind.reference == "held_out" else self.train
+        return metric.count(min(self.num_images, len(split)))
 
     @cached_property
     def protocol(self) -> dict[str, Any]:
         """Settings that must be equal where two scores are compared."""
+        extractor = self.extractor
+        reference = {"split": "train", "num_images": self.num_reference}
+        compared = {metric.kind.name: self._compared(metric) for metric in self.metrics}
         return {
-            "extractor": self.judge.name,
-            "extractor_task": self._task,
+            "extractor": extractor.name,
+            "extractor_task": extractor.task,
             "extractor_accuracy": self._accuracy,
-            "extractor_sha256": self.judge.sha256,
-            "extractor_crop": self.judge.crop,
-            "reference": {"split": "train", "num_images": self.num_reference},
-            "coverage": {"split": "held_out", "num_images": self.num_covered, "k": coverage.K},
+            "extractor_sha256": extractor.sha256,
+            "extractor_crop": extractor.crop,
+            "extractor_resize": extractor.resize if self.train.shape != extractor.shape else None,
+            "extractor_dtype": str(extractor.dtype).removeprefix("torch."),
+            "reference": reference,
+            **{name: values for name, values in compared.items() if values != reference},
             "real": {"split": "held_out", "num_images": self.num_real},
             "mode": self.mode,
             "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision, labels uniform",
         }
 
-    def _measure(self, judged: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
-        """Compute the metrics. covering: the first rows of `judged`, for coverage."""
-        values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
-        if judged.requested_labels_B is not None and self._has_classes:
-            for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
-                values[metric.name] = metric.from_reference(self._reference).update(judged).compute()
-        if self._coverage is not None:
-            values[coverage.Metric.name] = self._coverage.update(covering).compute()
+    def _compared(self, metric: ChosenMetric) -> dict[str, Any]:
+        """The reference and the settings of one metric."""
+        kind = metric.kind
+        options = {} if metric.options is None else asdict(metric.options)
+        return {"split": kind.reference, "num_images": self.num_compared(metric), **kind.settings, **options}
+
+    def _measure(self, samples: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
+        """Compute the metrics. covering: the samples for metrics whose reference is held-out images."""
+        values = {}
+        for metric in self.metrics:
+            count = self.num_compared(metric)
+            if not count or (Needs.LABELS in metric.kind.needs and not self._has_labels(samples)):
+                continue
+            if metric.kind.reference == "held_out":
+                compared = covering.rows(0, count)
+            else:
+                compared = samples.rows(0, metric.count(len(samples)))
+            values[metric.name(self.extractor.name)] = self._of_no_images(metric).update(compared).compute()
         return values
+
+    def _has_labels(self, samples: SampleFeatures) -> bool:
+        return has_classes(self.train) and samples.requested_labels_B is not None
+
+    def _of_no_images(self, metric: ChosenMetric) -> Metric:
+        name = metric.kind.name
+        if name not in self._empty:
+            real = self._held_out if metric.kind.reference == "held_out" else self.reference
+            self._empty[name] = metric.empty(real.rows(0, self.num_compared(metric)))
+        return self._empty[name]
 
     @cached_property
     def _real_values(self) -> dict[str, float]:
-        """The metrics of held-out images in place of generated ones; for coverage, training images take their place.
+        """The metrics of held-out images in place of generated ones, where training images replace held-out ones.
 
-        Empty where there are too few. Also emits the warning about the judge, once, before the first score.
+        Empty where there are too few. Also emits the warning about the extractor, once, before the first score.
         """
-        warning = accuracy_warning(self.judge.name, self._task, self._accuracy, self.judge.num_classes)
+        warning = accuracy_warning(self.extractor, self._accuracy)
         if warning is not None:
             self.warn(warning)
-        if not self.num_real:
-            return {}
-        return self._measure(self._held_out.rows(0, self.num_real), self._reference.rows(0, self.num_covered))
-
-    @property
-    def _task(self) -> str:
-        """The judge's task; a judge of data without classes is trained on `RotatedSource`."""
-        return TURNS if self.judge.name == JUDGE and not self._has_classes else CLASSES
+        return self._measure(self._held_out.rows(0, self.num_real), self.reference) if self.num_real else {}
 
     @cached_property
     def _accuracy(self) -> float | None:
-        if self.judge.accuracy is not None or self._held_out.requested_labels_B is None:
-            return self.judge.accuracy
+        extractor = self.extractor
+        is_unknown = extractor.accuracy is None and extractor.num_classes is not None
+        if not is_unknown or self._held_out.requested_labels_B is None:
+            return extractor.accuracy
         return accuracy(self._held_out)
 
     @cached_property
-    def _reference(self) -> SampleFeatures:
-        return self.judge.judge_rows(self.train, self.num_reference)
+    def reference(self) -> SampleFeatures:
+        """Features of the real training images."""
+        return self.extractor.compute_rows(self.train, self.num_reference)
 
     @cached_property
     def _held_out(self) -> SampleFeatures:
         """Features of the held-out images, as many as any metric needs."""
-        enough = max(self.num_real, self.num_covered)
-        count = MAX_FOR_ACCURACY if self.judge.accuracy is None else enough
-        return self.judge.judge_rows(self.held_out, max(enough, min(count, len(self.held_out))))
+        compared = [self.num_compared(metric) for metric in self.metrics if metric.kind.reference == "held_out"]
+        enough = max(self.num_real, *compared, 0)
+        count = MAX_FOR_ACCURACY if self.extractor.accuracy is None else enough
+        return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))))
 
-    @cached_property
-    def _frechet(self) -> frechet.Metric:
-        return frechet.Metric.from_reference(self._reference)
 
-    @cached_property
-    def _coverage(self) -> coverage.Metric | None:
-        if not self.num_covered:
-            return None
-        return coverage.Metric.from_reference(self._held_out.rows(0, self.num_covered))
+def has_classes(source: Source) -> bool:
+    """Whether the images have classes to tell apart, which are then those of an extractor's logits."""
+    return len(source.class_names) > 1
+
+
+def available_needs(train: Source, has_logits: bool = True) -> frozenset[Needs]:
+    """Return what metrics may read of images of this data."""
+    labels = {Needs.LABELS} if has_classes(train) else set()
+    logits = {Needs.LOGITS} if has_logits else set()
+    return frozenset({Needs.FEATURES, *logits, *labels})
+
+
+def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str | None:
+    """Return a warning for scores by an extractor of low accuracy; None: it is high enough or unknown."""
+    if accuracy is None or accuracy >= _RELIABLE:
+        return None
+    name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
+    if extractor.task == CLASSES:
+        means = "its scores are rough; compare them with those of real images, in brackets"
+        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images; {means}"
+    means = "compare its scores with those of real images, in brackets"
+    assert extractor.num_classes is not None
+    if accuracy < 1.5 / extractor.num_classes:
+        chance = f"{1 / extractor.num_classes:.0%} by chance"
+        means = f"{chance}, so its scores mean little; look at the samples, or add classes"
+    return f"warning: score: {name} finds the rotation of {accuracy:.1%} of held-out images; {means}"
+
+
+def _expected(extractor: FeatureExtractor) -> str:
+    if extractor.num_classes is None:
+        return _size(extractor.input_shape)
+    return f"{_size(extractor.input_shape)} in {extractor.num_classes} classes"
 
 
 def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:

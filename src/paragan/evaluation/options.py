@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from paragan.core.option_types import FilePath, Interval
+from paragan.core import registry
+from paragan.core.option_types import Category, Choice, Count
 
 
 @dataclass(frozen=True)
 class EvaluationOptions:
     """How a run is scored and its generator sampled."""
 
-    num_images: Annotated[int, Interval(ge=6)] = 2000
+    num_images: Count = 2000
     """Samples per score. Data of pairs is scored against its held-out targets instead."""
-    features: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56"] | None = (
-        "auto"
+    features: Annotated[Choice, Category("features")] | None = field(
+        default_factory=lambda: Choice("auto", registry.options("features", "auto")())
     )
-    """Features that scores are measured in: `auto` is the packaged network of the data set, `mnist` or `cifar10`, where
-    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. null switches
-    scores off; the others read their weights from a file.
+    """Network in whose features images are compared: `auto` is the packaged one of the data set, where there is one for
+    its images, otherwise `judge`, a small CNN trained on this run's real images. null switches scores off.
     """
-    weights: FilePath | None = None
-    """File of the ready-made network's weights; null: next to the data."""
+    metrics: tuple[Annotated[Choice, Category("metrics")], ...] | None = None
+    """Metrics of a score, in order; null: every one that applies to the data. The first with a direction decides which
+    checkpoint is the best.
+    """
     mode: Literal["eval", "train-stats"] = "eval"
     """How the generator is sampled for scores and images: `eval`, or `train-stats` as in training (batch
     statistics, dropout on).

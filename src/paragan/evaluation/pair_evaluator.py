@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from paragan.core.metric import ImagePairs, Needs
+from paragan.core.option_types import Choice
 from paragan.core.protocols import Source
 from paragan.core.types import Rows
-from paragan.evaluation.evaluator import Score, require_finite
+from paragan.evaluation.chosen_metrics import choose_metrics
+from paragan.evaluation.evaluator import require_finite
 from paragan.evaluation.fixed_samples import fetch_pairs
+from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
-from paragan.metrics import l1, psnr, ssim
-from paragan.metrics._pairs import ImagePairs
 
 # (first row, conditions) -> x_BCHW in [-1, 1]
 Translate = Callable[[int, Tensor], Tensor]
@@ -27,11 +29,18 @@ _PAIRS_AT_ONCE = 10
 
 @dataclass(frozen=True)
 class PairEvaluator:
-    """Scores image-to-image generators by the distance to the targets of the first `num_images` held-out pairs."""
+    """Scores image-to-image generators by the distance to the targets of the first `num_images` held-out pairs.
+
+    chosen: metrics that a config names; None: all that compare pairs.
+    """
 
     held_out: Source
     num_images: int
     mode: Mode = "eval"
+    chosen: Sequence[Choice] | None = None
+
+    def __post_init__(self) -> None:
+        choose_metrics(self.chosen, frozenset({Needs.PAIRS}))  # refuse others before anything is written
 
     @property
     def num_pairs(self) -> int:
@@ -51,15 +60,16 @@ class PairEvaluator:
         return self.score(translate)
 
     def score(self, translate: Translate) -> Score:
-        """Compute l1, psnr and ssim of the translated conditions. Raises `ConfigError` where they are not finite."""
+        """Compare the translated conditions with their targets. Raises `ConfigError` where they are not finite."""
         began = time.monotonic()
-        metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
+        metrics = [chosen.empty() for chosen in choose_metrics(self.chosen, frozenset({Needs.PAIRS}))]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
             target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
             both = ImagePairs(require_finite(translate(first, condition)), target)
             metrics = [metric.update(both) for metric in metrics]
         values = {metric.name: metric.compute() for metric in metrics}
-        return Score(values, self.num_pairs, self.protocol, seconds=time.monotonic() - began)
+        directions = {metric.name: metric.direction for metric in metrics}
+        return Score(values, self.num_pairs, self.protocol, {}, directions, time.monotonic() - began)
 
     @property
     def protocol(self) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +35,17 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
     """Return whether to use channels last: as chosen, by default for convolutional networks."""
     return _is_convolutional(net) if choice is None else choice
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Compute float32 convolutions on this device without rounding their inputs to TF32, for numbers that compare."""
+    if device.type == "cpu":
+        yield
+        return
+    now = torch.backends.cudnn
+    with now.flags(enabled=now.enabled, benchmark=now.benchmark, deterministic=now.deterministic, allow_tf32=False):
+        yield
 
 
 def precision_candidates(choice: str, device: torch.device) -> tuple[str, ...]:

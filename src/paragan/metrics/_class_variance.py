@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._sample_features import SampleFeatures, in_float64
+from paragan.core.metric import Metric, Needs, SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class ClassMoments:
 
 
 @dataclass(frozen=True)
-class VarianceRatio:
+class VarianceRatio(Metric):
     """Ratio of the variance within each class, generated over real.
 
-    1: as varied as real; towards 0: the class has collapsed to a few images. Immutable: `update` and `merge` return a
-    new metric.
+    1: as varied as real; towards 0: the class has collapsed to a few images.
     """
 
+    needs = frozenset({Needs.FEATURES, Needs.LABELS})
     real_K: Tensor
     seen: ClassMoments
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures) -> Self:
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Self:
         """An empty metric; the labels of `real` determine the number of classes."""
         if real.requested_labels_B is None or not len(real):
             raise ConfigError("variance within classes needs real images with labels; use a labelled data set")
@@ -65,9 +65,9 @@ class VarianceRatio:
             )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
-    def update(self, judged: SampleFeatures) -> Self:
+    def update(self, samples: SampleFeatures) -> Self:
         """Return a metric that includes these images."""
-        return replace(self, seen=self.seen + ClassMoments.of(judged, len(self.real_K)))
+        return replace(self, seen=self.seen + ClassMoments.of(samples, len(self.real_K)))
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""

@@ -1,43 +1,36 @@
-"""Pairs of generated and target images, the input of paired metrics."""
+"""Metrics of pairs of generated and target images."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, Self
 
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.metric import ImagePairs, Metric, Needs, in_float64
 
 
 @dataclass(frozen=True)
-class ImagePairs:
-    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
+class PairMean(Metric):
+    """The mean of a value per pair."""
 
-    made: Tensor
-    target: Tensor
-
-    def __len__(self) -> int:
-        return len(self.made)
-
-    def rows(self, first: int, end: int) -> ImagePairs:
-        """Pairs first … end - 1."""
-        return ImagePairs(self.made[first:end], self.target[first:end])
-
-
-@dataclass(frozen=True)
-class PairMean:
-    """The mean of a value per pair. Immutable: `update` and `merge` return a new metric."""
-
-    name: ClassVar[str]
+    needs = frozenset({Needs.PAIRS})
+    reference = "held_out"
     total: float = 0.0
     count: int = 0
 
-    def update(self, pairs: ImagePairs) -> Self:
+    @classmethod
+    def from_reference(cls, real: Any = None, options: Any = None) -> Self:
+        """An empty metric; every pair has its target."""
+        return cls()
+
+    def update(self, samples: ImagePairs) -> Self:
         """Return a metric that includes these images."""
-        made, target = (x.detach().cpu().double() for x in (pairs.made, pairs.target))
-        return type(self)(self.total + float(self.of_each(made, target).sum()), self.count + len(pairs))
+        made = in_float64(samples.made)
+        target = in_float64(samples.target)
+        return type(self)(self.total + float(self.of_each(made, target).sum()), self.count + len(samples))
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""

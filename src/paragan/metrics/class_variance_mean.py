@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from paragan.core.metric import Direction
 from paragan.metrics._class_variance import VarianceRatio
 
 
@@ -12,7 +12,13 @@ from paragan.metrics._class_variance import VarianceRatio
 class Metric(VarianceRatio):
     """class_variance_mean: the mean ratio over the classes, >= 0."""
 
-    name: ClassVar[str] = "class_variance_mean"
+    name = "class_variance_mean"
+    direction = Direction.NEITHER
+    note = (
+        "Mean over classes; 1 equals the diversity of real images. Ratio of the feature variance of generated images "
+        "to that of real ones."
+    )
+    order = 3
 
     def compute(self) -> float:
         """The value of the metric."""

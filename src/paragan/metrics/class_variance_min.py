@@ -6,8 +6,8 @@ The class that collapsed first shows here, where a mean over classes hides it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from paragan.core.metric import Direction
 from paragan.metrics._class_variance import VarianceRatio
 
 
@@ -15,7 +15,13 @@ from paragan.metrics._class_variance import VarianceRatio
 class Metric(VarianceRatio):
     """class_variance_min: the least ratio over the classes, >= 0."""
 
-    name: ClassVar[str] = "class_variance_min"
+    name = "class_variance_min"
+    direction = Direction.NEITHER
+    note = (
+        "Least diverse class; 1 equals the diversity of real images. Ratio of the feature variance of generated images "
+        "to that of real ones in that class. Near 0: it has collapsed."
+    )
+    order = 2
 
     def compute(self) -> float:
         """The value of the metric."""

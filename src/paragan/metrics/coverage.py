@@ -7,33 +7,45 @@ number of generated images, so as many are taken as there are real ones; a perfe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from paragan.core import metric
 from paragan.core.errors import ConfigError
-from paragan.metrics._sample_features import SampleFeatures, in_float64
+from paragan.core.metric import Direction, SampleFeatures, in_float64
 
 K = 5
 _ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Metric:
-    """coverage in [0, 1]. Immutable: `update` and `merge` return a new metric.
+class Metric(metric.Metric):
+    """coverage in [0, 1].
 
     Only the distance of the nearest generated image to each real one is stored, so memory does not grow.
     """
 
-    name: ClassVar[str] = "coverage"
+    name = "coverage"
+    direction = Direction.HIGHER
+    note = (
+        "Share of real images that have a generated image nearby in feature space; 0.97 for a perfect generator. Low: "
+        "parts of the data are never generated."
+    )
+    reference = "held_out"
+    min_images = K + 1
+    max_images = 2000  # the cost is quadratic in this number
+    settings: ClassVar[Mapping[str, Any]] = {"k": K}
+    order = 4
     real_NF: Tensor
     radius_N: Tensor
     nearest_N: Tensor
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
         """An empty metric with the radius around each image of `real`."""
         if len(real) <= K:
             raise ConfigError(
@@ -44,11 +56,11 @@ class Metric:
             real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)
         )
 
-    def update(self, judged: SampleFeatures) -> Metric:
+    def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
         nearest_N = self.nearest_N
-        for first in range(0, len(judged), _ROWS_AT_ONCE):
-            fake_BF = in_float64(judged.features_BF[first : first + _ROWS_AT_ONCE])
+        for first in range(0, len(samples), _ROWS_AT_ONCE):
+            fake_BF = in_float64(samples.features_BF[first : first + _ROWS_AT_ONCE])
             nearest_N = nearest_N.minimum(_distances(self.real_NF, fake_BF).amin(1))
         return replace(self, nearest_N=nearest_N)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
+from paragan.core.metric import Direction
 from paragan.metrics._pairs import PairMean
 
 
@@ -14,7 +14,10 @@ from paragan.metrics._pairs import PairMean
 class Metric(PairMean):
     """l1 in [0, 2]. Blurred images have a good l1; look at the samples, too."""
 
-    name: ClassVar[str] = "l1"
+    name = "l1"
+    direction = Direction.LOWER
+    note = "Mean absolute difference between generated and target images, with values in [-1, 1]."
+    order = 0
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:

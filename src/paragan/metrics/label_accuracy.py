@@ -7,31 +7,39 @@ shows one good image per class scores 1: read it together with the variance with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
+from paragan.core import metric
 from paragan.core.errors import ConfigError
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.core.metric import Direction, Needs, SampleFeatures
 
 
 @dataclass(frozen=True)
-class Metric:
-    """label_accuracy in [0, 1]. Immutable: `update` and `merge` return a new metric."""
+class Metric(metric.Metric):
+    """label_accuracy in [0, 1]."""
 
-    name: ClassVar[str] = "label_accuracy"
+    name = "label_accuracy"
+    direction = Direction.HIGHER
+    note = (
+        "Share of generated images that the classifier assigns to the class they were generated for. One good image "
+        "per class scores 1: interpret it together with the class variances."
+    )
+    needs = frozenset({Needs.LOGITS, Needs.LABELS})
+    order = 1
     recognised: int = 0
     count: int = 0
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
         """An empty metric; the real images are not used."""
         return cls()
 
-    def update(self, judged: SampleFeatures) -> Metric:
+    def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        if judged.logits_BK is None or judged.requested_labels_B is None:
+        if samples.logits_BK is None or samples.requested_labels_B is None:
             raise ConfigError("label accuracy needs the logits of a classifier and the requested labels")
-        right = int((judged.logits_BK.argmax(1) == judged.requested_labels_B).sum())
-        return Metric(self.recognised + right, self.count + len(judged))
+        right = int((samples.logits_BK.argmax(1) == samples.requested_labels_B).sum())
+        return Metric(self.recognised + right, self.count + len(samples))
 
     def merge(self, other: Metric) -> Metric:
         """Return a metric that includes the images of both."""

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
+from paragan.core.metric import Direction
 from paragan.metrics._pairs import PairMean
 
 MOST = 100.0  # dB, for equal images, because JSON has no infinity
@@ -19,7 +19,10 @@ MOST = 100.0  # dB, for equal images, because JSON has no infinity
 class Metric(PairMean):
     """psnr, at most 100 dB for one image."""
 
-    name: ClassVar[str] = "psnr"
+    name = "psnr"
+    direction = Direction.HIGHER
+    note = "Peak signal-to-noise ratio of generated against target images, in decibels."
+    order = 1
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ where the window lies within the image. They use luminance; here the mean over t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from paragan.core.metric import Direction
 from paragan.metrics._pairs import PairMean
 
 _WINDOW, _SIGMA, _PEAK = 11, 1.5, 2.0
@@ -23,7 +23,10 @@ _C1, _C2 = (0.01 * _PEAK) ** 2, (0.03 * _PEAK) ** 2
 class Metric(PairMean):
     """ssim in [-1, 1]. Images smaller than the window use the middle of the window."""
 
-    name: ClassVar[str] = "ssim"
+    name = "ssim"
+    direction = Direction.HIGHER
+    note = "Structural similarity of generated and target images; 1 for equal images."
+    order = 2
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 
+from paragan.core import registry
 from paragan.report.record_values import single_line, to_mapping, to_number
 
 
@@ -21,50 +24,27 @@ class MetricNote:
     text: str
 
 
-_LOWER = "Lower is better."
-_HIGHER = "Higher is better."
-_NOTES = {
-    "fd": MetricNote(
-        -1,
-        _LOWER,
-        "Fréchet distance between features of generated and of real images; 0 means equal mean and covariance. Values "
-        "are comparable only for the same features and number of images.",
-    ),
-    "label_accuracy": MetricNote(
-        1,
-        _HIGHER,
-        "Share of generated images that the classifier assigns to the class they were generated for. One good image "
-        "per class scores 1: interpret it together with the class variances.",
-    ),
-    "coverage": MetricNote(
-        1,
-        _HIGHER,
-        "Share of real images that have a generated image nearby in feature space; 0.97 for a perfect generator. Low: "
-        "parts of the data are never generated.",
-    ),
-    "class_variance_min": MetricNote(
-        0,
-        "Least diverse class; 1 equals the diversity of real images.",
-        "Ratio of the feature variance of generated images to that of real ones, in the least diverse class. Near "
-        "0: that class has collapsed.",
-    ),
-    "class_variance_mean": MetricNote(
-        0,
-        "Mean over classes; 1 equals the diversity of real images.",
-        "Ratio of the feature variance of generated images to that of real ones, averaged over the classes.",
-    ),
-    "l1": MetricNote(
-        -1, _LOWER, "Mean absolute difference between generated and target images, with values in [-1, 1]."
-    ),
-    "psnr": MetricNote(1, _HIGHER, "Peak signal-to-noise ratio of generated against target images, in decibels."),
-    "ssim": MetricNote(1, _HIGHER, "Structural similarity of generated and target images; 1 for equal images."),
-}
 _UNKNOWN = MetricNote(0, "", "")
+_SHORT = {"LOWER": (-1, "Lower is better."), "HIGHER": (1, "Higher is better.")}
 
 
+@cache
 def note_of(metric: str) -> MetricNote:
-    """Return the note of a metric; `fd[judge]` has the note of `fd`, unknown metrics an empty one."""
-    return _NOTES.get(metric.split("[")[0], _UNKNOWN)
+    """Return the note of a metric; `fd[judge]` has the note of `fd`, unknown metrics an empty one.
+
+    The file of the metric is read, not imported. Outside code is unknown: a record must not decide what is imported.
+    """
+    name = metric.split("[")[0]
+    if name not in registry.names("metrics"):
+        return _UNKNOWN
+    tree = ast.parse(registry.find_source("metrics", name).read_text(encoding="utf-8"))
+    kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Metric")
+    found = {ast.unparse(node.targets[0]): node.value for node in kind.body if isinstance(node, ast.Assign)}
+    text = ast.literal_eval(found["note"])
+    direction, short = _SHORT.get(
+        ast.unparse(found["direction"]).rpartition(".")[2], (0, text.partition(". ")[0] + ".")
+    )
+    return MetricNote(direction, short, text)
 
 
 def explanation(metric: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError
-from paragan.evaluation.evaluator import Score
+from paragan.evaluation.score import Score
 from paragan.runs.open_run import open_run
 from paragan.writers.console import score_line
 

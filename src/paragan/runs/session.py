@@ -16,6 +16,7 @@ from paragan import build
 from paragan.build import evaluation, grid, workers
 from paragan.build.initial_weights import initialised
 from paragan.config import RunConfig, changes, differences, dump
+from paragan.config.reference import summary
 from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
@@ -32,8 +33,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session, describe_players
 from paragan.engine.trainer import Trainer
-from paragan.evaluation.judge import JUDGE
-from paragan.evaluation.scorer import describe_extractor
+from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
@@ -280,10 +280,10 @@ def _repeats_line(batch: int, images: int) -> str:
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
     """The extractor that scores the run, if any. The judge is announced when it is trained."""
-    if config.evaluation.features is None or source.has_pairs:
+    chosen = None if source.has_pairs else evaluation.resolved(config, source).features
+    if chosen is None or chosen.name == JUDGE:
         return []
-    options = evaluation.options(config, source)
-    return [] if options.features == JUDGE else [f"score     {describe_extractor(options)}"]
+    return [f"score     features of {chosen.name}: {summary('features', chosen.name)}"]
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:

@@ -9,13 +9,14 @@ the published Inception weights would it be the FID.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from paragan.core import metric
 from paragan.core.errors import ConfigError
-from paragan.metrics._sample_features import SampleFeatures, in_float64
+from paragan.core.metric import Direction, SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,32 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """fd: squared distance >= 0 in squared units of the features. `update` and `merge` return a new metric."""
+class Metric(metric.Metric):
+    """fd: squared distance >= 0 in squared units of the features."""
 
-    name: ClassVar[str] = "fd"
+    name = "fd"
+    direction = Direction.LOWER
+    note = (
+        "Fréchet distance between features of generated and of real images; 0 means equal mean and covariance. Values "
+        "are comparable only for the same features and number of images."
+    )
+    names_extractor = True
+    min_images = 2
+    order = 0
     real_mean_F: Tensor
     real_covariance_FF: Tensor
     real_root_FF: Tensor  # square root of the covariance
     seen: Moments
 
     @classmethod
-    def from_reference(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
         """An empty metric with the moments of `real`, the reference."""
         mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
 
-    def update(self, judged: SampleFeatures) -> Metric:
+    def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return replace(self, seen=self.seen + Moments.of(judged.features_BF))
+        return replace(self, seen=self.seen + Moments.of(samples.features_BF))
 
     def merge(self, other: Metric) -> Metric:
         """Return a metric that includes the images of both."""

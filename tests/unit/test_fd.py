@@ -8,8 +8,8 @@ import scipy.linalg
 import torch
 
 from paragan.core.errors import ConfigError
-from paragan.metrics import frechet
-from paragan.metrics._sample_features import SampleFeatures
+from paragan.core.metric import SampleFeatures
+from paragan.metrics import fd
 
 
 def features(count, num_features, seed, scale=1.0, shift=0.0):
@@ -19,7 +19,7 @@ def features(count, num_features, seed, scale=1.0, shift=0.0):
 
 
 def distance(real_BF, fake_BF):
-    return frechet.Metric.from_reference(SampleFeatures(real_BF)).update(SampleFeatures(fake_BF)).compute()
+    return fd.Metric.from_reference(SampleFeatures(real_BF)).update(SampleFeatures(fake_BF)).compute()
 
 
 def plain_distance(real_BF, fake_BF):
@@ -61,11 +61,11 @@ def test_frechet_of_equal_sets_is_zero():
 
 def test_root_squared_is_the_matrix():
     covariance = torch.cov(features(50, 8, seed=0).T)
-    assert torch.allclose(frechet.root(covariance) @ frechet.root(covariance), covariance, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(fd.root(covariance) @ fd.root(covariance), covariance, rtol=1e-12, atol=1e-12)
 
 
 def test_moments_merge_in_any_order():
-    parts = [frechet.Moments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
+    parts = [fd.Moments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
     left, right = (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2])
     assert left.count == right.count == 30
     assert torch.allclose(left.outer_FF, right.outer_FF, rtol=1e-14, atol=0)
@@ -73,7 +73,7 @@ def test_moments_merge_in_any_order():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_frechet_too_few_images_is_refused(count):
-    metric = frechet.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
+    metric = fd.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
         SampleFeatures(features(count, 3, seed=1))
     )
     with pytest.raises(ConfigError, match=r"evaluation\.num_images"):

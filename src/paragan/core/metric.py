@@ -1,0 +1,133 @@
+"""Base class of metrics, and what they compare: features of images, or pairs of images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+
+class Needs(Enum):
+    """What a metric reads of the generated images and of their reference."""
+
+    FEATURES = "features"
+    LOGITS = "logits"
+    LABELS = "labels"
+    PAIRS = "pairs"
+
+
+class Direction(IntEnum):
+    """Which values of a metric are better."""
+
+    LOWER = -1
+    NEITHER = 0
+    HIGHER = 1
+
+
+@dataclass(frozen=True)
+class SampleFeatures:
+    """An extractor's outputs for real or generated images; metrics convert them to float64 on the CPU.
+
+    logits_BK: over the classes; None where the extractor does not classify. requested_labels_B: int64 in [0, K): the
+    label of a real image, or the label that a generator was given; None without classes.
+    """
+
+    features_BF: Tensor
+    logits_BK: Tensor | None = None
+    requested_labels_B: Tensor | None = None
+
+    def rows(self, first: int, end: int) -> SampleFeatures:
+        """Images first … end - 1."""
+        rows = slice(first, end)
+        logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
+        return SampleFeatures(
+            self.features_BF[rows],
+            logits_BK,
+            None if self.requested_labels_B is None else self.requested_labels_B[rows],
+        )
+
+    @classmethod
+    def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
+        """Concatenate at least one set, in order."""
+        logits = [piece.logits_BK for piece in pieces]
+        labels = [piece.requested_labels_B for piece in pieces]
+        return cls(torch.cat([piece.features_BF for piece in pieces]), _concatenate(logits), _concatenate(labels))
+
+    def __len__(self) -> int:
+        return len(self.features_BF)
+
+
+@dataclass(frozen=True)
+class ImagePairs:
+    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
+
+    made: Tensor
+    target: Tensor
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    def rows(self, first: int, end: int) -> ImagePairs:
+        """Pairs first … end - 1."""
+        return ImagePairs(self.made[first:end], self.target[first:end])
+
+
+class Metric(ABC):
+    """One number of a score. Immutable: `update` and `merge` return a new metric.
+
+    It compares `SampleFeatures` with those of real images, its reference, or `ImagePairs`.
+    """
+
+    name: ClassVar[str]
+    """Under which the value is recorded; the name of the file."""
+    direction: ClassVar[Direction]
+    note: ClassVar[str]
+    """One or two sentences for the report: what the value means."""
+    needs: ClassVar[frozenset[Needs]] = frozenset({Needs.FEATURES})
+    """A score without one of these has no such metric."""
+    names_extractor: ClassVar[bool] = False
+    """Whether values of different extractors are different metrics: `fd[judge]`."""
+    reference: ClassVar[str] = "train"
+    """Split of the reference: `train`, or `held_out` for a metric that compares as many generated as real images."""
+    min_images: ClassVar[int] = 1
+    max_images: ClassVar[int | None] = None
+    """Most images that it compares, real or generated; None: no limit."""
+    settings: ClassVar[Mapping[str, Any]] = {}
+    """Constants that must be equal where two values are compared, for the record."""
+    order: ClassVar[int] = 100
+    """Place in a score, lowest first. The first metric with a direction decides which checkpoint is the best."""
+
+    @classmethod
+    @abstractmethod
+    def from_reference(cls, real: Any, options: Any = None) -> Self:
+        """Return an empty metric. real: features of the reference; None for pairs. options: the file's `Options`.
+
+        Raises `ConfigError` where the reference has too few images, or lacks what the metric needs.
+        """
+
+    @abstractmethod
+    def update(self, samples: Any) -> Self:
+        """Return a metric that includes these images, `SampleFeatures` or `ImagePairs`."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> Self:
+        """Return a metric that includes the images of both, in any order."""
+
+    @abstractmethod
+    def compute(self) -> float:
+        """Return the value. Raises `ConfigError` for too few images."""
+
+
+def in_float64(values: Tensor) -> Tensor:
+    """Convert to float64 on the CPU, for exact sums of products of thousands of features."""
+    return values.detach().cpu().double()
+
+
+def _concatenate(pieces: list[Tensor | None]) -> Tensor | None:
+    tensors = [piece for piece in pieces if piece is not None]
+    return torch.cat(tensors) if tensors else None

@@ -1,0 +1,83 @@
+"""The metrics of a score: those that a config names, or every file of `metrics/` that applies to the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Metric, Needs
+from paragan.core.option_types import Choice
+
+_WORDS = {
+    Needs.FEATURES: "features of images, and data of pairs is compared with its targets",
+    Needs.LOGITS: "the logits of a classifier, which evaluation.features does not have",
+    Needs.LABELS: "classes, which the data does not have",
+    Needs.PAIRS: "pairs, which the data does not have",
+}
+
+
+@dataclass(frozen=True)
+class ChosenMetric:
+    """A metric with its options."""
+
+    kind: type[Metric]
+    options: Any = None
+
+    def name(self, extractor: str) -> str:
+        """Return the name under which values are recorded: `fd[judge]`, `coverage`."""
+        return f"{self.kind.name}[{extractor}]" if self.kind.names_extractor else self.kind.name
+
+    def empty(self, real: Any = None) -> Metric:
+        """Return the metric of no images. real: features of its reference; None for pairs."""
+        return self.kind.from_reference(real, self.options)
+
+    def count(self, available: int) -> int:
+        """Return how many of these images it compares; 0: they are too few."""
+        count = min(available, self.kind.max_images or available)
+        return count if count >= self.kind.min_images else 0
+
+
+def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]) -> tuple[ChosenMetric, ...]:
+    """Return the metrics of a score. choices: from the config; None: every one whose needs are available.
+
+    Raises `ConfigError` for a metric that needs something else, for none, and for two of one name.
+    """
+    if choices is None:
+        names = registry.names("metrics")
+        found = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
+        fitting = [metric for metric in found if metric.kind.needs <= available]
+        return tuple(sorted(fitting, key=lambda metric: (metric.kind.order, metric.kind.name)))
+    metrics = tuple(map(_load, choices))
+    if not metrics:
+        raise ConfigError("evaluation.metrics is empty; name one, or set evaluation.features=null to switch scores off")
+    for metric in metrics:
+        refuse_needs(metric, available)
+    names = [metric.kind.name for metric in metrics]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"evaluation.metrics has {twice[0]} twice; name each metric once")
+    return metrics
+
+
+def refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
+    """Raise `ConfigError` where a metric needs something that is not available."""
+    missing = sorted(metric.kind.needs - available, key=lambda need: need.value)
+    if missing:
+        raise ConfigError(f"evaluation.metrics: {metric.kind.name} needs {_WORDS[missing[0]]}; leave it out")
+
+
+def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
+    """Raise `ConfigError` where a score has fewer images than a metric needs."""
+    for metric in metrics:
+        if num_images < metric.kind.min_images:
+            raise ConfigError(
+                f"evaluation.num_images={num_images} is too few for {metric.kind.name}; use at least "
+                f"{metric.kind.min_images}"
+            )
+
+
+def _load(choice: Choice) -> ChosenMetric:
+    kind: type[Metric] = registry.load("metrics", choice.name).Metric
+    return ChosenMetric(kind, choice.options)

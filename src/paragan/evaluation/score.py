@@ -1,0 +1,49 @@
+"""The score of a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paragan.core.metric import Direction
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of a generator.
+
+    metrics: values by name. num_images: number of generated images. protocol: must be equal where two scores are
+    compared. real: values of held-out real images by the same metrics, as a reference; empty where there are none.
+    directions: of the metrics; lower is better where none is given. seconds: duration without the work that only the
+    first score has.
+    """
+
+    metrics: dict[str, float]
+    num_images: int
+    protocol: dict[str, Any]
+    real: dict[str, float] = field(default_factory=dict)
+    directions: Mapping[str, Direction] = field(default_factory=dict)
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The score as values of an event and of `score.json`."""
+        real = {"real": self.real} if self.real else {}
+        directions = {name: int(direction) for name, direction in self.directions.items()}
+        return {
+            **self.metrics,
+            **real,
+            "num_images": self.num_images,
+            "protocol": self.protocol,
+            "directions": directions,
+        }
+
+    @property
+    def decisive(self) -> str | None:
+        """The metric that decides which checkpoint is the best, the first with a direction; None: there is none."""
+        return next((name for name in self.metrics if self.direction(name)), None)
+
+    def direction(self, metric: str) -> Direction:
+        """Which values of a metric are better."""
+        return self.directions.get(metric, Direction.LOWER)

@@ -1,0 +1,148 @@
+"""What one file of `features/` is given, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.dist import ALONE, World
+from paragan.core.metric import SampleFeatures
+from paragan.core.option_types import ExtractorOptions, PretrainedOptions
+from paragan.core.protocols import Source
+from paragan.hardware.precision import full_precision
+from paragan.loading.loader import normalise_images
+from paragan.loading.order import Order
+
+CLASSES = "classes"  # the usual task of an extractor
+MAX_FOR_ACCURACY = 10_000
+_CPU = torch.device("cpu")
+_AT_ONCE = 500  # real images that are fetched at once
+_REFERENCE = 0  # the seed of the order in which real images are taken
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class FeatureExtractor:
+    """A trained network whose features, and perhaps logits, metrics compare.
+
+    network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF alone where num_classes is None. It is
+    moved to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal where two scores are by one
+    extractor. accuracy: on held-out images; None: unknown. task: what its classes are. crop: pixels that are cut off at
+    each edge of an image. resize: filter that brings an image to the input size; None: another size is refused.
+    batch_size: images per call of the network.
+    """
+
+    name: str
+    network: nn.Module
+    shape: Shape
+    num_classes: int | None
+    sha256: str
+    accuracy: float | None = None
+    task: str = CLASSES
+    crop: int = 0
+    resize: str | None = None
+    device: torch.device = _CPU
+    dtype: torch.dtype = torch.float32
+    batch_size: int = 500
+
+    def __post_init__(self) -> None:
+        self.network.to(self.device, self.dtype).eval().requires_grad_(False)
+
+    def accepts(self, shape: Shape) -> bool:
+        """Whether images of this shape can be its input."""
+        return shape == self.input_shape or (shape[0] == self.shape[0] and self.resize is not None)
+
+    @property
+    def input_shape(self) -> Shape:
+        """(C, H, W) of images that are cropped, but not resized."""
+        channels, height, width = self.shape
+        return channels, height + 2 * self.crop, width + 2 * self.crop
+
+    @torch.no_grad()
+    def compute(self, x_BCHW: Tensor, labels_B: Tensor | None = None) -> SampleFeatures:
+        """Compute features and logits of images in [-1, 1] on any device. labels_B: requested labels, passed on.
+
+        The results are float32 on the CPU.
+        """
+        with full_precision(self.device):
+            outputs = [self._call(chunk) for chunk in x_BCHW.detach().split(self.batch_size)]
+        features, logits = zip(*outputs, strict=True)
+        logits_BK = None if self.num_classes is None else torch.cat(logits).float().cpu()
+        return SampleFeatures(
+            torch.cat(features).float().cpu(), logits_BK, None if labels_B is None else labels_B.cpu()
+        )
+
+    def compute_rows(self, source: Source, count: int) -> SampleFeatures:
+        """Compute the features of `count` images of a data set, always the same ones, with their labels."""
+        parts = [self.compute(samples["image"], samples.get("label")) for samples in _batches(source, count)]
+        return SampleFeatures.concatenate(parts)
+
+    def with_accuracy(self, held_out: Source) -> FeatureExtractor:
+        """Return a copy with the accuracy on at most 10,000 of these images; unchanged if they have no labels."""
+        if not held_out.class_names:
+            return self
+        judged = self.compute_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))
+        return replace(self, accuracy=accuracy(judged))
+
+    def _call(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor | None]:
+        x_BCHW = F.pad(x_BCHW.to(self.device, torch.float32), (-self.crop,) * 4)
+        if x_BCHW.shape[2:] != self.shape[1:]:
+            assert self.resize is not None
+            x_BCHW = F.interpolate(x_BCHW, self.shape[1:], mode=self.resize, antialias=True).clamp(-1, 1)
+        outputs = self.network(x_BCHW.to(self.dtype))
+        return outputs if self.num_classes is not None else (outputs, None)
+
+
+@dataclass(frozen=True)
+class ExtractorContext:
+    """What an extractor may read, and where one that is trained for a run is trained and saved.
+
+    name: under which the extractor is recorded. folder: of the trained extractor; None: it is not saved. path: of the
+    data; None: it has none. device: of the run. must_save: failing to write the extractor is an error. say: receives
+    progress and warnings. world: all ranks. stop: True ends the training; collective.
+    """
+
+    name: str
+    train: Source
+    held_out: Source
+    folder: Path | None = None
+    path: str | None = None
+    device: torch.device = _CPU
+    must_save: bool = False
+    say: Callable[[str], None] = lambda line: None
+    world: World = ALONE
+    stop: Callable[[], bool] = lambda: False
+
+    def call_settings(self, options: ExtractorOptions) -> dict[str, Any]:
+        """Return the fields of a `FeatureExtractor` that its options set."""
+        return {
+            "device": self.device if options.device == "auto" else torch.device(options.device),
+            "dtype": getattr(torch, options.dtype),
+            "batch_size": options.batch_size,
+            "resize": options.resize if isinstance(options, PretrainedOptions) else None,
+        }
+
+
+def accuracy(judged: SampleFeatures) -> float:
+    """Return the share of labelled images that are classified correctly."""
+    assert judged.logits_BK is not None and judged.requested_labels_B is not None
+    return float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean())
+
+
+def _batches(source: Source, count: int) -> Iterator[dict[str, Tensor]]:
+    """Random batches of `count` images, always the same ones; random because files may be sorted by class.
+
+    (MNIST is not shuffled: its training images with even and with uneven row numbers are fd 6.7 apart, random halves
+    0.4.)
+    """
+    rows = Order(len(source), _REFERENCE).at(np.arange(count))
+    for first in range(0, count, _AT_ONCE):
+        yield normalise_images(source.fetch(rows[first : first + _AT_ONCE]), source)

@@ -1,0 +1,115 @@
+"""Safe readers of weights: .npz and .safetensors files, by sha256; nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError, DataError
+from paragan.core.files import read_bytes
+from paragan.core.option_types import FileExtractorOptions
+from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.storage import npz
+
+_BYTES_PER_NUMBER = 8  # float64, the widest format that is read
+_MAX_HEADER_BYTES = 1 << 20
+_FIX = "check evaluation.features.weights, or use evaluation.features=auto"
+
+
+def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | None = None) -> tuple[nn.Module, str]:
+    """Build a network with the weights of an .npz or .safetensors file; return it with the sha256 of the file.
+
+    The file must hold all parameters and buffers of the network by name, and nothing else; floating-point formats are
+    converted to the network's. Draws nothing from the global random state. sha256: of the expected file; None: any.
+
+    Raises `DataError` for another file.
+    """
+    with torch.random.fork_rng(devices=[]):
+        network = make()
+    expected = network.state_dict()
+    found_sha256, weights = _read(path, expected, sha256)
+    if problem := _difference(weights, expected):
+        raise DataError(f"{path}: {problem}; {_FIX}")
+    network.load_state_dict(weights)
+    return network.eval(), found_sha256
+
+
+def extractor_from_file(
+    make: Callable[[], nn.Module],
+    shape: tuple[int, int, int],
+    file: str,
+    options: FileExtractorOptions,
+    context: ExtractorContext,
+    crop: int = 0,
+) -> FeatureExtractor:
+    """Read an extractor of ten classes. file: name of its weights where no path is given."""
+    path = Path(options.weights) if options.weights else find_weights(context, file)
+    network, sha256 = build_with_weights(make, path, options.sha256)
+    return FeatureExtractor(context.name, network, shape, 10, sha256, crop=crop, **context.call_settings(options))
+
+
+def find_weights(context: ExtractorContext, file: str) -> Path:
+    """Find the weights of an extractor in or next to the data folder. Raises `ConfigError` if there are none."""
+    folder = Path(context.path or "")
+    candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
+    found = next((path for path in candidates if context.path and path.exists()), None)
+    if found is None:
+        where = f" next to {context.path}" if context.path else ""
+        raise ConfigError(
+            f"evaluation.features.weights is required for the feature extractor {context.name!r} "
+            f"(no {file}{where}); pass evaluation.features.weights=FILE, or use evaluation.features=auto"
+        )
+    return found
+
+
+def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tuple[str, dict[str, Tensor]]:
+    """The sha256 of a file and its tensors. A file, or an array, that is much larger than the network is not read."""
+    most = sum(map(_max_bytes, expected.values())) + _MAX_HEADER_BYTES
+    try:
+        content = read_bytes(path, most)
+        found = hashlib.sha256(content).hexdigest()
+        if sha256 is not None and found != sha256:
+            raise DataError(
+                f"{path}: its sha256 is {found}, not evaluation.features.sha256={sha256}; get the right file, or "
+                "correct the setting"
+            )
+        return found, load(content) if path.suffix == ".safetensors" else _read_npz(path, expected)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; {_FIX}") from None
+    except SafetensorError as error:
+        raise DataError(f"{path}: not a safetensors file ({error}); {_FIX}") from None
+
+
+def _read_npz(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    try:
+        names = npz.array_names(path)[: len(expected) + 1]
+        most = {name: _max_bytes(expected[name]) if name in expected else _MAX_HEADER_BYTES for name in names}
+        arrays = {name: npz.read_array(path, name, most[name]) for name in names}
+    except DataError as error:
+        raise DataError(f"{error}; {_FIX}") from None
+    numbers = {name: array for name, array in arrays.items() if array.dtype.kind in "fiu"}
+    return {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in numbers.items()}
+
+
+def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """The first difference between the tensors of a file and those of the network; empty where there is none."""
+    if missing := [name for name in expected if name not in weights]:
+        return f"the file has no tensor {missing[0]!r} of this network"
+    if unknown := [name for name in weights if name not in expected]:
+        return f"the file has a tensor {unknown[0]!r}, which this network has not"
+    for name, tensor in expected.items():
+        found = weights[name]
+        if found.shape != tensor.shape or found.is_floating_point() != tensor.is_floating_point():
+            shape = tuple(found.shape)
+            return f"the tensor {name!r} is {shape} of {found.dtype}, not {tuple(tensor.shape)} of {tensor.dtype}"
+    return ""
+
+
+def _max_bytes(tensor: Tensor) -> int:
+    return tensor.numel() * _BYTES_PER_NUMBER + 4096

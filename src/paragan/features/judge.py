@@ -1,0 +1,191 @@
+"""Small classifier that is trained on the run's real images at the first score, 64 features.
+
+On data without classes it learns which way up images are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import CheckpointError
+from paragan.core.files import create_subfolder, read_bytes, write_bytes
+from paragan.core.interrupt import StopRequested
+from paragan.core.option_types import ExtractorOptions
+from paragan.core.protocols import Source, image_specs
+from paragan.features import _classifier as classifier
+from paragan.features._classifier import build_classifier, train_classifier
+from paragan.features._extractor import CLASSES, ExtractorContext, FeatureExtractor
+
+JUDGE = "judge"
+TURNS = "which way up"  # the task of a judge of data without classes
+_FORMAT = 1
+_MAX_INFO_BYTES, _MAX_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
+_STEPS_TO_ESTIMATE = 5
+_PERIOD_S = 10.0  # between two lines of progress
+
+
+@dataclass(frozen=True)
+class Options(ExtractorOptions):
+    """How the network is called."""
+
+
+def prepare(options: Options, context: ExtractorContext) -> Callable[[], FeatureExtractor]:
+    """Return a function that reads or trains the judge at its first call. Collective."""
+
+    @cache
+    def train_or_load_once() -> FeatureExtractor:
+        progress = _TrainingProgress(len(context.train), context.say, context.stop)
+        splits = (context.train, context.held_out)
+        judge = train_or_load(*splits, context.folder, 0, context.must_save, context.world, progress)
+        settings = context.call_settings(options)
+        return replace(judge, name=context.name, **settings)
+
+    return train_or_load_once
+
+
+class RotatedSource(Source):
+    """Images of `source` rotated by multiples of 90 degrees (180 if not square); labels are the rotations.
+
+    Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
+    ICLR 2018.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tensors = image_specs(source.shape, has_labels=True)
+        self._quarters = 1 if source.shape[1] == source.shape[2] else 2
+        self.class_names = tuple(f"turned by {90 * turn}" for turn in range(0, 4, self._quarters))
+        self.fingerprint = f"turned {source.fingerprint}"
+
+    def __len__(self) -> int:
+        return len(self.source) * len(self.class_names)
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Row i is image i % n, rotated i // n times, so that evenly spread rows have every rotation."""
+        turns, rows = np.divmod(np.asarray(indices), len(self.source))
+        x_BCHW = self.source.fetch(rows)["image"]
+        turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
+        return {"image": torch.stack(turned), "label": torch.from_numpy(turns)}
+
+
+def train_or_load(
+    train: Source,
+    held_out: Source,
+    folder: Path | None,
+    seed: int = 0,
+    must_save: bool = True,
+    world: World = ALONE,
+    progress: Callable[[int], None] = lambda steps: None,
+) -> FeatureExtractor:
+    """The judge of this data: read from `folder` if data, settings and seed are equal, else trained and saved there.
+
+    Data with fewer than two classes give a judge of rotations (`RotatedSource`), whose features serve the same purpose.
+    Every rank trains the same judge, so that no rank waits; the weights of rank 0 are used and saved.
+    progress: see `train_classifier`; where it raises, nothing is written.
+    Raises `CheckpointError` if the folder cannot be written and `must_save` is set.
+    """
+    task = CLASSES
+    if len(train.class_names) < 2:
+        task = TURNS
+        train = RotatedSource(train)
+        held_out = RotatedSource(held_out)
+    fingerprint = _fingerprint(train, held_out, seed)
+    found = None if folder is None else _load(train, folder, fingerprint, seed)
+    if not world.any(found is None):
+        assert found is not None
+        return replace(found, task=task)
+    net = train_classifier(train, seed, progress)
+    world.broadcast_from_main(net.state_dict().values())
+    weights = save(net.state_dict())
+    sha256 = hashlib.sha256(weights).hexdigest()
+    judge = FeatureExtractor(JUDGE, net, train.shape, len(train.class_names), sha256, task=task)
+    judge = judge.with_accuracy(held_out)
+    if folder is not None and world.is_main:
+        with nullcontext() if must_save else suppress(CheckpointError):
+            _save(judge, folder, weights, fingerprint)
+    return judge
+
+
+def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureExtractor | None:
+    """The judge of the folder; None if there is none, it is damaged, or it was trained on other data."""
+    try:
+        note = json.loads(read_bytes(folder / "judge.json", _MAX_INFO_BYTES))
+        weights = read_bytes(folder / "judge.safetensors", _MAX_BYTES)
+        sha256 = hashlib.sha256(weights).hexdigest()
+        if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
+            return None
+        net = build_classifier(train.shape, len(train.class_names), seed)
+        net.load_state_dict(load(weights))
+        accuracy = None if note["accuracy"] is None else float(note["accuracy"])
+        return FeatureExtractor(JUDGE, net, train.shape, len(train.class_names), sha256, accuracy)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
+        return None
+
+
+def _save(judge: FeatureExtractor, folder: Path, weights: bytes, fingerprint: str) -> None:
+    """Write both files atomically; judge.json last, because it makes the weights valid."""
+    note: dict[str, Any] = {
+        "format": _FORMAT,
+        "accuracy": judge.accuracy,
+        "sha256": judge.sha256,
+        "fingerprint": fingerprint,
+    }
+    try:
+        create_subfolder(folder.parent, folder.name)
+        for name, content in (("judge.safetensors", weights), ("judge.json", json.dumps(note, indent=1).encode())):
+            write_bytes(folder / name, content)
+    except OSError as error:
+        raise CheckpointError(
+            f"judge: its weights were not written to {folder}: {error.strerror}; free disk space or use another folder"
+        ) from None
+
+
+def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
+    """Hash of everything that the trained weights and their accuracy depend on."""
+    settings = (classifier.NUM_FEATURES, classifier.STEPS, classifier.BATCH, classifier.LEARNING_RATE, classifier.SHIFT)
+    digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
+    for source in (train, held_out):
+        digest.update(source.fingerprint.encode())
+    return digest.hexdigest()
+
+
+@dataclass
+class _TrainingProgress:
+    """Prints the progress of a judge's training, and ends it where the run is to stop."""
+
+    num_images: int
+    say: Callable[[str], None]
+    stop: Callable[[], bool]
+    _began: float = field(default_factory=time.monotonic)
+    _said: float = 0.0
+
+    def __call__(self, steps: int) -> None:
+        """Called before each step. Raises `StopRequested`."""
+        if self.stop():
+            raise StopRequested
+        now = time.monotonic()
+        if steps == 0:
+            self._began = now
+            return
+        left_s = (now - self._began) / steps * (classifier.STEPS - steps)
+        if steps == _STEPS_TO_ESTIMATE:
+            self.say(f"judge     training on {self.num_images:,} images, about {left_s:.0f} s")
+            self._said = now
+        elif self._said and now - self._said >= _PERIOD_S:
+            self.say(f"judge     step {steps} of {classifier.STEPS}, about {left_s:.0f} s left")
+            self._said = now

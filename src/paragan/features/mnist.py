@@ -1,0 +1,20 @@
+"""Packaged residual network of 64 features, trained on MNIST's 60,000 training images; 99.6% of the 10,000
+test images are classified correctly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paragan.core.option_types import PretrainedOptions
+from paragan.features._packaged import PackagedExtractor
+from paragan.features._residual_cnn import ResidualCnn
+
+
+@dataclass(frozen=True)
+class Options(PretrainedOptions):
+    """How the network is called."""
+
+
+EXTRACTOR = PackagedExtractor("mnist", lambda: ResidualCnn(1, (16, 32, 64, 64)), (1, 28, 28), {28: 0, 32: 2})
+accepts = EXTRACTOR.accepts
+prepare = EXTRACTOR.prepare
