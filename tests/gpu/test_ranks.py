@@ -67,7 +67,14 @@ def seat(side, name, world, demands=NO_MEMORY_OPTIONS, dtype=torch.float64):
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)
     net = strategy.prepare(make, world)
     average = Ema(strategy.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=ON.micro_batches)
+    policy = Policy(
+        torch.optim.Adam,
+        1e-2,
+        {"betas": (0.0, 0.9)},
+        max_norm=0.5,
+        micro_batches=ON.micro_batches,
+        groups=matrix_gan.GROUPS,
+    )
     return Player(side, net, strategy, policy, Calling(demands.weight_dtype), average)
 
 
