@@ -1,7 +1,8 @@
-"""Base of the optimizers of this package: running means of gradients, and steps that are skipped on the device.
+"""Base of the optimizers of this package: running means, and steps skipped on the device.
 
-Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call of `step` leaves
-weights and state as they are, and no value passes through the host. `lr` may be a 0-dim tensor on that device.
+Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call
+of `step` leaves weights and state as they are, and no value passes through the host. `lr` may be a
+0-dim tensor on that device.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Due:
-    """One group's update: weights with gradients, and their state, as parallel lists. taken: 1, or 0 where nothing may
-    change.
+    """The update of one group: weights with gradients, and their state, as parallel lists.
+
+    taken: 1, or 0 where nothing may change.
     """
 
     group: Mapping[str, Any]
@@ -29,9 +31,9 @@ class Due:
 
 
 class Moments(torch.optim.Optimizer):
-    """Calls `update` with the weights of each group that have gradients, and their state, as parallel lists.
+    """An optimizer that steps by what `update` returns for each group of weights with gradients.
 
-    names: of the state held beside `step`, each shaped as its weight.
+    names: of the state besides `step`, each shaped as its weight.
     """
 
     _step_supports_amp_scaling = True

@@ -1,7 +1,8 @@
-"""AdaBelief (Zhuang et al. 2020, algorithm 2): steps are long where a gradient is what was expected, short where not.
+"""AdaBelief: long steps where a gradient is what was expected, short ones where it is not.
 
-`eps` counts twice, under the root too, where Adam's 1e-8 would be its 1e-16. For GANs the authors give 1e-12, which is
-the default here; their package has changed its own since, and by default rectifies and decays weights; this does not.
+Zhuang et al. 2020, algorithm 2. `eps` counts twice, under the root too, where Adam's 1e-8 would be
+its 1e-16. For GANs the authors give 1e-12, which is the default here; their package has changed its
+default since, and rectifies and decays weights by default; this does not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from paragan.optim._moments import Due, Moments, follow, over_root
 
 
 class Optimizer(Moments):
-    """lr > 0; betas of the mean of the gradient and of its spread around that mean; eps as above."""
+    """lr > 0; betas: of the mean of the gradient and of its spread around it; eps: see above."""
 
     names = ("exp_avg", "exp_avg_var")
 

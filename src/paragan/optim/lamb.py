@@ -1,6 +1,7 @@
-"""LAMB (You et al. 2020, algorithm 2), for large batches: Adam's direction, for each weight as long as the weight.
+"""LAMB, for large batches: Adam's direction, for each weight as long as the weight.
 
-The length of a weight is of all of it: strategies that cut weights refuse this optimiser.
+You et al. 2020, algorithm 2. The length of a weight is of all of it: strategies that cut weights
+refuse this optimiser.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from paragan.optim._moments import Due, Moments, adam_direction
 class Optimizer(Moments):
     """lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before it is scaled.
 
-    longest: of a weight, as far as it counts (the paper's phi is the identity up to a bound). A weight of length 0, or
-    a direction of length 0, is not scaled.
+    longest: of a weight, as far as it counts (the paper's phi is the identity up to a bound). A
+    weight of length 0, or a direction of length 0, is not scaled.
     """
 
     names = ("exp_avg", "exp_avg_sq")

@@ -1,6 +1,7 @@
-"""Adam that answers the opponent's next move (Daskalakis et al. 2018, algorithm 1): twice this step, less the last one.
+"""Adam that answers the opponent's next move: twice this step, less the last one.
 
-One gradient per step, where extragradient takes two. The first step is twice Adam's.
+Daskalakis et al. 2018, algorithm 1. One gradient per step, where extragradient takes two. The first
+step is twice Adam's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocks of a network: what is sharded, recomputed (and later piped) as one."""
+"""The blocks of a network: what is sharded or recomputed as one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 
 
 def blocks(net: nn.Module) -> list[nn.Module]:
-    """The members of `net.blocks` where there is such a list, else of every list or sequence; those with weights.
+    """Return the members of `net.blocks`, or of every list or sequence of the network.
 
-    A block that shares a weight with something outside of it is none: it could not be cut by itself.
+    Only those with weights, none of which is shared with a module outside: they can be sharded.
     """
     declared = getattr(net, "blocks", None)
     found = list(declared) if isinstance(declared, _LISTS) else list(_members(net))
@@ -28,9 +28,9 @@ def blocks(net: nn.Module) -> list[nn.Module]:
 
 
 def checkpoint_activations(net: nn.Module) -> None:
-    """Keep only what enters each block; its inside is computed again in the backward (Chen et al. 2016).
+    """Recompute the inside of each block in the backward pass (Chen et al. 2016).
 
-    State that advances once per update stays as it is: the second forward finds the layers disarmed.
+    State that advances once per update does not advance in the second forward.
     """
     for block in blocks(net):
         block.forward = _with_recompute(block.forward)  # type: ignore[method-assign]

@@ -18,9 +18,9 @@ from paragan.layers.all_reduce import ReduceGroup, gather_batch
 
 
 def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
-    """The networks of the chain in order.
+    """Call the networks of the chain in order.
 
-    D's turn finds its fakes in the feed; G's makes them unless they are shared.
+    D's turn finds its fakes in the feed; G's turn generates them unless they are shared.
     """
     made = GeneratorOutput.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
@@ -36,7 +36,7 @@ def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> 
 def _discriminate_both(
     d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]
 ) -> tuple[DiscriminatorOutput, DiscriminatorOutput]:
-    """One call on real and fake together, two where a norm would mix them."""
+    """Call D once on real and fake samples together; twice if D mixes the samples of a batch."""
     if d.mixes:
         return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
@@ -45,7 +45,7 @@ def _discriminate_both(
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
-    """The rows of all ranks. `ConfigError` where they cannot be gathered from other ranks or micro-batches."""
+    """Gather the rows of all ranks. `ConfigError` if some are in other micro-batches, or on no rank."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
             f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only "
@@ -55,7 +55,7 @@ def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor
 
 
 def _differentiable(feed: TurnInputs) -> TurnInputs:
-    """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
+    """Return the same feed with images that gradients can be taken to; the batch does not change."""
     assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
     sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
@@ -63,7 +63,7 @@ def _differentiable(feed: TurnInputs) -> TurnInputs:
 
 
 def _leaf(images: Tensor) -> Tensor:
-    """Shared ones are leaves already, whose gradient goes on into G."""
+    """Return images that have a gradient; shared ones have, and it continues into G."""
     return images if images.requires_grad else images.detach().requires_grad_()
 
 
@@ -71,9 +71,10 @@ def _leaf(images: Tensor) -> Tensor:
 class Reduction:
     """How the gradients of a turn are reduced over ranks.
 
-    ranks: over which the gradient is a mean; the loss is multiplied by it, since ours is a sum. around: encloses each
-    micro-batch; called with True where gradients are to be reduced. tied: returns a scalar that joins the last
-    backward, or None. across: gathers the rows of all ranks for terms that mix samples.
+    ranks: over which the gradient is a mean; the loss is multiplied by it, since ours is a sum.
+    around: encloses each micro-batch; called with True where gradients are to be reduced. tied:
+    returns a scalar that joins the last backward, or None. across: gathers the rows of all ranks
+    for terms that mix samples.
     """
 
     ranks: int = 1
@@ -123,9 +124,9 @@ class _TurnRun:
     def from_shared_fakes(self, turn: Turn, fakes: tuple[Tensor, ...], parts: int) -> list[LossTerms]:
         """Run a turn of G whose images have G's graph already.
 
-        The micro-batches stop at the images, and one backward goes through G at the end, so that a reducer sees one
-        forward and one backward of G however many there are. Penalties that need no image of the turn, on the weights
-        alone or on images of their own, join that one.
+        The micro-batches stop at the images, and one backward goes through G at the end, so that a
+        reducer sees one forward and one backward of G however many there are. Penalties that need
+        no image of the turn, on the weights alone or on images of their own, join that one.
         """
         late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
@@ -175,7 +176,7 @@ _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 
 def gather(parts: list[LossTerms]) -> LossTerms:
-    """The detached terms of all micro-batches, concatenated; the caller sums them."""
+    """Return the detached terms of all micro-batches, concatenated; the caller sums them."""
     return LossTerms(_joined([terms.loss_B for terms in parts]), _joined([terms.observations_B for terms in parts]))
 
 
@@ -184,7 +185,7 @@ def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-    """d sum(out_B) / dx with its graph. A loss scale guards the inner backward too, and is taken out of the result."""
+    """Return d sum(out_B) / dx with its graph. scale: applied to the inner backward; the result is unscaled."""
     total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
     (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
     if not grad.requires_grad:

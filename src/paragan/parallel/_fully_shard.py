@@ -1,4 +1,4 @@
-"""Sharding of a network, block by block, by FSDP2 (`fully_shard`), with or without a full copy first."""
+"""Sharding of a network, block by block, by FSDP2 (`fully_shard`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mesh_of(world: World) -> DeviceMesh:
 
 
 def with_world_timeout(mesh: DeviceMesh, world: World) -> DeviceMesh:
-    """The same mesh, its groups as patient as the world: torch gives groups of its own half an hour."""
+    """Give the groups of a mesh the time-out of the world; torch's default is half an hour."""
     assert world.group is not None and mesh.mesh_dim_names is not None
     patience = world.group._get_backend(world.device).options._timeout
     for name in mesh.mesh_dim_names:
@@ -45,8 +45,8 @@ def shard(
 ) -> nn.Module:
     """Shard every block, and what is left of the network, in place.
 
-    reshard_after_forward: False keeps the weights of a block gathered until its backward. Scalar weights cannot be
-    sharded and stay replicated; the strategy reduces their gradients.
+    reshard_after_forward: False keeps the weights of a block gathered until its backward. Scalar
+    weights cannot be sharded and stay replicated; the strategy reduces their gradients.
     """
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
     scalars = {p for p in net.parameters() if p.dim() == 0}
@@ -67,9 +67,10 @@ def shard(
 def build_sharded(
     make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False
 ) -> nn.Module:
-    """Cut before it is filled, so that no rank ever holds the whole; whole first where only the constructor can fill.
+    """Build a network and shard it by `cut`; returns it.
 
-    Buffers are small and whole on every rank.
+    Weights are sharded before they are filled, so that no rank ever holds all of them, unless only
+    the constructor can fill them. Buffers are small and whole on every rank.
     """
     if not isinstance(make, NetworkFactory) or make.fill is None:
         return cut(make())
@@ -85,7 +86,7 @@ def build_sharded(
 
 
 def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
-    """Buffers with the values they had, and weights that are not cut, on the device, wherever the pieces lie."""
+    """Put buffers, with their values, and weights that are not sharded on the device."""
     for where, module in net.named_modules():
         for name, buffer in module._buffers.items():
             if buffer is not None:
@@ -98,7 +99,7 @@ def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch
 
 @contextmanager
 def _weights_on_meta() -> Iterator[None]:
-    """Inside, a parameter gives up its memory as soon as a module has it; buffers and constants keep theirs."""
+    """Free the memory of each parameter that a module registers inside; buffers and constants stay."""
     register = nn.Module.register_parameter
     # one that two modules have stays one
     lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
@@ -120,7 +121,7 @@ def _weights_on_meta() -> Iterator[None]:
 
 
 def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
-    """`ConfigError` for an optimiser that cannot step pieces of weights."""
+    """Raise `ConfigError` for an optimiser that cannot step shards of weights."""
     name = getattr(policy.kind, "__name__", "")
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
         raise ConfigError(

@@ -11,10 +11,11 @@ import torch
 class MemoryOptions:
     """Memory options of a player.
 
-    recompute: activations inside a block are computed again in the backward. offload: optimiser state and float32
-    weights are in host memory. bf16_reduce: reductions of gradients or weights travel in bf16. weight_dtype: the
-    dtype of the weights; the optimiser keeps float32 ones. norm_ranks: over how many consecutive ranks batch norm
-    takes its statistics (None: all, 1: each by itself).
+    recompute: activations inside a block are computed again in the backward. offload: optimiser
+    state and float32 weights are in host memory. bf16_reduce: reductions of gradients or weights
+    travel in bf16. weight_dtype: the dtype of the weights; the optimiser keeps float32 ones.
+    norm_ranks: over how many consecutive ranks batch norm takes its statistics (None: all, 1: each
+    by itself).
     """
 
     recompute: bool = False

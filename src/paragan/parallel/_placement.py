@@ -16,9 +16,10 @@ class Placement:
 
     training_module: the module to be called in the network's own turn. mesh: of sharded ones.
 
-    unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
-    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). optimized_weights: what an
-    optimiser of whole weights updates; anchor: the same at the last averaging.
+    unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists
+    of; idle: the latter in the turn under way. shards: (weight, the piece of it that the optimiser
+    here updates). optimized_weights: what an optimiser of whole weights updates; anchor: the same
+    at the last averaging.
     """
 
     world: World

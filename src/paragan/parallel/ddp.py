@@ -1,7 +1,7 @@
 """DistributedDataParallel: a replica of the network on every rank, each with a share of the rows.
 
-Only the player's own turn goes through the wrapper. As an opponent, frozen or without gradients, it is the raw module:
-DDP must not see a forward that has no backward of its own.
+Only the player's own turn goes through the wrapper. As an opponent, frozen or without gradients, it
+is the raw module: DDP must not see a forward that has no backward of its own.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ class Strategy(none.Strategy):
     def _tied(
         self, here: Placement, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
     ) -> Tensor | None:
-        """Zeros for the weights that this kind of turn does not reach on this rank, found at the first of its kind.
+        """Return zeros that reach the weights which this kind of turn does not reach on this rank.
 
-        Those that no rank reaches lose their zeros again in `finish`: an optimiser treats none otherwise than zero.
+        Those that no rank reaches lose their zeros again in `finish`: an optimiser treats none
+        otherwise than zero.
         """
         if signature not in here.unreached:
             lacking = unreachable_parameters(roots, weights)
@@ -89,7 +90,10 @@ class Strategy(none.Strategy):
 
 
 def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    """Those to which no path of the graph leads from any root."""
+    """Return the weights to which no path of the graph leads from any root.
+
+    torch's reducer waits for a gradient of every weight; some turns have fewer.
+    """
     todo = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen = set(todo)
     reached: set[int] = set()
@@ -106,12 +110,12 @@ def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Paramet
 
 
 def zero_of(weights: Sequence[nn.Parameter]) -> Tensor:
-    """A zero that reaches them all: their gradients become zeros."""
+    """Return a zero whose graph reaches all these weights: their gradients become zeros."""
     return torch.stack([weight.flatten()[0].float() * 0.0 for weight in weights]).sum()
 
 
 def _buffer_options() -> dict[str, Any]:
-    """Options that disable the broadcast of buffers, which are equal on all ranks; renamed in torch 2.13."""
+    """Return options that disable the broadcast of buffers; renamed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 

@@ -1,4 +1,7 @@
-"""HSDP (hybrid sharding): sharded over some ranks, replicated over the others (Zhao et al. 2023, section 3.2.2)."""
+"""HSDP (hybrid sharding): sharded over some ranks, replicated over the others.
+
+Zhao et al. 2023, section 3.2.2.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class Options:
     """Hybrid sharding: sharded over one axis of the ranks, replicated over the other."""
 
     order: Literal["shard-inside", "shard-across"] = "shard-inside"
-    """`shard-inside` shards over the ranks of a host and replicates across hosts (least traffic between hosts);
-    `shard-across` the reverse (least memory on many hosts).
+    """`shard-inside` shards over the ranks of a host and replicates across hosts (least traffic
+    between hosts); `shard-across` the reverse (least memory on many hosts).
     """
     host: Count | None = None
     """Ranks per host; null: detected."""

@@ -1,10 +1,11 @@
 """Local SGD: ranks update independently and average their weights every H updates (Stich 2019).
 
-`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its
-local rows; batch norm uses these alone, unless `norm_ranks` is set. At an averaging weights and statistics become their
-means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator
-follows. The optimiser state (Adam's moments) stays local to each rank, which costs nothing and is what local SGD
-with momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
+`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes
+the mean over its local rows; batch norm uses these alone, unless `norm_ranks` is set. At an
+averaging weights and statistics become their means, the vectors of spectral norm those of rank 0 (a
+mean of unit vectors is none), and the averaged generator follows. The optimiser state (Adam's
+moments) stays local to each rank, which costs nothing and is what local SGD with momentum does, or
+is averaged as well (`moments: average`; for Adam three times the bytes).
 """
 
 from __future__ import annotations

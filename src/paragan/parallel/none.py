@@ -60,7 +60,7 @@ class Strategy(protocols.Strategy):
         return self.optimizer_of(policy, dict(net.named_parameters()))
 
     def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-        """The optimiser of these weights, with float32 master weights where the player's options require them."""
+        """Return the optimiser of these weights, with master weights if the memory options need them."""
         if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights.items())
         device = torch.device("cpu") if self.demands.offload else next(iter(weights.values())).device
@@ -123,7 +123,7 @@ class Strategy(protocols.Strategy):
 
 
 def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
-    """Cast weights to `dtype`, except those that must stay float32; buffers (statistics, spectral norm) stay, too."""
+    """Cast weights to `dtype`, except those that must be float32; buffers do not change."""
     wide = float32_parameters(net)
     for parameter in net.parameters():
         if id(parameter) not in wide:

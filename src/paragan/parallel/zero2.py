@@ -1,7 +1,7 @@
-"""ZeRO stage 2 (FSDP2 without resharding after the forward): sharded gradients, optimiser state and average.
+"""ZeRO stage 2 (FSDP2): gradients, optimiser state and average are sharded.
 
-Weights are gathered once per turn and stay gathered until its backward. Rajbhandari et al. 2020, section 5.2, with one
-difference: between turns the weights are sharded, too.
+Weights are gathered once per turn and stay gathered until its backward. Rajbhandari et al. 2020,
+section 5.2, with one difference: between turns the weights are sharded, too.
 """
 
 from __future__ import annotations

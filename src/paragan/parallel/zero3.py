@@ -1,4 +1,4 @@
-"""ZeRO stage 3 (FSDP2): everything is sharded; weights are gathered block by block when they are needed.
+"""ZeRO stage 3 (FSDP2): everything is sharded; weights are gathered block by block.
 
 Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023.
 """
