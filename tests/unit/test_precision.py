@@ -33,7 +33,7 @@ def test_auto_follows_what_the_processor_is_fast_at(cpuinfo, fast, monkeypatch):
 def test_what_is_asked_for_is_given():
     assert precision.dtype_of("fp32", CONV, CPU) is None
     assert precision.dtype_of("bf16", DENSE, CPU) is torch.bfloat16
-    with pytest.raises(ConfigError, match="fp16 on a CPU"):
+    with pytest.raises(ConfigError, match="fp16 is not supported on a CPU"):
         precision.dtype_of("fp16", CONV, CPU)
     assert precision.wants_channels_last(None, CONV)
     assert not precision.wants_channels_last(None, DENSE)
