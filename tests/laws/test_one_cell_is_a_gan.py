@@ -23,7 +23,11 @@ GAMES = {
     "shared-fakes-ema-conditional": ("g.ema.half_life_kimg=0.05",),
     "skipping": ("scheme={name: skipping, every: 2}", "train.kimg=0.208"),  # 25 steps: it ends when D has seen enough
     "two-d-updates": ("scheme=synchronous", "d.updates_per_step=2", "train.kimg=0.32"),
-    "other-optimisers": ("scheme=synchronous", "g.optimizer={name: adabelief}", "d.optimizer={name: SGD}"),
+    "other-optimisers": (
+        "scheme=synchronous",
+        'g.optimizer={name: adabelief, groups: [{match: "*.bias", lr: 7.0e-5}]}',
+        "d.optimizer={name: SGD}",
+    ),
     "schedule": ("g.schedule={name: linear, end: 12, final: 0.1}", "d.optimizer={name: RMSprop, lr: 1e-3}"),
 }
 
