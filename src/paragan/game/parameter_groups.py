@@ -1,8 +1,8 @@
 """Groups of one optimiser's parameters, chosen by patterns over parameter names.
 
-A group has other settings for the optimiser, such as no weight decay for biases. Groups are resolved on the names of
-the whole network, before a strategy shards it. Names of weights under spectral norm match without
-`parametrizations.….original`, too.
+A group has other settings for the optimiser, such as no weight decay for biases. Groups are
+resolved on the names of the whole network, before a strategy shards it. Names of weights under
+spectral norm match without `parametrizations.….original`, too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def split_into_groups(
 ) -> list[dict[str, Any]]:
     """Split named parameters into groups, in the form that torch's optimisers take.
 
-    The group of the parameters that match no pattern is first, and left out if empty; the others follow in the order
-    of `groups`, with their pattern as `match` and their settings. Every group has `params` and `param_names`.
-    `ConfigError` for a pattern that is the first match of no parameter.
+    The group of the parameters that match no pattern is first, and left out if empty; the others
+    follow in the order of `groups`, with their pattern as `match` and their settings. Every group
+    has `params` and `param_names`. `ConfigError` for a pattern that is the first match of no
+    parameter.
     """
     default: dict[str, Any] = {"params": [], "param_names": []}
     matched: list[dict[str, Any]] = []
@@ -47,15 +48,16 @@ def split_into_groups(
 
 
 def arguments_of(number: int, group: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a group that the optimiser's constructor takes; `ConfigError` for one that all groups share."""
+    """Return a group's settings without `match`; `ConfigError` for one that all groups share."""
     for key in group:
         if key in _SHARED:
-            raise ConfigError(f"{key_of(number, group, key)}: it applies to all groups; set it in optimizer.arguments")
+            where = key_of(number, group, key)
+            raise ConfigError(f"{where}: it applies to all groups; set it in optimizer.arguments")
     return {key: value for key, value in group.items() if key != "match"}
 
 
 def key_of(number: int, group: Mapping[str, Any], key: str = "match") -> str:
-    """The location and dotted key of a group's setting."""
+    """Return the location and dotted key of a group's setting."""
     return located_key(group, key, default=f"optimizer.groups.{number}")
 
 
@@ -73,13 +75,14 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _plain_name(name: str) -> str:
-    """The name that a weight has without spectral norm or another parametrisation."""
+    """Return the name of a weight without spectral norm or another parametrisation."""
     return re.sub(r"\bparametrizations\.(\w+)\.original\d*$", r"\1", name)
 
 
 def _without_match(number: int, group: Mapping[str, Any], names: Sequence[str]) -> str:
     pattern = group["match"]
+    where = key_of(number, group)
     if any(_matches(name, pattern) for name in names):
-        return f"{key_of(number, group)}: earlier groups match all parameters of {pattern!r}; put it before them"
+        return f"{where}: earlier groups match all parameters of {pattern!r}; put it before them"
     near = ", ".join(get_close_matches(pattern, map(_plain_name, names), 3, cutoff=0.0))
-    return f"{key_of(number, group)}: no parameter of the network matches {pattern!r}; the closest names are: {near}"
+    return f"{where}: no parameter of the network matches {pattern!r}; the closest names are: {near}"

@@ -1,8 +1,8 @@
-"""The optimizer step of one player: optimizer, learning rate, loss scale, and the skip of a step that is not finite.
+"""The optimizer step of one player: optimizer, learning rates, loss scale, skipped steps.
 
-Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers
-that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag, and a scheduled
-learning rate, pass through the host."""
+Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the
+device* by optimisers that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag,
+and a scheduled learning rate, pass through the host."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 class Policy:
     """How a player steps: optimiser, learning rate, clipping, micro-batches.
 
-    kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups: other arguments, and
-    another `lr`, for the parameters whose names match `match`, a pattern such as `*.bias`; the first match counts.
+    kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups:
+    other arguments, and another `lr`, for the parameters whose names match `match`, a pattern such
+    as `*.bias`; the first match counts.
     """
 
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
@@ -47,10 +48,10 @@ class Policy:
     groups: Sequence[Mapping[str, Any]] = ()
 
     def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
-        """Return the optimizer of named parameters, in groups, fused if torch has a kernel for this device.
+        """Return the optimizer of named parameters, in groups; fused if torch has a kernel for it.
 
-        Its groups have `param_names`, by which a saved state is found. `ConfigError` for arguments that the class
-        does not take, and for a group without parameters.
+        Its groups have `param_names`, by which a saved state is found. `ConfigError` for arguments
+        that the class does not take, and for a group without parameters.
         """
         groups = split_into_groups(parameters, self.groups)
         arguments = with_floats(self.kind, self.arguments)
@@ -99,7 +100,7 @@ class Policy:
         return self.kind(made, lr=place(self.lr), **arguments)
 
     def _check_group(self, number: int, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
-        """Let the constructor check a group's arguments: torch checks those of the whole optimizer only."""
+        """Let the constructor check a group's arguments; it checks only those for all groups."""
         settings = arguments_of(number, group)
         weight = next(g["params"][0] for g in optimizer.param_groups if g.get("match") == group["match"])
         try:
@@ -109,7 +110,10 @@ class Policy:
 
 
 def _lr_on(device: torch.device, lr: float) -> Tensor:
-    """On the device, so that a schedule needs no host; accelerators' fused kernels read float32 only."""
+    """Return the learning rate as a tensor on the device, so that a schedule needs no host sync.
+
+    Fused kernels of accelerators read float32 only.
+    """
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(lr, dtype=dtype, device=device)
 
@@ -139,18 +143,22 @@ def write_lr(optimizer: torch.optim.Optimizer, policy: Policy, *factors: float |
 
 
 def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:
-    """Return the present learning rates: `lr`, and `lr[PATTERN]` of each group. Waits for the device."""
-    names = {f"lr[{group['match']}]" if "match" in group else "lr": group for group in optimizer.param_groups}
-    return {name: float(group["lr"]) for name, group in names.items()}
+    """Return the present learning rates, `lr` and `lr[PATTERN]` of each group. Syncs the device."""
+    rates = {}
+    for group in optimizer.param_groups:
+        name = f"lr[{group['match']}]" if "match" in group else "lr"
+        rates[name] = float(group["lr"])
+    return rates
 
 
 def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = False) -> None:
-    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library. The gradients are
-    consumed; keep_layout: their memory layout does not change.
+    """Call `optimizer.step()`, only here in the library, unless `ok` (0-dim bool) is false.
+
+    The gradients are consumed; keep_layout: their memory layout does not change.
     """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         where = optimizer.param_groups[0]["params"][0].device  # offloaded weights are stepped on the host
-        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
+        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # as torch's GradScaler
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
         if not keep_layout:
             _make_gradients_contiguous(optimizer)
@@ -160,8 +168,10 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
 
 
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
-    """Make channels-last CPU gradients contiguous views of the same memory. The fused Adam runs over weight, moments
-    and gradient in memory order, and would copy gradients that are not contiguous: twice the time of a step.
+    """Make channels-last CPU gradients contiguous views of the same memory.
+
+    The fused Adam runs over weight, moments and gradient in memory order, and would copy gradients
+    that are not contiguous: twice the time of a step.
     """
     kind: Any = type(optimizer)
     if kind not in (torch.optim.Adam, torch.optim.AdamW) or not _runs_in_memory_order(kind):
@@ -193,10 +203,11 @@ def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
 
 
 class Scaler:
-    """Loss scale of one player for fp16, kept on the device (Micikevicius et al. 2018, section 3.2).
+    """Loss scale of one player for fp16, on the device (Micikevicius et al. 2018, section 3.2).
 
-    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D does
-    not affect G."""
+    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow
+    in D does not affect G.
+    """
 
     def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:
         self.scale = torch.tensor(initial, device=device)
@@ -204,6 +215,7 @@ class Scaler:
         self.interval = interval
 
     def update(self, ok: Tensor) -> None:
+        """Count a step and adapt the scale. ok: whether the step was finite, 0-dim bool."""
         good = torch.where(ok, self.good + 1, 0)
         grow = good >= self.interval
         self.scale.mul_(torch.where(ok, torch.where(grow, 2.0, 1.0), 0.5))
