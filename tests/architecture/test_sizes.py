@@ -1,10 +1,13 @@
-"""The hard limits of the house: 300 lines a file, 40 a function, 7 positional parameters."""
+"""The hard limits of the house: 300 lines a file, 40 a function, 7 positional parameters; 20 imports in `build/`."""
 
 from __future__ import annotations
 
 import ast
 
+from tests.architecture.conftest import ROOT
+
 FILE, FUNCTION, PARAMETERS = 300, 40, 7
+BUILD_IMPORTS = 20
 
 
 def test_files_fit_on_a_few_screens(project_files):
@@ -25,6 +28,22 @@ def test_functions_fit_on_one_screen(modules):
 def test_functions_take_few_positional_parameters(modules):
     many = [f"{m.at(f)} {f.name}: {positional(f)}" for m in modules for f in functions(m) if positional(f) > PARAMETERS]
     assert many == []
+
+
+def test_files_of_build_import_few_modules(modules):
+    many = {str(m.path): len(imports(m)) for m in modules if m.floor == "build" and len(imports(m)) > BUILD_IMPORTS}
+    assert many == {}
+
+
+def imports(module) -> set[str]:
+    """Modules of the package that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("paragan"):
+            folder = ROOT / "src" / node.module.replace(".", "/")
+            names = [alias.name for alias in node.names]
+            found |= {f"{node.module}.{name}" if (folder / f"{name}.py").is_file() else node.module for name in names}
+    return found
 
 
 def functions(module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -162,7 +162,7 @@ def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
 
 
 def test_load_does_not_open_the_data(run, monkeypatch):
-    monkeypatch.setattr("paragan.build.game.open_data", lambda config: pytest.fail("the data was built"))
+    monkeypatch.setattr("paragan.build.game_trainer.open_data", lambda config: pytest.fail("the data was built"))
     assert pg.load(run).info == pg.load(run / "g.safetensors").info
 
 

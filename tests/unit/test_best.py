@@ -122,7 +122,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("best") / "run"
     values = iter((0.5, 4.0, 2.0, 3.0, 5.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("paragan.build.game.scorer", lambda *_, **__: lambda player, prior: score(next(values)))
+        patch.setattr("paragan.build.game_trainer.scorer", lambda *_, **__: lambda player, prior: score(next(values)))
         words = ("every.score_kimg=0.016", "every.save_kimg=0.064", "every.keep=1", "evaluation.features=judge")
         tiny_run.train(folder, *words)
     return folder

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from paragan.build import workers
+from paragan.build.worker import worker
 from paragan.cli.main import main
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError, RankError
@@ -175,7 +176,7 @@ class TestWorker:
             with pytest.raises(
                 ConfigError, match=r"refused by the coordinator at .*: found another moon, expected this one"
             ):
-                workers.worker(listener._token, *listener.address, lambda text: None)
+                worker(listener._token, *listener.address, lambda text: None)
         finally:
             over.set()
             thread.join(5)

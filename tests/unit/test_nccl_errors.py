@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.build import communicators, workers
+from paragan.build.worker import worker
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import handshake
@@ -61,7 +62,7 @@ def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
             ConfigError,
             match=r"refused by the coordinator at .*: found transport=nccl and a worker on cpu, expected an",
         ):
-            workers.worker(listener._token, *listener.address, lambda text: None)
+            worker(listener._token, *listener.address, lambda text: None)
     finally:
         over.set()
         thread.join(5)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.protocols import Source
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._unlabelled import UnlabelledSource
+from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
+from paragan.loading.batch_rows import BatchRows
+from paragan.loading.loader import Loader
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,11 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
         )
     if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
         raise ConfigError(f"penalty l1 needs data of pairs, which {config.data.name} is not; leave it out")
+
+
+def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
+    """Of D's updates; where no turn of D's is played, which rows they have is enough."""
+    share = roles.batch_world.share(config.train.batch)
+    if Side.D in roles.trained_sides:
+        return Loader(found.train, config.train.batch, config.seed, device, share=share, flip=found.flip)
+    return BatchRows(found.train, config.train.batch, share)

@@ -1,21 +1,20 @@
-"""Builds the coordinator of a grid on workers, and its workers, from a resolved config."""
+"""The coordinator of a grid on workers."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 import torch.distributed as dist
 
-from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
-from paragan.build.grid import GridFactory
+from paragan.build.communicators import communicator_factory
+from paragan.build.grid import GridFactory, population_trainer
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.evolution import Evolution
@@ -23,19 +22,17 @@ from paragan.coevolution.topology import Topology
 from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.remote_population import RemotePopulation, initial_cells
-from paragan.coevolution.workers.worker import Worker
-from paragan.config import RunConfig, dump, loads
+from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
 from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.handshake import incompatibility, nccl_conflict, worker_info
+from paragan.distributed.launch.handshake import incompatibility, nccl_conflict
 from paragan.distributed.launch.local_workers import LocalWorkers
-from paragan.distributed.transports.control import ControlConnection, Listener, connect
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.distributed.transports.control import ControlConnection, Listener
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
-from paragan.hardware import device as devices, peers
+from paragan.hardware import peers
 
 
 def evolution(
@@ -79,7 +76,7 @@ def evolution(
         begin=server.begin,
         end=server.end,
     )
-    return factory.evolution(first, population, folder, say, stop)
+    return population_trainer(factory, first, population, folder, say, stop)
 
 
 @dataclass
@@ -167,67 +164,3 @@ class _CoordinatorServer:
                     return line
             line.close()
         return None
-
-
-def worker(
-    token: str,
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    device: str = "auto",
-    external_workers: ExternalWorkers | None = None,
-    config: str = "",
-) -> str:
-    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or an empty string.
-
-    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's
-    processes and config, if it started this one. `ConfigError` if the worker does not fit the run.
-    """
-    torch_device = devices.device_from_option(device)
-    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
-    about = worker_info(str(torch_device), config or None, place, peers.accelerator_uuid(torch_device))
-    line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
-    try:
-        welcome = line.receive(CONNECT_TIMEOUT_S)
-        if welcome is None:
-            return f"no message from the coordinator at {host}:{port} ({line.disconnect_reason or 'silent'})"
-        if welcome["kind"] == "refused":
-            raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
-        run = loads(welcome["config"], "the coordinator's config")
-        assert run.grid is not None
-        if run.transport == "mpi" and external_workers is None:
-            raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
-        status = WorkerStatus()
-        # heartbeats are sent while the data is read, too, which may take long
-        with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
-            store = connect_store(host, welcome["store"], run.train.timeout_s)
-            return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()
-    finally:
-        line.close()
-
-
-def _build_worker(
-    run: RunConfig,
-    line: ControlConnection,
-    folder: Path,
-    store: dist.Store,
-    status: WorkerStatus,
-    device: torch.device,
-    say: Callable[[str], None],
-) -> Worker:
-    """Make the worker of this process in a run that has accepted it."""
-    assert run.grid is not None
-    torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    factory = GridFactory.of(run, folder, say, device=device)
-    nccl_device = device if run.transport == "nccl" else None
-    make_communicator = communicator_factory(run, store, nccl_device)
-    return Worker(
-        line,
-        factory,
-        make_communicator,
-        say,
-        status,
-        age=run.grid.age,
-        timeout_s=run.train.timeout_s,
-        device=nccl_device,
-    )

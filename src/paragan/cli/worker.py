@@ -27,7 +27,7 @@ def worker(address: Address, device: Device = "auto") -> None:
     if not host or not port.isdecimal():
         raise ConfigError(f"worker: {address!r} is not HOST:PORT; use the address that the coordinator prints")
     with _ignore_sigusr1():
-        from paragan.build.workers import worker as work
+        from paragan.build.worker import worker as work
         from paragan.distributed.transports.signed_frames import find_token
 
         if why := work(find_token(), host, int(port), lambda text: print(to_printable(text), flush=True), device):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paragan.build.workers import worker
+from paragan.build.worker import worker
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.launch.external_workers import ExternalWorkers

@@ -1,0 +1,59 @@
+"""One cell of a grid: its game, batches and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from paragan import build
+from paragan.build.cell_options import grid_losses, player_options
+from paragan.build.data import Data
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.class_subset_prior import ClassSubsetPrior
+from paragan.coevolution.diets import Diets
+from paragan.coevolution.opponents import RandomOpponent
+from paragan.config import RunConfig
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+from paragan.game.state_buffers import refuse_state
+from paragan.loading.loader import Loader
+
+
+def build_cell(
+    config: RunConfig, number: int, data: Data, device: torch.device, diets: Diets, losses: Sequence[Loss]
+) -> Cell:
+    """Make a cell. The first has the run's seed, so that a grid of one cell equals a run without a grid."""
+    assert config.grid is not None
+    options = config.grid
+    cell = options.of_cell(number)
+    seed = config.seed if number == 0 else rng.key(config.seed, "cell", number)
+    g = player_options(config.g, cell.g)
+    d = player_options(config.d, cell.d)
+    cell_config = replace(config, seed=seed, loss=cell.loss or config.loss, g=g, d=d)
+    gan = _build_game(cell_config, number, data, device)
+    loss = 0 if cell.loss is None else grid_losses(config).index(cell.loss)
+    gan.loss = losses[loss]
+    if classes := diets.classes(number):
+        gan.prior = ClassSubsetPrior.of(gan.prior, classes)
+    if options.opponents == "random":
+        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+        gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
+    batches = Loader(diets.of(number), config.train.batch, seed, device, flip=data.flip)
+    drawn = losses[: len(options.losses)] if cell.loss is None else ()
+    return Cell(number, gan, build.scheme(cell_config), batches, drawn, loss=loss)
+
+
+def _build_game(config: RunConfig, number: int, data: Data, device: torch.device) -> GAN:
+    assert config.grid is not None
+    try:
+        game = build.gan(config, data, device)
+        refuse_state(game, "grid")
+        return game
+    except ConfigError as error:
+        if not any(number in cell.at for cell in config.grid.cells):
+            raise
+        raise ConfigError(f"grid.cells, cell {number}: {error}") from None

@@ -1,0 +1,101 @@
+"""The trainer of a config, with everything that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd, lcm
+from pathlib import Path
+
+import torch
+
+from paragan.build.data import batches, open_data
+from paragan.build.evaluation import extractor_context, never, scorer
+from paragan.build.game import gan, scheme
+from paragan.checkpoint.writer import CheckpointWriter
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model
+from paragan.core.roles import Roles
+from paragan.core.types import Side
+from paragan.engine.multi_writer import MultiWriter
+from paragan.engine.telemetry import Telemetry
+from paragan.engine.trainer import Trainer
+from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.hardware import device as devices
+
+
+def trainer(
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    reading: bool = False,
+    world: World = ALONE,
+    model: Model | None = None,
+) -> Trainer:
+    """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
+    device = devices.select_device(config.train.threads) if world.group is None else world.device
+    found = open_data(config, shared=world.group is not None)
+    if not reading:
+        _refuse_offload(config, device)
+    order = scheme(config)
+    roles = order.roles(world, config.train.timeout_s)
+    game = gan(config, found, device, roles, model)
+    order.refuse(game, found.has_pairs)
+    if not reading:
+        options = {Side.G: config.g, Side.D: config.d}
+        refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
+    _describe_micro_batches(game, say)
+    stop_scores = never if roles.is_split else stop
+    context = extractor_context(
+        config, found, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stop_scores
+    )
+    return Trainer(
+        game,
+        order,
+        batches(config, found, device, roles),
+        round(config.train.kimg * 1000),
+        config.every,
+        CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
+        scorer(config, context),
+        stop,
+        Telemetry(found.train, found.held_out, batch=config.train.batch),
+        fixed_samples=FixedSamples(config.evaluation.mode, found.held_out if found.has_pairs else None),
+        roles=roles,
+        sync_period=_period(config, roles),
+    )
+
+
+def _refuse_offload(config: RunConfig, device: torch.device) -> None:
+    if device.type == "cpu" and (config.g.offload or config.d.offload):
+        side = "g" if config.g.offload else "d"
+        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
+
+
+def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
+    for seat in (game.g, game.d):
+        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
+            count = seat.policy.micro_batches
+            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
+
+
+def _period(config: RunConfig, roles: Roles) -> int:
+    """Steps between two moments at which the ranks of each player meet; where they sit together, players know."""
+    periods = []
+    for side, options in ((Side.G, config.g), (Side.D, config.d)):
+        if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
+            kind = registry.load("parallel", options.strategy.name).Strategy
+            updates = kind(options.strategy.options).sync_period
+            periods.append(updates // gcd(updates, options.updates_per_step))
+    return lcm(*periods)
+
+
+def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
+    """The writers of a run that has come to `step`. Opens their files."""
+    made = {w.name: registry.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
+    return MultiWriter(made.items())

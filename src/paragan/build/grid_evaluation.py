@@ -1,0 +1,91 @@
+"""How the individuals and mixtures of a grid are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from torch import Tensor, nn
+
+from paragan import build
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.diets import Diets
+from paragan.coevolution.eval_network import EvalNetwork
+from paragan.coevolution.fitness import FitnessEvaluator
+from paragan.coevolution.genome import Genome
+from paragan.coevolution.options import GridOptions
+from paragan.config import choose
+from paragan.core import rng
+from paragan.core.metric import SampleFeatures
+from paragan.core.protocols import Source
+from paragan.core.types import Batch, Rows, Side
+from paragan.evaluation.evaluator import Evaluator, sample_generator
+from paragan.evaluation.score import Score
+from paragan.game.mixture import Mixture
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+from paragan.game.sample import Mode, sample
+from paragan.loading.loader import normalise_images
+from paragan.loading.order import Order
+
+
+def fitness_evaluator(
+    options: GridOptions,
+    train: Source,
+    diets: Diets,
+    prior: Prior,
+    eval_networks: Mapping[Side, EvalNetwork],
+    time: int,
+) -> FitnessEvaluator:
+    """Fitness of a generation, on the same latents for all cells and on real images of each cell's data."""
+    count = options.fitness.num_images
+    z, y = prior.draw("fitness", Rows(time, 0, count, count))
+
+    @cache
+    def real(number: int | None) -> Batch:
+        source = train if number is None else diets.of(number)
+        order = Order(len(source), rng.key(prior.seed, "fitness"))
+        fetched = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
+        tensors = {name: tensor.to(prior.device) for name, tensor in fetched.items()}
+        return prior.real_batch(Batch(Rows(time, 0, count, count), normalise_images(tensors, source)))
+
+    def real_of_cell(number: int) -> Batch:
+        return real(None if diets.of(number) is train else number)
+
+    loss = build.adversarial(options.fitness.loss or choose("losses", "nonsaturating"))
+    return FitnessEvaluator(eval_networks, loss, z, y, real_of_cell)
+
+
+def mixture_network(
+    make: Callable[[], nn.Module], members: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
+) -> Mixture:
+    """Combine generators with these mixture weights into one network."""
+    nets = [make() for _ in members]
+    for net, state in zip(nets, members, strict=True):
+        net.load_state_dict(dict(state))
+    return Mixture(nets, weights).eval().requires_grad_(False)
+
+
+def opponent_network(
+    makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
+) -> CalledNetwork:
+    """A new network with the weights of a genome, which calls in training mode may change."""
+    net = makers[side]().requires_grad_(False)
+    net.load_state_dict(genome.network_state())
+    return CalledNetwork(net, like.players[side].calling)
+
+
+def generator_features(
+    options: GridOptions, network: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
+) -> SampleFeatures:
+    """Features of a genome's images in a generation; all genomes use the same latents."""
+    count = options.mixture.num_images
+    z, y = prior.draw("mixture", Rows(time, 0, count, count))
+    return judge().extractor.compute(sample(network.load(genome, average=True), z, y))
+
+
+def score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
+    """Score of a mixture; the latents depend on the seed and `num` alone."""
+    return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

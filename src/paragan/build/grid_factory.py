@@ -1,0 +1,135 @@
+"""What the cells of one process share, and the population that they form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+
+from paragan import build
+from paragan.build import evaluation
+from paragan.build.cell_options import grid_losses, have_same_optimizer, optimizer_kind
+from paragan.build.cells import build_cell
+from paragan.build.grid_evaluation import fitness_evaluator, generator_features, opponent_network
+from paragan.build.grid_executor import grid_executor
+from paragan.coevolution import topology
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.diets import Diets
+from paragan.coevolution.eval_network import EvalNetwork
+from paragan.coevolution.options import GridOptions
+from paragan.coevolution.population import Population
+from paragan.config import RunConfig
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.types import Side
+from paragan.evaluation.evaluator import Evaluator
+from paragan.game.gan import Loss
+from paragan.game.prior import Prior
+from paragan.hardware import device as devices
+
+_SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
+
+
+@dataclass(frozen=True)
+class GridFactory:
+    """Makes the cells of one process, and holds what they share.
+
+    generator: network for samples and scores. losses: of all cells, those to be drawn first. judge: scores mixtures;
+    None: no scores.
+    """
+
+    config: RunConfig
+    options: GridOptions
+    data: build.Data
+    device: torch.device
+    makers: Mapping[Side, NetworkFactory]
+    generator: EvalNetwork
+    prior: Prior
+    losses: Sequence[Loss]
+    diets: Diets
+    judge: Callable[[], Evaluator] | None
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        folder: Path,
+        say: Callable[[str], None],
+        must_keep: bool = True,
+        device: torch.device | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> GridFactory:
+        """Open the data and build what cells share. `ConfigError` for settings that a grid does not support.
+
+        device: None: chosen as for any run. stop: as in `ExtractorContext`.
+        """
+        assert config.grid is not None
+        _check_supported(config, config.grid)
+        device = device or devices.select_device(config.train.threads)
+        data = build.open_data(config, shared=config.workers is not None)
+        if data.has_pairs:
+            raise ConfigError("grid does not support paired data; use a data set of images or remove grid")
+        makers = {side: build.maker(config, side, data, device) for side in Side}
+        judge = evaluation.evaluator(
+            config,
+            evaluation.extractor_context(config, data, folder, say, device, must_save=must_keep, stop=stop),
+        )
+        generator = EvalNetwork(makers[Side.G]())
+        diets = Diets(config.grid, data.train, config.seed)
+        prior = build.prior(config, generator.net, data, device)
+        losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
+        return cls(config, config.grid, data, device, makers, generator, prior, losses, diets, judge)
+
+    def cell(self, number: int) -> Cell:
+        """Make a cell."""
+        return build_cell(self.config, number, self.data, self.device, self.diets, self.losses)
+
+    def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
+        """Make a population of some cells of the grid."""
+        eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
+        judge = self.judge
+        return Population(
+            self.config.seed,
+            self.options,
+            cells,
+            topology=partial(topology.topology_at, self.options),
+            make_evaluator=partial(
+                fitness_evaluator, self.options, self.data.train, self.diets, self.prior, eval_networks
+            ),
+            executor=grid_executor(self.options, cells, self.config.train.batch, say),
+            generator_features=None
+            if judge is None
+            else partial(generator_features, self.options, self.generator, judge, self.prior),
+            distance=None if judge is None else evaluation.MixtureDistance(judge),
+            opponent=partial(opponent_network, self.makers, cells[0]),
+            has_same_optimizer=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
+        )
+
+    @property
+    def are_scored(self) -> bool:
+        """Whether mixtures are scored."""
+        return self.judge is not None and self.options.mixture.num_images > 0
+
+    @property
+    def has_different_losses(self) -> bool:
+        """Whether cells use different losses, or losses that are drawn."""
+        return bool(self.options.losses) or len(self.losses) > 1
+
+
+def _check_supported(config: RunConfig, options: GridOptions) -> None:
+    """Check the settings before any data is read; `ConfigError` for what a grid does not support."""
+    if config.scheme.name not in _SCHEMES:
+        raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
+    if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
+        raise ConfigError(
+            f"grid.opponents: random does not work with scheme {config.scheme.name}, whose G and D turns share images; "
+            "use synchronous or skipping"
+        )
+    for side, player in (("g", config.g), ("d", config.d)):
+        if player.precision == "pure":
+            raise ConfigError(f"{side}.precision: a grid does not support pure; use fp32 or bf16")
+    for generation in (0, *(change.at for change in options.changes)):
+        topology.topology_at(options, generation)

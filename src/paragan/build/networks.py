@@ -1,0 +1,54 @@
+"""Networks of a config, with the weights of step 0."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+
+from paragan.build.data import Data
+from paragan.config import RunConfig
+from paragan.core import registry, rng
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model, NetworkFactory
+from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.types import Side
+from paragan.hardware import precision
+from paragan.layers.init import initialise
+
+
+def maker(
+    config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
+) -> NetworkFactory:
+    """Builds one side's network with the weights of step 0: keyed by name and seed, on any rank and at any time.
+
+    model: networks from memory, instead of the file that `config.model` names; they still receive its options.
+    """
+    options, outside = config.g if side is Side.G else config.d, has_outside_networks(config, model)
+    module = model or registry.load("models", config.model.name)
+    kind = module.Generator if side is Side.G else module.Discriminator
+    name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
+
+    def fill(net: nn.Module) -> None:
+        initialise(net, config.seed, side.value)
+
+    def construct() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
+            torch.manual_seed(rng.key(config.seed, "construct", side.value))
+            with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
+                net = kind(config.model.options, found.train.shape, found.num_classes)
+            if not isinstance(net, nn.Module):
+                raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
+        if precision.wants_channels_last(options.channels_last, net):
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if outside:
+            fill(net)  # it may keep what its constructor drew, and that takes the whole of it
+        return net
+
+    return NetworkFactory(construct, None if outside else fill, device)
+
+
+def has_outside_networks(config: RunConfig, model: Model | None) -> bool:
+    """Whether the networks are somebody else's: looked at before they play, and with their constructor's weights."""
+    return model is not None or "." in config.model.name

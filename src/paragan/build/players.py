@@ -1,0 +1,90 @@
+"""Players of a config: networks on their ranks, with optimiser, schedule and average."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from paragan.config import choose
+from paragan.core import registry
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Strategy
+from paragan.core.types import Side
+from paragan.game.ema import Ema
+from paragan.game.network import Calling
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.remote_player import RemotePlayer
+from paragan.game.snapshot import Snapshot
+from paragan.hardware import executors, precision
+from paragan.parallel._memory_options import MemoryOptions
+
+
+def player(
+    side: Side,
+    make: NetworkFactory,
+    options: PlayerOptions,
+    scaled: bool = False,
+    world: World = ALONE,
+    executor: str = "eager",
+) -> Player:
+    """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
+    strategy = _strategy(side, options, world, make.device)
+    net = strategy.prepare(make, world)
+    ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
+    calling = replace(
+        _calling(options, net, make.device, scaled), compiler=executors.call_compiler(executor, make.device)
+    )
+    return Player(side, net, strategy, policy(options), calling, ema)
+
+
+def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:
+    """The seat of a player that other ranks hold. D is known here as it was sent last; G by its images alone."""
+    if side is Side.G:
+        return RemotePlayer(side, policy(options))
+    net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
+    return RemotePlayer(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
+
+
+def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
+    """The player of a server, on a rank that plays its turns and never steps: nothing that only a step needs."""
+    return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
+
+
+def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scaled: bool = False) -> Calling:
+    dtype = precision.dtype_of(options.precision, net, device)
+    return Calling(dtype, precision.wants_channels_last(options.channels_last, net), scaled)
+
+
+def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
+    """The strategy of a player; by default `none` in a single process and `ddp` on several ranks."""
+    chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
+    if world.group is None:
+        chosen = choose("parallel", "none")
+    pure = precision.DTYPES["pure"] if options.precision == "pure" else None
+    offload = options.offload and device.type != "cpu"
+    demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
+    strategy: Strategy = registry.load("parallel", chosen.name).Strategy(chosen.options, demands)
+    if world.size > 1 and not strategy.joins_ranks:
+        raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
+    return strategy
+
+
+def policy(options: PlayerOptions) -> Policy:
+    name = options.optimizer.name
+    kind = getattr(torch.optim, name, None) or registry.load("optim", name).Optimizer
+    return Policy(
+        kind,
+        options.optimizer.lr,
+        options.optimizer.arguments,
+        options.schedule,
+        options.max_norm,
+        options.micro_batches,
+        options.updates_per_step,
+        options.optimizer.groups,
+    )

@@ -1,0 +1,85 @@
+"""The worker of this process in a run on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
+from paragan.build.grid_factory import GridFactory
+from paragan.coevolution.workers.worker import Worker
+from paragan.config import RunConfig, loads
+from paragan.core.errors import ConfigError
+from paragan.distributed.launch.external_workers import ExternalWorkers
+from paragan.distributed.launch.handshake import worker_info
+from paragan.distributed.transports.control import ControlConnection, connect
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.hardware import device as devices, peers
+
+
+def worker(
+    token: str,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    device: str = "auto",
+    external_workers: ExternalWorkers | None = None,
+    config: str = "",
+) -> str:
+    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or an empty string.
+
+    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's
+    processes and config, if it started this one. `ConfigError` if the worker does not fit the run.
+    """
+    torch_device = devices.device_from_option(device)
+    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
+    about = worker_info(str(torch_device), config or None, place, peers.accelerator_uuid(torch_device))
+    line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
+    try:
+        welcome = line.receive(CONNECT_TIMEOUT_S)
+        if welcome is None:
+            return f"no message from the coordinator at {host}:{port} ({line.disconnect_reason or 'silent'})"
+        if welcome["kind"] == "refused":
+            raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
+        run = loads(welcome["config"], "the coordinator's config")
+        assert run.grid is not None
+        if run.transport == "mpi" and external_workers is None:
+            raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
+        status = WorkerStatus()
+        # heartbeats are sent while the data is read, too, which may take long
+        with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
+            store = connect_store(host, welcome["store"], run.train.timeout_s)
+            return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()
+    finally:
+        line.close()
+
+
+def _build_worker(
+    run: RunConfig,
+    line: ControlConnection,
+    folder: Path,
+    store: dist.Store,
+    status: WorkerStatus,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> Worker:
+    """Make the worker of this process in a run that has accepted it."""
+    assert run.grid is not None
+    torch.set_num_threads(run.train.threads or torch.get_num_threads())
+    factory = GridFactory.of(run, folder, say, device=device)
+    nccl_device = device if run.transport == "nccl" else None
+    make_communicator = communicator_factory(run, store, nccl_device)
+    return Worker(
+        line,
+        factory,
+        make_communicator,
+        say,
+        status,
+        age=run.grid.age,
+        timeout_s=run.train.timeout_s,
+        device=nccl_device,
+    )
