@@ -90,7 +90,7 @@ class _CoordinatorServer:
     listener: Listener
     store: dist.Store
     welcome: Mapping[str, Any]
-    local_workers: LocalWorkers | None
+    local_workers: LocalWorkers  # none of them is started where there are external workers
     external_workers: ExternalWorkers | None
     coordinator: Coordinator | None = None
 
@@ -103,9 +103,7 @@ class _CoordinatorServer:
         listener = Listener(token, host, port)
         store = serve_store(host, 0, timedelta(seconds=config.train.timeout_s))
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
-        local_workers = (
-            LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if external_workers is None else None
-        )
+        local_workers = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks")
         return cls(config, folder, say, token, listener, store, welcome, local_workers, external_workers)
 
     def make_coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
@@ -113,9 +111,10 @@ class _CoordinatorServer:
         grid = config.grid
         timeout_s = config.train.timeout_s
         assert grid is not None
-        on_failure = (lambda about: None) if self.local_workers is None else self.local_workers.kill
         is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
-        membership = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, on_failure, is_recoverable)
+        membership = Membership(
+            self._accept, self.say, grid.heartbeat_s, timeout_s, self.local_workers.kill, is_recoverable
+        )
         limit = StalenessLimit(grid.age, -(-len(config.max_steps) // grid.batches))
         make_communicator = communicator_factory(config, self.store)
         self.coordinator = Coordinator(
@@ -131,11 +130,9 @@ class _CoordinatorServer:
         save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
         if self.external_workers is not None:
             self.external_workers.broadcast({"token": self.token, "host": host, "port": port})
-        elif self.local_workers is not None:
+        else:
             self.local_workers.start(config.workers)
-        self.coordinator.await_workers(
-            config.workers, lambda: "" if self.local_workers is None else self.local_workers.failure()
-        )
+        self.coordinator.await_workers(config.workers, self.local_workers.failure)
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
             self.say(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
@@ -145,8 +142,7 @@ class _CoordinatorServer:
         if self.coordinator is not None:
             self.coordinator.end()
         self.listener.close()
-        if self.local_workers is not None:
-            self.local_workers.shutdown()
+        self.local_workers.shutdown()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
