@@ -131,7 +131,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Update as Update,
     )
     from paragan.engine.trainer import Trainer as Trainer
-    from paragan.export.sampler import SampledImages as SampledImages, Sampler as Sampler
+    from paragan.export.sampled_images import SampledImages as SampledImages
+    from paragan.export.sampler import Sampler as Sampler
     from paragan.features._extractor import ExtractorContext as ExtractorContext, FeatureExtractor as FeatureExtractor
     from paragan.features._weight_files import build_with_weights as build_with_weights
     from paragan.game.ema import Ema as Ema

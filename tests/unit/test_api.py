@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 import paragan as pg
 from paragan.cli.export import export
 from paragan.core.types import Rows
-from paragan.export.sampler import GeneratorInfo, SampledImages
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import GeneratorInfo
 from paragan.game import latents
 from paragan.game.prior import Prior
 from paragan.game.sample import sample, sampling_network

@@ -20,7 +20,8 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
-from paragan.export.sampler import Label, SampledImages, Sampler
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Label, Sampler
 from paragan.runs import session as runs
 from paragan.runs.folder import RunFolder
 from paragan.runs.from_python import run_to_end

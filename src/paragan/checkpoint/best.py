@@ -49,7 +49,10 @@ class Best:
         return score.direction(metric) * (score.metrics[metric] - former) > 0
 
     def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
-        """Replace the best checkpoint by this one; files are hard links where the file system supports them."""
+        """Replace the best checkpoint by this one.
+
+        Files are hard links where the file system supports them.
+        """
         metric = score.decisive
         assert metric is not None
         value = score.metrics[metric]

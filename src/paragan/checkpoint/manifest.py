@@ -1,8 +1,8 @@
 """The manifest of a checkpoint: the sha256 of every file, and which piece of which tensor is in it.
 
-A group of tensors (one per player) is one file, `g.safetensors`, or one per rank that has a part of it,
-`g.0-of-2.safetensors`. Of every tensor in a file the manifest has the shape of the whole, and offset and length of the
-piece, per axis.
+A group of tensors (one per player) is one file, `g.safetensors`, or one per rank that has a part of
+it, `g.0-of-2.safetensors`. Of every tensor in a file the manifest has the shape of the whole, and
+offset and length of the piece, per axis.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Boxes = dict[str, dict[str, list[int]]]
 
 
 class NewerFormat(CheckpointError):
-    """A checkpoint written by a later version of paragan: it is not damaged, so readers must not skip it."""
+    """A checkpoint of a later version of paragan. It is not damaged: readers must not skip it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,10 @@ def _file_name(group: str, index: int, of: int) -> str:
 
 
 def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Boxes]) -> None:
-    """Write the manifest of the checkpoint in the folder `path`, and check it. pieces: boxes by file."""
+    """Write the manifest of the checkpoint in the folder `path`, and check it.
+
+    pieces: boxes by file.
+    """
     manifest = {"format": FORMAT, "files": dict(sorted(sums.items())), "pieces": dict(sorted(pieces.items()))}
     write_text(path / MANIFEST, json.dumps(manifest))
     read_manifest(path)
@@ -119,7 +122,10 @@ def _parse_box(values: Mapping[str, list[int]]) -> TensorLayout:
 
 
 def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
-    """Sort files by group. Raises `CheckpointError` where pieces of a tensor are missing, overlap or do not fit."""
+    """Sort files by group.
+
+    Raises `CheckpointError` where pieces of a tensor are missing, overlap or do not fit.
+    """
     groups: dict[str, dict[str, Layout]] = {}
     for file, boxes in pieces.items():
         match = _FILE.fullmatch(file)

@@ -1,4 +1,7 @@
-"""Reader of checkpoints: files are verified first, then tensors are read one at a time. Nothing is unpickled."""
+"""Reader of checkpoints: files are verified first, then tensors are read one at a time.
+
+Nothing is unpickled.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint. groups: tensors by group and name, read on access. values: JSON numbers, strings and maps."""
+    """One checkpoint.
+
+    groups: tensors by group and name, read on access. values: JSON numbers, strings and maps.
+    """
 
     step: int
     groups: Mapping[str, StoredTensors]
@@ -126,7 +132,7 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def restoring(checkpoint: Checkpoint) -> Iterator[None]:
-    """Raise `CheckpointError` for a missing key or an invalid value that the block meets in `checkpoint`."""
+    """Raise `CheckpointError` if the block meets a missing key or an invalid value."""
     try:
         yield
     except KeyError as error:
@@ -141,7 +147,10 @@ def restoring(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def read_counts(values: Any, *names: str) -> dict[str, int]:
-    """Read these counters of a checkpoint. Raises `ValueError` unless they are integers in [0, 2^48)."""
+    """Read these counters of a checkpoint.
+
+    Raises `ValueError` unless they are integers in [0, 2^48).
+    """
     counts = {name: values[name] for name in names}
     if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
         raise ValueError(f"{counts}")

@@ -1,7 +1,8 @@
 """Atomic checkpoints: safetensors and JSON under a sha256 manifest, written by any number of ranks.
 
-Every rank writes its file into a temporary folder and syncs it; the manifest is written last, then the folder is
-renamed into place. A reader takes the newest folder whose manifest and checksums are valid.
+Every rank writes its file into a temporary folder and syncs it; the manifest is written last, then
+the folder is renamed into place. A reader takes the newest folder whose manifest and checksums are
+valid.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 
-    keep: number of checkpoints that are not pruned. say: receives a line on rank 0 for every damaged checkpoint that
-    is skipped.
+    keep: number of checkpoints that are not pruned. say: receives a line on rank 0 for every
+    damaged checkpoint that is skipped.
     """
 
     folder: Path
@@ -45,8 +46,8 @@ class CheckpointWriter:
     def save(self, step: int, groups: Mapping[str, Pieces], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint and prune all but the newest `keep`. Collective.
 
-        groups: the tensors of this rank. values: written by rank 0.
-        Where any rank fails, all ranks raise `CheckpointError`; older checkpoints stay and no partial one remains.
+        groups: the tensors of this rank. values: written by rank 0. Where any rank fails, all ranks
+        raise `CheckpointError`; older checkpoints stay and no partial one remains.
         """
         final = self.path_of(step)
         temporary = self.folder / f".tmp-{final.name}"
@@ -66,7 +67,10 @@ class CheckpointWriter:
         return final
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
-        """The boxes that each rank writes, by file. A rank with the same as a lower one sends none. Collective."""
+        """The boxes that each rank writes, by file.
+
+        A rank with the same as a lower one sends none. Collective.
+        """
         held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
         digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
         is_replica = digests[self.world.rank] in digests[: self.world.rank]

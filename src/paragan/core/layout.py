@@ -15,8 +15,8 @@ Shape = tuple[int, ...]
 class TensorLayout:
     """The box of a tensor that a rank holds.
 
-    shape: of the whole tensor. offset, length: of the box, per axis. stage: the pipeline stage that owns the tensor;
-    None where the network is not cut into stages.
+    shape: of the whole tensor. offset, length: of the box, per axis. stage: the pipeline stage that
+    owns the tensor; None where the network is not cut into stages.
     """
 
     shape: Shape
@@ -31,9 +31,10 @@ class TensorLayout:
 
     @classmethod
     def rows(cls, shape: Sequence[int], index: int, of: int) -> TensorLayout:
-        """Box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut: all but the last of ceil(n / of) rows.
+        """Box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut.
 
-        Later boxes may be empty. Tensors without axes are not cut.
+        All but the last have ceil(n / of) rows; later boxes may be empty. Tensors without axes are
+        not cut.
         """
         whole = cls.whole(shape)
         if not whole.shape:

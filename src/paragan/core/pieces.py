@@ -1,4 +1,4 @@
-"""Named tensors on their way to files and back: the pieces that a rank holds, and whole ones that are read in boxes."""
+"""Named tensors on their way to files and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from paragan.core.layout import Layout, Shape, TensorLayout
 
 @dataclass(frozen=True)
 class Pieces:
-    """What this rank holds of a group of named tensors. layout: of those that are cut; the others are whole."""
+    """What this rank holds of a group of named tensors.
+
+    layout: of those that are cut; the others are whole.
+    """
 
     tensors: Mapping[str, Tensor]
     layout: Layout = field(default_factory=dict)
@@ -29,7 +32,10 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Whole tensors by name, each read when it is accessed. shapes: known without reading. read_box: reads one box."""
+    """Whole tensors by name, each read when it is accessed.
+
+    shapes: known without reading. read_box: reads one box.
+    """
 
     def __init__(self, shapes: Mapping[str, Shape], read_box: Callable[[str, TensorLayout], Tensor]) -> None:
         self.shapes = dict(shapes)

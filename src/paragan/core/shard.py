@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from paragan.core.layout import TensorLayout
@@ -16,7 +16,7 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def layout_of(tensor: Tensor) -> TensorLayout:
-    """The layout of a sharded tensor on this rank, on any mesh and any axis; of any other tensor the whole."""
+    """The layout of a sharded tensor on this rank, on any mesh; of any other tensor the whole."""
     if not isinstance(tensor, DTensor):
         return TensorLayout.whole(tensor.shape)
     length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -25,11 +25,11 @@ def layout_of(tensor: Tensor) -> TensorLayout:
 
 @torch.no_grad()
 def copy_full(target: Tensor, full: Tensor) -> None:
-    """Copy a full tensor, equal on every rank, into a sharded or a full one. Needs no communication."""
-    if isinstance(target, DTensor):
-        full = full.to(target.device_mesh.device_type, target.dtype)
-        full = distribute_tensor(full, target.device_mesh, target.placements, src_data_rank=None).to_local()
-    local_shard(target).copy_(full)
+    """Copy a full tensor, equal on every rank, into a sharded or a full one.
+
+    Needs no communication.
+    """
+    local_shard(target).copy_(layout_of(target).cut(full))
 
 
 def gather_full(tensor: Tensor) -> Tensor:

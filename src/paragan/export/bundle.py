@@ -1,4 +1,4 @@
-"""Export of a generator to files: weights, programs in other formats, a sample sheet and the model card."""
+"""Export of a generator: weights, programs in other formats, a sample sheet, the model card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _MAX_BYTES = 1 << 20
 class Bundle:
     """A generator to export.
 
-    tree: the config as maps and lists. score: as in `score.json`, or empty. trust: the config names outside code.
+    tree: the config as maps and lists. score: as in `score.json`, or empty. trust: the config names
+    outside code.
     """
 
     sampler: Sampler
@@ -33,7 +34,10 @@ class Bundle:
     trust: bool = False
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
-        """Write all files into `folder` and return a line per file; always with the weights, the model card last."""
+        """Write all files into `folder` and return a line per file.
+
+        Always with the weights, the model card last.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
@@ -59,7 +63,10 @@ class Bundle:
         generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
 
     def _picture(self, path: Path) -> list[str]:
-        """Write the sample sheet and return its path; empty where it needs held-out pairs that are not available."""
+        """Write the sample sheet and return its path.
+
+        Empty where it needs held-out pairs that are not available.
+        """
         s = self.sampler
         if s.takes_condition:
             with suppress(ParaganError):
@@ -72,7 +79,10 @@ class Bundle:
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
-    """Read the newest or the best score of a run, or that of an exported file; empty where there is none."""
+    """Read the newest or the best score of a run, or that of an exported file.
+
+    Empty where there is none.
+    """
     if path.is_file():
         return generator_file.read(path).score
     try:
@@ -83,7 +93,7 @@ def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
 
 
 def _without_folders(tree: Any) -> Any:
-    """The config with paths shortened to their last part, so that no folders of this machine are published."""
+    """The config with paths shortened to their last part, to publish no folder of this machine."""
     if isinstance(tree, Mapping):
         return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
     return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree

@@ -1,4 +1,4 @@
-"""A generator as a program for other frameworks, compared with the network it came from before it is kept."""
+"""A generator as a program for other frameworks, compared with its network."""
 
 from __future__ import annotations
 
@@ -41,9 +41,12 @@ class Bare(nn.Module):
 
 
 def torch_program(sampler: Sampler, path: Path) -> float:
-    """A `torch.export` program (.pt2) for any batch size; returns the largest difference to the network.
+    """A `torch.export` program (.pt2) for any batch size.
 
-    Raises `CheckpointError`, and leaves no file, where the network cannot be traced or differs by more than 1e-4.
+    Returns the largest difference to the network.
+
+    Raises `CheckpointError`, and leaves no file, where the network cannot be traced or differs by
+    more than 1e-4.
     """
     bare = _bare(sampler)
     program = _traced(bare, _inputs(sampler, _TRACED))
@@ -112,7 +115,7 @@ def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProg
 
 
 def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
-    """Write a temporary file, compare at other batch sizes than the traced one, then rename it into place."""
+    """Write a temporary file, compare at other batch sizes than traced, rename it into place."""
     with atomic_write(path) as file:
         call = write(file)
         worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
@@ -134,7 +137,7 @@ def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
 
 @contextlib.contextmanager
 def _tracing(bare: Bare) -> Iterator[None]:
-    """Whatever the tracer says: of a network it cannot follow in one line, of its progress nothing."""
+    """Context of a tracer: hides its output; a network it cannot follow is refused in one line."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

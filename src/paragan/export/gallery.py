@@ -12,7 +12,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
-from paragan.export.sampler import Label, SampledImages, Sampler
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Label, Sampler
 from paragan.game import latents
 from paragan.game.sample import Mode
 from paragan.storage.animation import save_frames
@@ -25,7 +26,10 @@ COLUMNS = 10
 
 @dataclass(frozen=True)
 class Sheet:
-    """A layout of tiles: tile i has latent number which_B[i] and class y_B[i]; `columns` tiles per row."""
+    """A layout of tiles: tile i has latent number which_B[i] and class y_B[i].
+
+    `columns` tiles per row.
+    """
 
     which_B: Tensor
     y_B: Tensor | None
@@ -43,7 +47,10 @@ def latent_sheet(sampler: Sampler, num: int, columns: int, labels: Sequence[Labe
 
 
 def class_sheet(sampler: Sampler, labels: Sequence[Label], rows: int | None, columns: int) -> Sheet:
-    """Layout with one class per row and the same latents in every row. labels: all classes where empty."""
+    """Layout with one class per row and the same latents in every row.
+
+    labels: all classes where empty.
+    """
     if not sampler.num_classes:
         raise ConfigError("--classes: the generator is unconditional; leave --classes out")
     if not sampler.num_comparable_classes:
@@ -66,7 +73,10 @@ def render_sheet(
     progress: Callable[[int], None],
     mode: Mode | None = None,
 ) -> SampledImages:
-    """Sample the images of a sheet. progress: receives the number of finished images. mode: see `Sampler.sample`."""
+    """Sample the images of a sheet.
+
+    progress: receives the number of finished images. mode: see `Sampler.sample`.
+    """
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
     return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, progress, mode, seed=seed, truncation=truncation)
 
@@ -79,7 +89,9 @@ def render_pairs(
     progress: Callable[[int], None],
     mode: Mode | None = None,
 ) -> tuple[SampledImages, int]:
-    """Sample from inputs: input, output and, for held-out pairs, target of each; and the number of tiles per row.
+    """Sample from inputs: input, output and, for held-out pairs, target of each.
+
+    And the number of tiles per row.
 
     given: inputs, (num, C, H, W) in [-1, 1]; None: the first `num` held-out pairs.
     """
@@ -92,7 +104,7 @@ def render_pairs(
 
 @dataclass(frozen=True)
 class Film:
-    """A latent walk: each tile moves through `points` latents and back to the first, in `frames` frames."""
+    """A latent walk: tiles move through `points` latents and back, in `frames` frames."""
 
     tiles: Sheet
     points: int
@@ -102,7 +114,10 @@ class Film:
     def save(
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, progress: Callable[[int], None]
     ) -> None:
-        """Write the film; `path` ends in .webp, .gif or .mp4. progress: receives the number of finished frames."""
+        """Write the film; `path` ends in .webp, .gif or .mp4.
+
+        progress: receives the number of finished frames.
+        """
         save_frames(self._frames(sampler, seed, truncation, progress), path)
 
     def _frames(

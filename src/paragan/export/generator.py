@@ -1,4 +1,4 @@
-"""Loading of a generator from a run folder or an exported file, without training data and discriminator."""
+"""Loading of a generator from a run folder or an exported file, without data and discriminator."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Splits(Protocol):
 class GeneratorReader:
     """Functions of higher layers that turn a config into objects.
 
-    config: reads a file. text: reads a config in memory, with a name for messages. data: opens both splits.
-    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory, where the config
-    names none. device: a device or its name (`device.device_by_name`).
+    config: reads a file. text: reads a config in memory, with a name for messages. data: opens both
+    splits. say: receives a line for every damaged checkpoint that is skipped. model: networks from
+    memory, where the config names none. device: a device or its name (`device.device_by_name`).
     """
 
     config: Callable[[str], Any]
@@ -82,10 +82,12 @@ class GeneratorReader:
 
 
 def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
-    """Load the generator at `path` on the reader's device. best: from the run's checkpoint with the best score.
+    """Load the generator at `path` on the reader's device.
 
-    Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
-    `reader` refuses its config.
+    best: from the run's checkpoint with the best score.
+
+    Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file,
+    `ConfigError` where `reader` refuses its config.
     """
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
@@ -145,7 +147,10 @@ def _sampler(
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Load the weights; refuses other dtypes, because copying would silently convert complex numbers and integers."""
+    """Load the weights.
+
+    Refuses other dtypes, because copying would silently convert complex numbers and integers.
+    """
     for name, mine in net.state_dict().items():
         if weights[name].is_floating_point() != mine.is_floating_point():
             raise CheckpointError(f"{where}: {name} is {weights[name].dtype} instead of {mine.dtype}; export it again")
@@ -157,7 +162,7 @@ def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
 
 
 def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
-    """Compare tensor sizes on the meta device: a foreign config may request any number of layers of any size."""
+    """Compare tensor sizes on the meta device: a foreign config may request layers of any size."""
     left = 4 * len(weights) + 100  # parametrised weights are registered more than once
 
     def count(*_: object) -> None:

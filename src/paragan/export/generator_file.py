@@ -27,7 +27,10 @@ _MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata
 
 @dataclass(frozen=True)
 class GeneratorFile:
-    """The content of an exported file. config: JSON. score: as in `score.json`; empty if the run was never scored."""
+    """The content of an exported file.
+
+    config: JSON. score: as in `score.json`; empty if the run was never scored.
+    """
 
     weights: dict[str, Tensor]
     config: str
@@ -59,7 +62,10 @@ def write(path: Path, exported: GeneratorFile) -> None:
 
 
 def read(path: Path) -> GeneratorFile:
-    """Read and verify a file of `write`, executing nothing. Raises `CheckpointError` for another or damaged file."""
+    """Read and verify a file of `write`, executing nothing.
+
+    Raises `CheckpointError` for another or damaged file.
+    """
     _refuse_a_long_header(path)
     try:
         with safe_open(path, "pt") as file:

@@ -16,7 +16,10 @@ _MAX_CLASS_NAMES = 20
 def render_card(
     sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool
 ) -> str:
-    """Render the card as Markdown. tree: the config. score: as in `score.json`, or empty. files: names of all files."""
+    """Render the card as Markdown.
+
+    tree: the config. score: as in `score.json`, or empty. files: names of all files.
+    """
     model, data = tree["model"], tree["data"]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Sampler: a trained generator without the rest of its run, and the images that it samples."""
+"""Sampler: a trained generator without the rest of its run."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol, SupportsIndex, overload, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Source
 from paragan.core.registry import closest_name, did_you_mean
 from paragan.evaluation.fixed_samples import fetch_pairs
+from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample
-from paragan.storage.image_formats import check_sheet_path
-from paragan.writers.images import save_grid, to_pil_image
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
@@ -41,7 +38,10 @@ class StyledGenerator(Protocol):
 
 @dataclass(frozen=True)
 class GeneratorInfo:
-    """Facts about a generator that its config lacks. shape: (C, H, W). images: real images in training."""
+    """Facts about a generator that its config lacks.
+
+    shape: (C, H, W). images: real images in training.
+    """
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
@@ -60,43 +60,11 @@ class GeneratorInfo:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledImages(Sequence[Image.Image]):
-    """A sequence of Pillow images. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
-
-    tensor: Tensor
-    labels: tuple[int, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} images of {_size(self.tensor.shape[1:])}>"
-
-    @overload
-    def __getitem__(self, index: int) -> Image.Image: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> SampledImages: ...
-
-    def __getitem__(self, index: int | slice) -> Image.Image | SampledImages:
-        if isinstance(index, slice):
-            return SampledImages(self.tensor[index], None if self.labels is None else self.labels[index])
-        return to_pil_image(_bytes(self.tensor[index]))
-
-    def save(self, path: str | Path, columns: int = 10) -> Path:
-        """Save all images as one sheet, .png or .jpg, `columns` images per row; small images are enlarged to 32 px."""
-        path = Path(path)
-        check_sheet_path("save", path)
-        save_grid(self.tensor, path, min(columns, len(self)))
-        return path
-
-
-@dataclass(frozen=True, eq=False)
 class Sampler:
     """A generator ready to sample, with averaged weights where the run has them.
 
-    info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the held-out data; None
-    where the generator comes from an exported file.
+    info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
+    held-out data; None where the generator comes from an exported file.
     """
 
     net: nn.Module
@@ -146,15 +114,19 @@ class Sampler:
         mode: Mode | None = None,
         conditions: Tensor | None = None,
     ) -> SampledImages:
-        """Sample n images. Equal seeds give equal images, and the images of a smaller n are the first of a larger one.
+        """Sample n images.
+
+        Equal seeds give equal images, and the images of a smaller n are the first of a larger one.
 
         labels: classes by name or number, one or several, taken in turn; None: drawn uniformly.
         seed: of latents and labels; None: the run's.
-        truncation: in (0, 1]; bounds every component of a latent (`game.latents.truncated`) or, for a generator with
-        styles, scales the distance from the mean style: smaller is more typical and less varied.
-        mode: `eval`, or `train-stats` as in training (batch statistics and dropout); None: the run's.
-        conditions: input images of an image-to-image generator, (n, C, H, W) in [-1, 1]; None: the first n held-out
-        ones. Raises `ConfigError` for any other value.
+        truncation: in (0, 1]; bounds every component of a latent (`game.latents.truncated`) or, for
+        a generator with styles, scales the distance from the mean style: smaller is more typical
+        and less varied.
+        mode: `eval`, or `train-stats` as in training (batch statistics and dropout); None: the
+        run's.
+        conditions: input images of an image-to-image generator, (n, C, H, W) in [-1, 1]; None: the
+        first n held-out ones. Raises `ConfigError` for any other value.
         """
         given = self.conditions(n, conditions)
         z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
@@ -196,7 +168,10 @@ class Sampler:
         return source
 
     def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
-        """z_BZ of n images; not truncated for a generator with styles, where `generate` truncates the styles."""
+        """z_BZ of n images.
+
+        Not truncated for a generator with styles, where `generate` truncates the styles.
+        """
         z_BZ = latents.draw(self._prior(n, seed), n)[0]
         cut = latents.truncated(z_BZ, truncation)
         return z_BZ if isinstance(self.net, StyledGenerator) else cut
@@ -204,7 +179,10 @@ class Sampler:
     def labels(
         self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"
     ) -> Tensor | None:
-        """y_B of n images: the given classes in turn, or drawn. option: name of the argument in messages."""
+        """y_B of n images: the given classes in turn, or drawn.
+
+        option: name of the argument in messages.
+        """
         if labels is None:
             return latents.draw(self._prior(n, seed), n)[1]
         is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
@@ -227,8 +205,8 @@ class Sampler:
     ) -> SampledImages:
         """Generate the images of these latents in batches.
 
-        progress: receives the number of finished images. seed: of dropout. truncation: of styles, where the generator
-        has them.
+        progress: receives the number of finished images. seed: of dropout. truncation: of styles,
+        where the generator has them.
         """
         mode = mode or self.mode
         if mode not in SAYS:
@@ -284,9 +262,3 @@ class Sampler:
 
 def _size(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
-
-
-def _bytes(x_CHW: Tensor) -> Tensor:
-    """Convert to uint8 with one or three channels: the first three of more, two as red and green."""
-    x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-    return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

@@ -1,4 +1,4 @@
-"""The weights of another run, to start from: of a run folder, one of its checkpoints, or an exported file."""
+"""Weights to start from: of a run folder, one of its checkpoints, or an exported file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _EXPORTED = "generator.safetensors"
 
 @dataclass(frozen=True)
 class SourceWeights:
-    """Initial weights. networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file."""
+    """Initial weights.
+
+    networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file.
+    """
 
     step: int
     sha256: str
@@ -28,7 +31,10 @@ class SourceWeights:
 
 
 def read_source_weights(path: Path, say: Callable[[str], None]) -> SourceWeights:
-    """The newest undamaged weights at `path`. Tensors are read, and no config and no code: nothing there is run."""
+    """The newest undamaged weights at `path`.
+
+    Tensors are read, and no config and no code: nothing there is run.
+    """
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():

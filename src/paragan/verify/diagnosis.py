@@ -115,9 +115,10 @@ def _random_states() -> dict[str, bytes]:
 
 
 def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
-    """Compare half of the rows alone with the same rows in the whole batch, on two networks without earlier calls.
+    """Compare half of the rows alone with the same rows of the batch, on two new networks.
 
-    Batch norms are in evaluation mode because their statistics span ranks; any other mixing of rows shows.
+    Batch norms are in evaluation mode because their statistics span ranks; any other mixing of rows
+    shows.
     """
     half = subject.batch // 2
     net_half = subject.net(side)
@@ -146,7 +147,7 @@ def _custom_functions(out: Tensor) -> tuple[str, ...]:
 
 
 class _Watch(TorchFunctionMode):
-    """Traces torch calls in a forward: weights used outside their block's forward, and reads of tensor values."""
+    """Traces torch calls in a forward: weights used outside their block, reads of tensor values."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Law "twice differentiable": the gradient of the logits with respect to the images is right, and so is that of R1.
+"""Law "twice differentiable": the gradients of the logits at the images and of R1 are right.
 
-Both are compared with central differences, which detect faults that raise no error: a detach on one of two paths, or
-a custom backward that returns numbers without a graph.
+Both are compared with central differences, which detect faults that raise no error: a detach on one
+of two paths, or a custom backward that returns numbers without a graph.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def _suspects(of: NetworkTraits) -> str:
 
 @contextmanager
 def _again(net: nn.Module) -> Iterator[None]:
-    """Context with the same random numbers every time; restores buffers and random state at the end."""
+    """Context with the same random numbers every time.
+
+    Restores buffers and random state at the end.
+    """
     with preserved_state(net):
         torch.manual_seed(0)
         yield

@@ -27,8 +27,8 @@ SPECTRAL = (
 class LawResult:
     """One row of the table.
 
-    result: held; FAILED; exempt: the law does not apply, for `reason`; not run: an earlier law prevents it.
-    difference: the largest difference; None where nothing was compared.
+    result: held; FAILED; exempt: the law does not apply, for `reason`; not run: an earlier law
+    prevents it. difference: the largest difference; None where nothing was compared.
     """
 
     law: str

@@ -1,4 +1,4 @@
-"""Law "frozen means frozen": one player's turn changes neither weights, buffers nor outputs of the other."""
+"""Law "frozen means frozen": a turn changes no weight, buffer or output of the other player."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTrai
 
 
 def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
-    """Compare outputs with a new network of equal weights and buffers, which shows any other state."""
+    """Compare outputs with a new network of equal weights and buffers, to find other state."""
     new = subject.net(side)
     new.load_state_dict(player.net.state_dict())  # the constructor may draw other weights
     now = _probe(subject, side, player.net)

@@ -1,4 +1,6 @@
-"""Laws of training that run in one process, one result per row; `on_ranks` has the law that needs several.
+"""Laws of training that run in one process, one result per row.
+
+`on_ranks` has the law that needs several.
 
 A failed result gives the difference and what in the networks is known to cause it (`diagnosis`).
 """
@@ -55,8 +57,8 @@ Traits = Mapping[Side, NetworkTraits]
 class PreparedLaws:
     """Inputs of the laws that compare runs.
 
-    subject: the networks, without penalties that they do not support. seen: traits by side. plain: the reference run,
-    None where it is not deterministic.
+    subject: the networks, without penalties that they do not support. seen: traits by side. plain:
+    the reference run, None where it is not deterministic.
     """
 
     subject: VerifiedNetworks
@@ -113,7 +115,7 @@ def law_result(found: TraceDifference, seen: Traits) -> LawResult:
 
 
 def explain_difference(found: TraceDifference, seen: Traits) -> str:
-    """The likely cause of a difference, from the traits of the networks; empty where none is known."""
+    """The likely cause of a difference, from the traits of the networks; or empty."""
     if found.step == 0:
         return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
     for side, of in seen.items():
@@ -134,7 +136,10 @@ def explain_difference(found: TraceDifference, seen: Traits) -> str:
 
 
 def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
-    """Two reference runs from different states of all random generators; `plain` receives the first if they agree."""
+    """Two reference runs from different states of all random generators.
+
+    `plain` receives the first if they agree.
+    """
     traces = []
     for seed in (1, 2):
         with torch.random.fork_rng(devices=[]), _other_random_state(seed):
@@ -211,14 +216,17 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
 
 
 def _comparing(subject: VerifiedNetworks, side: Side) -> str:
-    """Why micro-batches are refused: an objective compares the samples of a batch; empty where none does."""
+    """Why micro-batches are refused: an objective compares samples; or empty."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
     names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
     return f"{names[0]} compares the samples of a batch, so micro-batches are refused" if names else ""
 
 
 def _no_parts(seen: Traits, side: Side) -> str:
-    """Why micro-batches differ from the batch by design; empty where they do not. G's turn runs D, too."""
+    """Why micro-batches differ from the batch by design; empty where they do not.
+
+    G's turn runs D, too.
+    """
     for who in (Side.G, Side.D) if side is Side.G else (Side.D,):
         if seen[who].mixing_layers:
             return f"{NAMES[who]}: {_some(seen[who].mixing_layers)} computes its statistics per micro-batch"
@@ -226,7 +234,7 @@ def _no_parts(seen: Traits, side: Side) -> str:
 
 
 def explain_randomness(seen: Traits) -> str:
-    """Why runs on other splits of the batch differ by design; empty where no layer draws random numbers."""
+    """Why runs on other splits of the batch differ by design (random layers); or empty."""
     for side, of in seen.items():
         if of.draws:
             return (
@@ -268,7 +276,7 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
 
 
 def explain_sharding(seen: Traits, found: LawResult) -> str:
-    """Why a sharded strategy failed: a weight that is used while its block is sharded; empty where there is none."""
+    """Why a sharded strategy failed: a weight used while its block is sharded; or empty."""
     is_sharded = Can.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).can
     for side, of in seen.items():
         if of.used_outside and found.result == "FAILED" and is_sharded:

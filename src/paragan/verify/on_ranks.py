@@ -1,4 +1,7 @@
-"""Law "ranks are the batch", run on processes of this host; every wait has a timeout and all processes are ended."""
+"""Law "ranks are the batch", run on processes of this host.
+
+Every wait has a timeout and all processes are ended.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ _HOST = 2  # ranks that stand for one host, so that there are both shards and re
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table. uneven: the first rank has one sample less than its share, the second one more."""
+    """One row of the table.
+
+    uneven: the first rank has one sample less than its share, the second one more.
+    """
 
     strategy: str
     uneven: bool
@@ -141,7 +147,7 @@ def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawR
 
 
 class _Processes:
-    """The rank processes: started with the first row, and restarted after a row that a rank did not answer."""
+    """The rank processes, restarted after a row that a rank did not answer."""
 
     def __init__(self, ranks: RankProcesses, double: bool) -> None:
         self.ranks, self.double, self.number = ranks, double, 0
@@ -194,7 +200,7 @@ def serve(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder
 def _run_row(
     subject: VerifiedNetworks, plain: Trace, row: Row, rank: int, size: int, store: dist.Store
 ) -> dict[str, Any]:
-    """Run a row in a process group for this row only, so that a failed row leaves nothing behind."""
+    """Run a row in a separate process group: a failed row leaves nothing behind."""
     done_keys = [f"done {other}" for other in range(size)]
     store.set(f"here {rank}", "")
     try:

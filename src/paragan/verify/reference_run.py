@@ -1,4 +1,4 @@
-"""A short training run of two networks in float64, recorded after each step for the laws to compare."""
+"""A short training run of two networks in float64, recorded after each step."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ Trace = dict[int, Weights]  # weights by number of steps
 class VerifiedNetworks:
     """The two networks to verify, and the game they train in.
 
-    makes: factories of the networks with their initial weights. game: loss, penalties and prior; its players are
-    replaced. shape: (C, H, W) of one image. classes: number of classes of the data. conditioned: G maps images to
-    images. batch: rows of the global batch. strategies: dotted paths of strategies to verify besides the built-in ones.
+    makes: factories of the networks with their initial weights. game: loss, penalties and prior;
+    its players are replaced. shape: (C, H, W) of one image. classes: number of classes of the data.
+    conditioned: G maps images to images. batch: rows of the global batch. strategies: dotted paths
+    of strategies to verify besides the built-in ones.
     """
 
     makes: Mapping[Side, NetworkFactory]
@@ -111,7 +112,8 @@ def make_strategy(name: str) -> Strategy:
 class ReferenceRun:
     """A run of the subject.
 
-    name: strategy of both players. parts: micro-batches by side; default 1. first, count: rows of this process.
+    name: strategy of both players. parts: micro-batches by side; default 1. first, count: rows of
+    this process.
     """
 
     subject: VerifiedNetworks
@@ -168,8 +170,8 @@ class ReferenceRun:
 class TraceDifference:
     """The difference of two runs.
 
-    largest: over all tensors and steps. name, step, first: the first tensor that differs by more than the tolerance,
-    where and by how much; name is empty where none does.
+    largest: over all tensors and steps. name, step, first: the first tensor that differs by more
+    than the tolerance, where and by how much; name is empty where none does.
     """
 
     largest: float = 0.0

@@ -1,0 +1,59 @@
+"""Sampled images as a sequence of Pillow images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from paragan.storage.image_formats import check_sheet_path
+from paragan.writers.images import save_grid, to_pil_image
+
+
+@dataclass(frozen=True, eq=False)
+class SampledImages(Sequence[Image.Image]):
+    """A sequence of Pillow images.
+
+    tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each.
+    """
+
+    tensor: Tensor
+    labels: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} images of {'x'.join(map(str, self.tensor.shape[1:]))}>"
+
+    @overload
+    def __getitem__(self, index: int) -> Image.Image: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> SampledImages: ...
+
+    def __getitem__(self, index: int | slice) -> Image.Image | SampledImages:
+        if isinstance(index, slice):
+            return SampledImages(self.tensor[index], None if self.labels is None else self.labels[index])
+        return to_pil_image(_bytes(self.tensor[index]))
+
+    def save(self, path: str | Path, columns: int = 10) -> Path:
+        """Save all images as one sheet, .png or .jpg, `columns` images per row.
+
+        Small images are enlarged to 32 px.
+        """
+        path = Path(path)
+        check_sheet_path("save", path)
+        save_grid(self.tensor, path, min(columns, len(self)))
+        return path
+
+
+def _bytes(x_CHW: Tensor) -> Tensor:
+    """Convert to uint8 with one or three channels: of more the first three; two as red, green."""
+    x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x
