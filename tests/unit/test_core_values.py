@@ -45,7 +45,7 @@ def test_turn_inputs_parts_cut_all_tensors_equally(first):
     real = Batch(rows, {"image": x.view(6, 1, 1, 1), "label": x.long(), "condition": x + 100})
     made = TurnInputs(rows, 0, {"latent": x}).parts(2)
     fakes = tuple(part.latent for part in made)
-    feed = TurnInputs(rows, 0, {"latent": x.view(6, 1), "label": x.long(), "condition": x}, real, fakes, version=3)
+    feed = TurnInputs(rows, 0, {"latent": x.view(6, 1), "label": x.long(), "condition": x}, real, fakes)
     for n in (1, 2, 3):
         parts = feed.parts(n)
         for part in parts:

@@ -142,9 +142,7 @@ def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind)
     gan.d.look_ahead(played)
     assert not gan.d.net.w.equal(start)
     gan.d.net.w.grad = torch.full_like(start, float("nan"))
-    gan.d.apply_gradients(
-        SimpleNamespace(terms=played.terms, turn=turn, norm=torch.tensor(float("nan")), ok=torch.tensor(False))
-    )
+    gan.d.apply_gradients(replace(played, norm=torch.tensor(float("nan"))))
     assert gan.d.net.w.equal(start) and int(gan.d.updates) == 0
 
 

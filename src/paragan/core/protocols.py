@@ -128,17 +128,17 @@ class Turn:
             return x
         return self.augment(x, feed.seed, f"augment/{self.side.value}/{kind}", feed.rows)
 
-    def with_fakes(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
-        """Return the same turn on these fakes, of this version of G."""
-        return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
+    def with_fakes(self, fakes: tuple[Tensor, ...]) -> Turn:
+        """Return the same turn on these fakes."""
+        return replace(self, feed=replace(self.feed, fakes=fakes))
 
     def with_labels(self, y_B: Tensor) -> Turn:
         """Return the same turn with other labels of the fakes."""
         return replace(self, feed=replace(self.feed, tensors={**self.feed.tensors, "label": y_B}))
 
-    def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
+    def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...]) -> Turn:
         """Return the same turn with the inputs of another one, to which these fakes belong."""
-        return replace(self, feed=replace(other.feed, fakes=fakes, version=version))
+        return replace(self, feed=replace(other.feed, fakes=fakes))
 
 
 class Opponent(Protocol):

@@ -151,7 +151,7 @@ class TurnInputs:
     argument without a tensor is None.
 
     fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared
-    between both turns (`schemes/shared_fakes`), then with their graph. version: of the generator that made them.
+    between both turns (`schemes/shared_fakes`), then with their graph.
     """
 
     rows: Rows
@@ -159,7 +159,6 @@ class TurnInputs:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     real: Batch | None = None
     fakes: tuple[Tensor, ...] | None = None
-    version: int | None = None
     arguments: tuple[str, ...] = IMAGE_ARGUMENTS
 
     @property

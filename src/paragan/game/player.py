@@ -11,10 +11,11 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.protocols import Network, Opponent, Strategy, Turn
 from paragan.core.shard import local_shard
-from paragan.core.types import GeneratorOutput, LossTerms, Side, Update
+from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
@@ -25,11 +26,11 @@ from paragan.parallel._master_weights import MasterWeights
 
 @dataclass(frozen=True)
 class ComputedGradients:
-    """A turn after its backward pass, before the optimizer step. norm: of all gradients."""
+    """A turn after its backward pass, before the optimizer step. norm: of all gradients. rows: of the turn."""
 
     terms: LossTerms
     norm: Tensor
-    turn: Turn
+    rows: Rows
 
     @property
     def ok(self) -> Tensor:
@@ -90,10 +91,7 @@ class Player:
         """Return G's images for this turn with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
         _seed_layers(turn, self.version, self.plain_network)
-        outputs = [
-            GeneratorOutput.of(self.training_network(*feed.fake_inputs))
-            for feed in turn.feed.parts(self.policy.micro_batches)
-        ]
+        outputs = [generate(self.training_network, feed) for feed in turn.feed.parts(self.policy.micro_batches)]
         if outputs[0].extra:
             names = ", ".join(outputs[0].extra)
             raise ConfigError(
@@ -104,14 +102,15 @@ class Player:
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Run the turn, then step or skip. Only this player's state changes."""
-        return self.apply_gradients(self.compute_gradients(turn, against))
+        computed = self.compute_gradients(turn, against)
+        self.apply_gradients(computed)
+        return self.summarize(computed)
 
     def compute_gradients(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """Run the turn up to its gradients, which stay in the network for `apply_gradients`."""
         opponent = against.network()
         _seed_layers(turn, self.version, self.plain_network, opponent)
-        if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.with_fakes(fakes_for(turn, opponent, self.policy.micro_batches), against.version)
+        turn = with_d_fakes(turn, opponent, self.policy.micro_batches)
         if turn.side is Side.D or turn.feed.fakes is None:  # with shared fakes `generate_fakes` did so
             self._begin_update()
         nets: dict[Side, Network] = {turn.side: self.training_network, _other(turn.side): opponent}
@@ -119,7 +118,7 @@ class Player:
         with opponent.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
-        return ComputedGradients(terms, norm, turn)
+        return ComputedGradients(terms, norm, turn.feed.rows)
 
     def set_lr_base(self, lr: float) -> None:
         """Change the learning rate before schedule and damping (`coevolution/`), of all groups by the same factor."""
@@ -134,19 +133,22 @@ class Player:
         # the state of penalties, too, is that of the turn before
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        self._apply(computed.ok)
+        set_lr(self.optimizer, self.policy, self.updates, self.damping)
+        step_if(computed.ok, self.optimizer)
+        self._end_step()
 
     @torch.no_grad()
-    def apply_gradients(self, computed: ComputedGradients) -> Update:
-        """Step, or skip if a gradient is not finite."""
+    def apply_gradients(self, computed: ComputedGradients) -> None:
+        """Step, or skip if a gradient is not finite, and count the update."""
         self._undo_look_ahead()
-        self._step(computed.ok, computed.turn.feed.rows.total)
-        return self.summarize(computed)
+        set_lr(self.optimizer, self.policy, self.updates, self.damping)
+        step_if(computed.ok, self.optimizer)
+        self._end_step()
+        self._count(computed.ok, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
         """Return the losses, observations and gradient norm of a turn."""
-        turn = computed.turn
-        return Update(self._scalars(computed.terms, computed.norm, turn), turn.feed.rows, self.version)
+        return Update(self._scalars(computed), computed.rows, self.version)
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
@@ -154,7 +156,7 @@ class Player:
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
-        self._step(norm.isfinite(), images)
+        self.apply_gradients(ComputedGradients(LossTerms({}), norm, Rows(self.version, 0, images, images)))
         return norm
 
     def _undo_look_ahead(self) -> None:
@@ -164,9 +166,8 @@ class Player:
             self.optimizer.write_back()
         self._before_look_ahead = []
 
-    def _apply(self, ok: Tensor) -> None:
-        set_lr(self.optimizer, self.policy, self.updates, self.damping)
-        step_if(ok, self.optimizer)
+    def _end_step(self) -> None:
+        """Release the gradients, and let the strategy copy what the optimizer has stepped into the network."""
         if self._steps_network_weights:
             for weight in self._weights:
                 weight.grad = None
@@ -187,8 +188,8 @@ class Player:
         for layer in self._update_once_layers:
             layer.update_due = True
 
-    def _step(self, ok: Tensor, batch: int) -> None:
-        self._apply(ok)
+    def _count(self, ok: Tensor, batch: int) -> None:
+        """Count an update, and follow it with loss scale, other ranks and average."""
         self.updates += ok
         self.version += 1
         self.images += batch
@@ -223,12 +224,13 @@ class Player:
         names = [name for name, _ in self.net.named_parameters()]
         return [None if averaged[n] == layout[n] else averaged[n].within(layout[n]) for n in names]
 
-    def _scalars(self, terms: LossTerms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
+    def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
         """Return what these rows add to the means over the global batch; a reader sums them over ranks."""
+        terms = computed.terms
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
-        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / turn.feed.rows.total
+        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / computed.rows.total
         share = self.strategy.rank_weight(self.net)
-        return {**dict(zip(rows, sums.unbind(), strict=True)), "gradient_norm": norm * share}
+        return {**dict(zip(rows, sums.unbind(), strict=True)), "gradient_norm": computed.norm * share}
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
@@ -239,13 +241,6 @@ def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
 
 def _other(side: Side) -> Side:
     return Side.D if side is Side.G else Side.G
-
-
-@torch.no_grad()
-def fakes_for(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
-    """Generate D's fakes; in one call if G mixes samples, because then they must be one batch."""
-    cuts = turn.feed.parts(1 if generator.mixes else parts)
-    return tuple(GeneratorOutput.of(generator(*feed.fake_inputs)).images for feed in cuts)
 
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.fakes import generate
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, LossTerms, Outputs, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
@@ -22,7 +23,7 @@ def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> 
 
     D's turn finds its fakes in the feed; G's turn generates them unless they are shared.
     """
-    made = GeneratorOutput.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
+    made = generate(nets[Side.G], feed) if feed.fakes is None else GeneratorOutput(feed.fakes[0])
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
         return Outputs(DiscriminatorOutput.of(nets[Side.D](*fake)), None, made.images, made.extra)
@@ -132,7 +133,7 @@ class _TurnRun:
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
         early = tuple(penalty for penalty in turn.penalties if penalty not in late)
         done = self.micro_batches(
-            replace(turn.with_fakes(leaves, turn.feed.version), penalties=early), parts, reduces=False
+            replace(turn.with_fakes(leaves), penalties=early), parts, reduces=False
         )
         with self.reduction.around(True):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)

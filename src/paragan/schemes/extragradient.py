@@ -36,7 +36,9 @@ class Scheme(scheme.Scheme):
         g_player.look_ahead(g)
         d = d_player.compute_gradients(d_turn, against=g_player)
         g = g_player.compute_gradients(g_turn, against=d_player)
-        return gan.observe(d_player.apply_gradients(d), g_player.apply_gradients(g))
+        d_player.apply_gradients(d)
+        g_player.apply_gradients(g)
+        return gan.observe(d_player.summarize(d), g_player.summarize(g))
 
 
 def _local_player(slot: PlayerSlot) -> Player:

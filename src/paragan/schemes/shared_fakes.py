@@ -22,9 +22,8 @@ class Scheme(scheme.Scheme):
             gan.d.update(gan.d_turn(real), against=gan.g)
         real = next(batches)
         g_turn = gan.g_turn(real)
-        version = gan.g.version
         fakes = gan.g.generate_fakes(g_turn)
         detached = tuple(images.detach() for images in fakes)
-        d = gan.d.update(gan.d_turn(real).with_inputs_of(g_turn, detached, version), against=gan.g)
-        g = gan.g.update(g_turn.with_fakes(fakes, version), against=gan.d)
+        d = gan.d.update(gan.d_turn(real).with_inputs_of(g_turn, detached), against=gan.g)
+        g = gan.g.update(g_turn.with_fakes(fakes), against=gan.d)
         return gan.observe(d, g)

@@ -23,11 +23,12 @@ from paragan.coevolution.executors.mixed_loss import MixedLoss
 from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
+from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.protocols import Network, Opponent, Penalty, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
-from paragan.game.player import Player, fakes_for
+from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
 _LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam, which reads weights once, is faster on a CPU
@@ -225,7 +226,7 @@ class _StackedSlot:
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
-        return (self.plain_network(*turn.feed.fake_inputs),)
+        return (generate(self.plain_network, turn.feed).images,)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         given = tensors_of(turn.feed)
@@ -247,8 +248,7 @@ class _StackedSlot:
         """All device work of a turn."""
         turn = replace(turn, feed=with_tensors(turn.feed, given))
         opponent = against.network()
-        if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.with_fakes(fakes_for(turn, opponent, 1), against.version)
+        turn = with_d_fakes(turn, opponent, 1)
         nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)

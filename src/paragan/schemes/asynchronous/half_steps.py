@@ -18,12 +18,13 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, RankError
+from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Rows, Update
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
-from paragan.game.player import Player, fakes_for
+from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot, packed
 from paragan.schemes._lag import LagBound, LagRecord
 from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
@@ -138,7 +139,7 @@ class GeneratorHalf(_HalfStep):
         """Send the fakes of G's own turn, and return that turn."""
         turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
         fakes = g.generate_fakes(turn)
-        turn = turn.with_fakes(fakes, g.version)
+        turn = turn.with_fakes(fakes)
         self.fakes.send(turn.feed.rows, turn.feed.in_order(fakes), turn.feed.label, g.version, self.note)
         return turn
 
@@ -146,7 +147,7 @@ class GeneratorHalf(_HalfStep):
         """Send fakes that are generated for D's turns, and return G's turn."""
         for d_rows in rows:
             turn = gan.d_turn(Batch(d_rows))
-            images = turn.feed.in_order(fakes_for(turn, g.network(), self.d_parts))
+            images = turn.feed.in_order(detached_fakes(turn, g.network(), self.d_parts))
             self.fakes.send(d_rows, images, turn.feed.label, g.version, self.note)
         return gan.g_turn(Batch(self._g_rows(rows[-1])))
 
@@ -192,7 +193,7 @@ class DiscriminatorHalf(_HalfStep):
             self.lag_record.used.append(self._num_received)
             version = max(drawn.versions)
             device = d.strategy.device(d.net)
-            turn = gan.d_turn(real).with_fakes((drawn.images.to(device),), version)
+            turn = gan.d_turn(real).with_fakes((drawn.images.to(device),))
             if drawn.y_B is not None:
                 turn = turn.with_labels(drawn.y_B.to(device))
             self.damp_lr(d, max(lags))

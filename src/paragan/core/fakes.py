@@ -1,0 +1,28 @@
+"""Fakes: the one place where the generator of a turn runs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paragan.core.protocols import Network, Turn
+from paragan.core.types import GeneratorOutput, Side, TurnInputs
+
+
+def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:
+    """Run the generator on the latents, or conditions, of these rows."""
+    return GeneratorOutput.of(generator(*feed.fake_inputs))
+
+
+@torch.no_grad()
+def detached_fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
+    """Generate images without their graph; in one call if G mixes samples, because then they must be one batch."""
+    cuts = turn.feed.parts(1 if generator.mixes else parts)
+    return tuple(generate(generator, feed).images for feed in cuts)
+
+
+def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:
+    """Return D's turn with fakes of this generator. A turn of G, or one that has its fakes, is returned unchanged."""
+    if turn.side is Side.G or turn.feed.fakes is not None:
+        return turn
+    return turn.with_fakes(detached_fakes(turn, generator, parts))
