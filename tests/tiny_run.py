@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paragan import build
 from paragan.config import dump, load
+from paragan.core.event import Event
 from paragan.engine.trainer import Trainer
 
 TINY = ("data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "evaluation.features=null")
@@ -24,6 +25,20 @@ def train(folder: Path, *words: str, recipe: str = "digits") -> Trainer:
     for _ in trainer.run():
         pass
     return trainer
+
+
+def train_and_read(trainer: Trainer, *total) -> tuple[list[dict[str, float]], list[Event]]:
+    """Train to the end; the numbers of every step, and the events."""
+    step, numbers = trainer.scheme.step, []
+
+    def read(gan, batches):
+        report = step(gan, batches)
+        numbers.append(report.read(*total))
+        return report
+
+    object.__setattr__(trainer.scheme, "step", read)
+    events = list(trainer.run())
+    return numbers, events
 
 
 def newest(folder: Path) -> Path:

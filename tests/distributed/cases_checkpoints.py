@@ -189,7 +189,7 @@ def _spoil(gan, what: str) -> None:
 def diverged(world: World, folder: str, rank: int) -> list:
     """What is said where a piece on one rank is no longer finite, and what there is afterwards."""
     trainer = _tiny(world, folder, ["g.strategy=zero3"])
-    next(trainer.run())
+    list(trainer.run(num_steps=1))
     with torch.no_grad():
         if world.rank == rank:
             local_shard(next(trainer.players["g"].net.parameters()).detach()).fill_(float("nan"))

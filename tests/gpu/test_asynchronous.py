@@ -7,11 +7,11 @@ import torch
 
 from paragan import build
 from paragan.config import load
-from paragan.core.types import Report
 from paragan.schemes import shared_fakes
 from paragan.schemes.asynchronous import Options, Scheme
 from tests.gpu.test_first_light import SMALL, moved, on
 from tests.laws.small_gan import batches, distance, play
+from tests.tiny_run import train_and_read
 
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
@@ -33,7 +33,7 @@ def test_a_run_with_delay(tmp_path, device):
     """What is here is used: the CPU where there is no accelerator."""
     trainer = build.trainer(load("digits", [*SMALL, "scheme.name=asynchronous"]), tmp_path, print, lambda: False)
     assert next(trainer.gan.g.net.parameters()).is_cuda == (device == "cuda") or torch.cuda.is_available()
-    last = [event for event in trainer.run() if isinstance(event, Report)][-1].read()
+    last = train_and_read(trainer)[0][-1]
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
     assert max(trainer.scheme.lag_records["g"].lags) <= 1
     assert int(trainer.gan.g.updates) == int(trainer.gan.d.updates) == 20

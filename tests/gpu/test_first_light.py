@@ -7,10 +7,11 @@ import torch
 
 from paragan import build
 from paragan.config import load
-from paragan.core.types import Report, Side
+from paragan.core.types import Side
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from tests.laws.small_gan import batches, distance, game, play, player
+from tests.tiny_run import train_and_read
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,7 +70,7 @@ def test_every_precision_trains(tmp_path, precision):
     schedule = ["g.schedule={name: cosine, warmup: 2, end: 20}", "d.schedule={name: linear, end: 40}"]
     settings = [*SMALL, *schedule, f"g.precision={precision}", f"d.precision={precision}"]
     trainer = build.trainer(load("digits", settings), tmp_path, print, lambda: False)
-    last = [event for event in trainer.run() if isinstance(event, Report)][-1].read()
+    last = train_and_read(trainer)[0][-1]
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
     assert int(trainer.gan.g.updates) >= 15  # an fp16 scale may have to come down first
 

@@ -19,7 +19,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core import registry
 from paragan.core.dist import ALONE
-from paragan.core.types import Report, Side
+from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
@@ -33,6 +33,7 @@ from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches
 from tests.laws.small_gan import distance
 from tests.processes import ROOT, environment
+from tests.tiny_run import train_and_read
 
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 ON = Switches(bn=True, micro_batches=2)
@@ -176,8 +177,7 @@ def run(folder, device, *words):
     with world_on(device) as world:
         config = load("digits", [*SMALL, *QUIET, *words])
         trainer = build.trainer(config, folder, print, lambda: False, world=world)
-        reports = [event for event in trainer.run() if isinstance(event, Report)]
-        return reports[-1].read(world.sum), trainer
+        return train_and_read(trainer, world.sum)[0][-1], trainer
 
 
 def strategies(name):

@@ -7,7 +7,7 @@ import torch
 
 from paragan import build
 from paragan.config import load
-from paragan.core.types import Report
+from tests.tiny_run import train_and_read
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",
@@ -35,16 +35,15 @@ def tensors(run) -> dict[str, torch.Tensor]:
 )
 def test_stop_and_go_on(tmp_path, more):
     straight, first = trainer(tmp_path / "a", 0.256, *more), trainer(tmp_path / "b", 0.128, *more)
-    events = list(straight.run())
+    told, events = train_and_read(straight)
     list(first.run())
     second = trainer(tmp_path / "b", 0.256, *more)
     assert second.resume()
     assert second.clock.step == 4
-    rest = list(second.run())
+    rest, _ = train_and_read(second)
     assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
     assert (straight.batches.position, second.batches.position) == (16, 16)
-    told = [e.read() for e in events if isinstance(e, Report)][4:]
-    assert [e.read() for e in rest if isinstance(e, Report)] == told
+    assert rest == told[4:]
     assert [e.step for e in events if e.kind == "checkpoint"] == [2, 4, 6, 8]
     assert [e.step for e in events if e.kind == "samples"] == [0, 3, 5, 8]
 

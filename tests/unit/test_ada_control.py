@@ -10,7 +10,7 @@ import torch
 
 from paragan.augment.ada import Augment, Options
 from paragan.core.protocols import adaptive
-from paragan.core.types import Report, Rows, Side
+from paragan.core.types import Rows, Side
 from paragan.engine.telemetry import Telemetry
 from paragan.parallel import none
 from paragan.schemes import synchronous
@@ -18,6 +18,7 @@ from tests.laws.small_gan import BATCH, batches, game, player
 from tests.laws.test_augmented_parts import batches as plain_batches, game as plain_game
 from tests.laws.test_no_sync import HostReads
 from tests.laws.test_stopping_is_invisible import tensors, trainer
+from tests.tiny_run import train_and_read
 
 SURE = Options(target=0.0, p=0.4, kimg=0.1, interval=2)
 
@@ -134,13 +135,13 @@ ADA = (
 def test_stop_and_go_on(tmp_path):
     """Between two looks: what has been counted so far is part of the state, too."""
     straight, first = trainer(tmp_path / "a", 0.128, *ADA), trainer(tmp_path / "b", 0.064, *ADA)
-    events = list(straight.run())
+    told, _ = train_and_read(straight)
     list(first.run())
     assert float(first.gan.augment.state["steps"]) == 1
     second = trainer(tmp_path / "b", 0.128, *ADA)
     assert second.resume() and second.clock.step == 4
-    rest = [event.read() for event in second.run() if isinstance(event, Report)]
-    assert rest == [event.read() for event in events if isinstance(event, Report)][4:]
+    rest, _ = train_and_read(second)
+    assert rest == told[4:]
     assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
     assert second.gan.augment.state == straight.gan.augment.state
     assert len({found["d/augment_p"] for found in rest}) > 1

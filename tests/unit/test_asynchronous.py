@@ -228,10 +228,7 @@ def told(side="g", **more):
 def test_delays_are_merged_over_ranks_and_reported_once():
     by_rank = [{"g": told()}, {"g": told(used=[1, 1])}, {"d": told("d", in_step_at=7)}]
     world = SimpleNamespace(gather=lambda mine: by_rank)
-    trainer = SimpleNamespace(
-        scheme=SimpleNamespace(describe=lambda: {}), world=world, roles=SimpleNamespace(is_split=True)
-    )
-    delays = DelayLog(trainer)
+    delays = DelayLog(SimpleNamespace(describe=lambda: {}), SimpleNamespace(is_split=True, world=world))
     found = delays.read()
     assert found["g"]["lag"] == {"0": 2, "2": 6} and found["g"]["used"] == [[1, 2], [1, 1]]
     assert found["d"]["age"] == {"1": 8} and found["d"]["in_step_at"] == 7
@@ -239,12 +236,8 @@ def test_delays_are_merged_over_ranks_and_reported_once():
     (line,) = delays.fallback_messages(found)
     assert line.startswith("d: its gradients exploded: from update 7 on")
     assert delays.fallback_messages(found) == []
-    assert (
-        DelayLog(
-            SimpleNamespace(scheme=FunctionScheme(lambda gan, batches: None), roles=SimpleNamespace(is_split=False))
-        ).read()
-        == {}
-    )
+    scheme = FunctionScheme(lambda gan, batches: None)
+    assert DelayLog(scheme, SimpleNamespace(is_split=False)).read() == {}
 
 
 def test_the_report_adds_histograms_up_and_leaves_what_is_none():

@@ -74,7 +74,7 @@ def test_cell_with_a_fixed_loss_draws_none(tmp_path):
         for cell in run.cells:
             seen[cell.number].append(cell.loss)
     real, fake = torch.tensor([0.3, -2.0]), torch.tensor([0.1, 1.5])
-    assert run.start_values["grid"]["losses"] == ["nonsaturating", "least_squares", "hinge"]
+    assert run.describe()["grid"]["losses"] == ["nonsaturating", "least_squares", "hinge"]
     assert seen[1] == [2] * 8 and all(set(seen[n]) == {0, 1} for n in (0, 2, 3))
     own, drawn = run.cells[1], run.cells[0]
     assert torch.equal(own.gan.loss.d(real, fake), hinge.d_loss(real, fake))
@@ -84,9 +84,9 @@ def test_cell_with_a_fixed_loss_draws_none(tmp_path):
 
 
 def test_record_names_losses_if_cells_differ(tmp_path):
-    assert evolution(tmp_path).start_values["grid"]["losses"] == []
+    assert evolution(tmp_path).describe()["grid"]["losses"] == []
     own = evolution(tmp_path, "grid.cells=[{at: [1], loss: hinge}, {at: [2], loss: hinge}]")
-    assert own.start_values["grid"]["losses"] == ["nonsaturating", "hinge"]
+    assert own.describe()["grid"]["losses"] == ["nonsaturating", "hinge"]
     assert [cell.loss for cell in own.cells] == [0, 1, 1, 0]
     assert len({id(cell.gan.loss) for cell in own.cells}) == 2  # the stacked executor computes each once
 

@@ -53,7 +53,6 @@ def test_turn_inputs_parts_cut_all_tensors_equally(first):
             assert torch.equal(part.latent[:, 0], here)
             assert torch.equal(part.real.condition, here + 100)
             assert torch.equal(part.fakes[0], here)
-            assert part.version == 3
         assert torch.equal(torch.cat([part.latent[:, 0] for part in parts]).sort().values, x)
 
 

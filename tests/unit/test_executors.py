@@ -15,7 +15,7 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.types import Report, Side
+from paragan.core.types import Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
@@ -31,6 +31,7 @@ from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import shared_fakes, synchronous
 from tests.laws import small_gan
 from tests.laws.small_gan import distance
+from tests.tiny_run import train_and_read
 
 CPU, SHAPE, CLASSES = torch.device("cpu"), (1, 8, 8), small_gan.CLASSES
 R1, LAZY = r1.Penalty(r1.Options(0.3)), r1.Penalty(r1.Options(0.3, interval=2))
@@ -128,7 +129,7 @@ def trainer(folder, steps, *words):
 
 
 def told(run) -> list[dict[str, float]]:
-    return [event.read() for event in run.run() if isinstance(event, Report)]
+    return train_and_read(run)[0]
 
 
 def test_a_compiled_run_goes_on_bit_for_bit(tmp_path):

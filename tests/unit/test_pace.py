@@ -2,7 +2,7 @@
 
 import pytest
 
-from paragan.core.clock import Clock
+from paragan.core.event import Event
 from paragan.engine import pace
 from paragan.engine.options import EveryOptions
 
@@ -21,26 +21,26 @@ def elapse(monkeypatch: pytest.MonkeyPatch):
 
 def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
     timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
-    for spent in seconds:
+    for step, spent in enumerate(seconds, start=1):
         elapse(spent)
-        timed.record("step")
+        timed.record(Event("step", step, 10 * step))
     return timed
 
 
 def test_timer_first_step_is_a_warm_up(elapse):
     timed = run(elapse, [5.0] + [0.1] * 9)
-    assert timed.images_per_s(10) == pytest.approx(100)
-    assert timed.eta_s(Clock(step=10, images=100), 10) == pytest.approx(99)
+    assert timed.images_per_s() == pytest.approx(100)
+    assert timed.eta_s(100) == pytest.approx(99)
 
 
 def test_timer_single_step_gives_an_estimate(elapse):
-    assert run(elapse, []).images_per_s(10) == 0
-    assert run(elapse, [5.0]).images_per_s(10) == pytest.approx(2)
+    assert run(elapse, []).images_per_s() == 0
+    assert run(elapse, [5.0]).images_per_s() == pytest.approx(2)
 
 
 def test_timer_run_beyond_its_length_has_eta_zero():
     """A generation of a grid may be longer than the run."""
     every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
     timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
-    timed.record("checkpoint", again_s=5.0)
-    assert timed.eta_s(Clock(step=100, images=9600), 10) == 0
+    timed.record(Event("checkpoint", 100, 9600, repeat_s=5.0))
+    assert timed.eta_s(9600) == 0

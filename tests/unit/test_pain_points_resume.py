@@ -19,8 +19,8 @@ from torch import nn
 
 from paragan import build
 from paragan.config import load
-from paragan.core.types import Report
 from paragan.game.state import state_of
+from tests.tiny_run import train_and_read
 
 HALF, IMAGES = 5, torch.randn(24, 8, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
@@ -115,7 +115,7 @@ def ours(tmp_path_factory) -> SimpleNamespace:
         return build.trainer(config, folder / name, print, lambda: False)
 
     def told(run) -> list[dict[str, float]]:
-        return [event.read() for event in run.run() if isinstance(event, Report)]
+        return train_and_read(run)[0]
 
     straight = trainer("straight", 2 * HALF)
     expected = told(straight)[HALF:]

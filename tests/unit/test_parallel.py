@@ -9,7 +9,7 @@ from torch import nn
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can, Report
+from paragan.core.types import Can
 from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
@@ -18,6 +18,7 @@ from paragan.parallel._fully_shard import _weights_on_meta, refuse_whole_weight_
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel.ddp import unreachable_parameters, zero_of
+from tests.tiny_run import train_and_read
 
 
 class Nested(nn.Module):
@@ -137,7 +138,7 @@ def test_shipped_models_train_under_pure(model, tmp_path):
     words = ["g.precision=pure", "d.precision=pure", f"model={model}", *SMALL[model], "train.kimg=0.128", *QUIET]
     trainer = build.trainer(load("digits", words), tmp_path, print, lambda: False)
     start = [copy.detach().clone() for copy in trainer.gan.d.optimizer.copies]
-    reports = [event.read() for event in trainer.run() if isinstance(event, Report)]
+    reports, _ = train_and_read(trainer)
     assert len(reports) == 2
     assert trainer.samples().x_BCHW.isfinite().all()
     assert all(torch.tensor(list(report.values())).isfinite().all() for report in reports)

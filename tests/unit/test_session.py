@@ -10,7 +10,6 @@ from PIL import Image
 
 from paragan import build
 from paragan.config import load
-from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.event import Event
 from paragan.core.types import Report
@@ -34,6 +33,14 @@ def session(folder, *more):
     return Session(trainer, folder, build.writers(config, folder, 0), {"recipe": "digits", "data": "digits"})
 
 
+def train(run, ended=True):
+    """Train to the end, and record it."""
+    for event in run.trainer.run():
+        run.write(event)
+    if ended:
+        run.end(0, "finished")
+
+
 def record(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -43,8 +50,7 @@ def test_session_run_writes_record_and_samples(tmp_path, monkeypatch):
     read = Report.read
     monkeypatch.setattr(Report, "read", lambda self, *total: reads.append(self.step) or read(self, *total))
     run = session(tmp_path)
-    run.run()
-    run.end(0, "finished")
+    train(run)
     assert reads == [4, 8]
     lines = record(tmp_path)
     assert [(x["kind"], x["step"]) for x in lines if x["kind"] != "advice"] == [
@@ -71,15 +77,14 @@ def test_session_player_without_updates_raises_diverged(tmp_path, kimg):
     weight = next(run.trainer.gan.g.net.parameters())
     weight.register_hook(lambda gradient: gradient * float("nan"))
     with pytest.raises(DivergedError, match=r"g: all of the last (5|100) updates were skipped"):
-        run.run()
+        train(run, ended=False)
     run.writer.close()
 
 
 def test_session_lazy_penalty_is_recorded(tmp_path):
     """Every 8th update from the first on; the numbers are read at other steps."""
     run = session(tmp_path, "every.log_steps=5")
-    run.run()
-    run.end(0, "finished")
+    train(run)
     steps = [x for x in record(tmp_path) if x["kind"] == "step"]
     assert [x["step"] for x in steps] == [5, 10]
     assert all(x["d/loss/r1"] >= 0 for x in steps)
@@ -94,8 +99,7 @@ def test_session_resumed_run_gives_advice_once(tmp_path):
         trainer.batches.source = Few(trainer.batches.source)
         trainer.resume()
         run = Session(trainer, tmp_path, build.writers(config, tmp_path, trainer.clock.step))
-        run.run()
-        run.end(0, "finished")
+        train(run)
     assert [x["name"] for x in record(tmp_path) if x["kind"] == "advice"] == ["few_images"]
 
 
@@ -138,8 +142,7 @@ FAILURES = {
 def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason):
     run, failing = session(tmp_path), FailingWriter(FAILURES[reason])
     run.writer = MultiWriter([("failing", failing), ("jsonl", run.writer._writers["jsonl"])])
-    run.run()
-    run.end(0, "finished")
+    train(run)
     assert run.trainer.is_finished
     assert len(failing.kinds) == 3
     events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
@@ -150,14 +153,10 @@ def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason
 
 def test_session_skipped_updates_are_reported(tmp_path):
     run = session(tmp_path, "train.kimg=0.32")
-    step = type(run.trainer.gan.g)._step
-
-    def poisoned(player, ok, batch):
-        step(player, ok & torch.tensor(player.version != 2), batch)
-
-    run.trainer.gan.g._step = poisoned.__get__(run.trainer.gan.g)
-    run.run()
-    run.end(0, "finished")
+    g = run.trainer.gan.g
+    count = g._count
+    g._count = lambda ok, batch: count(ok & torch.tensor(g.version != 2), batch)
+    train(run)
     events = [(x["step"], x["text"]) for x in record(tmp_path) if x["kind"] == "event"]
     assert events == [(4, "g: 1 updates skipped, their gradients were not finite")]
 
@@ -194,14 +193,17 @@ def test_timer_eta_includes_periodic_work(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     pace = ProgressTimer(1000, EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
 
+    images = 0
+
     def spend(seconds, kind, again_s=None):
         now[0] += seconds
-        pace.record(kind, again_s)
+        pace.record(Event(kind, 0, images, repeat_s=again_s))
 
     spend(20, "score", 3)
     for _ in range(10):
+        images += 10
         spend(0.1, "step")
     spend(1, "samples")
-    assert pace.images_per_s(10) == pytest.approx(100)
-    assert pace.eta_s(Clock(10, 100), 10) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
+    assert pace.images_per_s() == pytest.approx(100)
+    assert pace.eta_s(100) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
     assert pace.seconds() == pytest.approx(22)

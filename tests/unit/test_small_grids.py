@@ -39,7 +39,7 @@ def test_neighbourhood_change_is_recorded_at_its_generation(tmp_path):
         *(tmp_path, "grid.shape=2x3", "grid.batches=1", CHANGES, "train.kimg=0.04", "scheme=synchronous"),
         "grid.mixture.num_images=40",
     )
-    first, lines = run.start_values["grid"]["neighbours"], []
+    first, lines = run.describe()["grid"]["neighbours"], []
     for event in run.run():
         if event.kind == "generation":
             lines.append(json.loads(json.dumps(event.values)))
@@ -51,7 +51,7 @@ def test_neighbourhood_change_is_recorded_at_its_generation(tmp_path):
     ]
     sizes = [[len(cell["weights"]) for cell in line["cells"].values()] for line in lines]
     assert [sizes[0], sizes[1], sizes[4]] == [[len(n) for n in torus], [len(n) for n in ring], [2, 1, 2, 1, 1, 1]]
-    assert run.start_values["grid"]["neighbours"] == pair
+    assert run.describe()["grid"]["neighbours"] == pair
 
 
 def test_mixture_weights_are_reset_when_neighbours_change(tmp_path):

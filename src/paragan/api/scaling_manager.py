@@ -17,8 +17,9 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.runs import session as runs
+from paragan.runs.run_lines import end_line
+from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
-from paragan.writers.console import clock_time
 
 
 class ScalingManager:
@@ -53,7 +54,6 @@ class ScalingManager:
         self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
-        self._stages: Iterator[None] = iter(())
         self._over = ""  # why no step follows
         self._open = ExitStack()
         self.world = runs.join_world(config, self._place)
@@ -78,10 +78,12 @@ class ScalingManager:
         if self._over == _FINISHED:
             return
         with self._alive() as session:
-            next(self._stages, None)
-            if session.trainer.clock.images >= session.trainer.images:
-                for _ in self._stages:  # the end; before it steps until all ranks hold the same
-                    pass
+            trainer = session.trainer
+            for event in trainer.run(num_steps=1):
+                session.write(event)
+            if trainer.clock.images >= trainer.images:
+                for event in trainer.run():  # the end; before it steps until all ranks hold the same
+                    session.write(event)
         if session.trainer.is_finished:
             self._finish(session)
 
@@ -92,7 +94,12 @@ class ScalingManager:
         the run's extractor, `fd[NAME]`. `fid` is taken for `fd`, and a line says that it is not Inception's.
         """
         with self._alive(method="eval") as session:
-            values = session.score()
+            trainer = session.trainer
+            if trainer.scored_at != trainer.clock.step:
+                for event in trainer.scores():
+                    session.write(event)
+            numbers = {name: value for name, value in session.last_score.items() if isinstance(value, float)}
+            values = trainer.roles.gather_merged(numbers)
         if not values:
             raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
         distance = next((name for name in values if name.startswith("fd[")), None)
@@ -109,7 +116,9 @@ class ScalingManager:
     def save(self) -> None:
         """A checkpoint of this moment; collective. The run saves by itself every `every.save_kimg`."""
         with self._alive(method="save") as session:
-            session.save()
+            trainer = session.trainer
+            if trainer.saved_at != trainer.clock.step:
+                session.write(trainer.save())
 
     def close(self) -> None:
         """End here, finished or not: files are closed and the ranks part. Also done when the program ends.
@@ -170,23 +179,21 @@ class ScalingManager:
             with runs.share_failures(self.world):
                 networks = gan.networks(self.world)
                 self.config = networks.recorded_in(self.config)
-                request = runs.RunRequest(
+                request = RunRequest(
                     *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                     resume_hint="the same program resumes",
                 )
                 self._session = self._open.enter_context(runs.open_session(request, self.world, lambda: False))
         except (CheckpointError, ConfigError) as error:
             raise type(error)(in_python(str(error))) from error.__cause__
-        self._gan, self._stages = gan, self._session.stages()
-        with self._alive():
-            next(self._stages)  # what comes before the first step
+        self._gan = gan
 
     def _finish(self, session: Session) -> None:
-        self._over, clock = _FINISHED, session.trainer.clock
+        self._over = _FINISHED
         runs.end_session(session, 0, _FINISHED)
         self._open.close()  # somebody else may go on
-        done = f"step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
-        self._say(f"finished: {done}; {self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/")
+        files = f"{self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/"
+        self._say(f"{end_line(session, _FINISHED)}; {files}")
 
 
 _FINISHED = "finished"

@@ -22,9 +22,9 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
-from paragan.runs import session as runs
 from paragan.runs.folder import RunFolder
 from paragan.runs.from_python import run_to_end
+from paragan.runs.run_request import RunRequest
 
 
 def train(
@@ -62,10 +62,10 @@ def train(
             f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
         )
 
-    def prepare(world: World) -> runs.RunRequest:
+    def prepare(world: World) -> RunRequest:
         networks = None if gan is None else gan.networks(world)
         mine = chosen if networks is None else networks.recorded_in(chosen)
-        return runs.RunRequest(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
+        return RunRequest(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
 
     try:
         run_to_end(chosen, place, prepare)

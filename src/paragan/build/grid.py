@@ -14,7 +14,7 @@ from paragan.build.grid_evaluation import mixture_network, score_mixture
 from paragan.build.grid_factory import GridFactory
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.evolution import Evolution
+from paragan.coevolution.evolution import Evolution, Generations
 from paragan.coevolution.population import Population
 from paragan.config import RunConfig
 from paragan.core.types import Side
@@ -55,7 +55,7 @@ def population_trainer(
     has_all_data = factory.diets.of(first.number) is data
     return Evolution(
         replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
-        first.scheme,
+        Generations(population),
         first.batches
         if has_all_data
         else Loader(data, config.train.batch, config.seed, factory.device),  # for the record

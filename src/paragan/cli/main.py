@@ -42,13 +42,18 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors that the user can fix are one line without a traceback."""
+    words = map(expand_home, sys.argv[1:] if argv is None else argv)
+    _find_local_networks()
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = typer.main.get_command(app)([*words], prog_name=program_command(), standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader has exited, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except typer.Abort:
+        return 130
     except (Exception, KeyboardInterrupt) as error:
-        code, line = outcome(error)
+        code, line = outcome(_usage_error(error) if isinstance(error, TyperException) else error)
         if code == 1:
             raise
         if line:
@@ -56,29 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
-def _run(argv: list[str]) -> int:
+def _find_local_networks() -> None:
+    """Let imports find the working directory, last: a local jinja2.py cannot replace the library."""
     if not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.append(str(Path.cwd()))  # finds local networks; a local jinja2.py cannot replace the library
-    try:
-        code = typer.main.get_command(app)(
-            [*map(expand_home, argv)], prog_name=program_command(), standalone_mode=False
-        )
-    except typer.Abort:
-        return 130
-    except TyperException as error:
-        return _report_usage_error(error)
-    return code if isinstance(code, int) else 0
+        sys.path.append(str(Path.cwd()))
 
 
-def _report_usage_error(error: TyperException) -> int:
-    """Raise a usage error as one line; print the whole help for a command without arguments."""
+def _usage_error(error: TyperException) -> ParaganError:
+    """A usage error in one line; the whole help for a command without arguments."""
     if error.format_message().startswith("Usage:"):
-        print(to_printable(error.format_message()), file=sys.stderr)
-        return ParaganError.exit_code
+        return ParaganError(error.format_message())
     context = getattr(error, "ctx", None)
     command = program_command() if context is None else context.command_path
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    raise ConfigError(f"{command}: {text}; see `{command} --help`")
+    return ConfigError(f"{command}: {text}; see `{command} --help`")
 
 
 def _print_version(requested: bool) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,15 +22,17 @@ from paragan.coevolution.topology import Topology
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
-from paragan.core.types import Report, Rows, Side
+from paragan.core.types import Batch, Report, Rows, Side
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.fixed_samples import samples_event
 from paragan.evaluation.score import Score
+from paragan.game.gan import GAN
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import sample
+from paragan.game.scheme import Scheme
 
 _IMAGES_PER_CELL = 10  # in the image grid
 _MAX_ROWS = 16  # cells in the image grid
@@ -48,11 +50,24 @@ class Ensemble:
     distance: float
 
 
+class Generations(Scheme):
+    """A scheme whose step is one generation of a population."""
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+        self.profile = Profile()  # times of the newest generation
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        self.profile, scalars = self.population.evolve()
+        return Report(gan.clock.step, gan.clock.images, _mean_scalars(list(scalars.values())))
+
+
 @dataclass(kw_only=True)
 class Evolution(Trainer):
     """Trainer of a population.
 
-    gan, scheme and batches are those of the first cell in this process; all cells share its clock.
+    gan and batches are those of the first cell in this process; all cells share its clock. scheme: `Generations` of
+    the population.
 
     make_mixture: builds a network of generators with weights. judge: scores it. load_generator: a
     genome as a network to sample from. losses: names of the losses that cells train with; empty:
@@ -67,8 +82,12 @@ class Evolution(Trainer):
     losses: Sequence[str] = ()
     scored_by: str | None = None
     prepare: Callable[[], object] | None = None
-    profile: Profile = field(default_factory=Profile)
     ensemble: Ensemble | None = None  # of the whole grid, once it is trained
+
+    def __post_init__(self) -> None:
+        judge = self.judge
+        if judge is not None:
+            self.score = lambda player, prior: judge(prior, self.best_mixture())
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -78,19 +97,6 @@ class Evolution(Trainer):
     def players(self) -> dict[str, Player]:
         """Players of the first cell; all cells have the same networks."""
         return {side.value: player for side, player in players_of(self.gan).items()}
-
-    @property
-    def is_synchronized(self) -> bool:
-        return True
-
-    def release_workers(self) -> None:
-        self.population.release_workers()
-
-    @property
-    def start_values(self) -> dict[str, Any]:
-        shape = self.population.options.rows_columns
-        grid = {"shape": shape, "losses": list(self.losses), "scored_by": self.scored_by}
-        return {"grid": grid | {"neighbours": self._topology().neighbours}}
 
     @property
     def _auto(self) -> auto.AutoExecutor | None:
@@ -105,26 +111,28 @@ class Evolution(Trainer):
         """Topology of the newest generation, or of one that many generations earlier."""
         return self.population.topology(max(0, self.population.generation - 1 - ago))
 
-    @property
-    def images_per_report(self) -> float:
-        return self.clock.images / max(1, self.population.generation)
-
-    def _begin(self) -> Iterator[Report | Event]:
+    def _begin(self) -> Iterator[Event]:
         """Prepare the judge first, so that a stop during its training does not interrupt a generation."""
         if self.prepare is not None and not self.is_finished:
             with suppress(StopRequested):
                 self.prepare()
         yield from super()._begin()
 
-    def run_step(self) -> Generator[Report | Event, None, Report]:
-        self.ensemble = None
-        self.profile, scalars = self.population.evolve()
-        report = Report(self.clock.step, self.clock.images, _mean_scalars(list(scalars.values())))
-        yield report
-        yield self.event("generation", self.record())
-        return report
+    def describe(self) -> dict[str, Any]:
+        grid = {
+            "shape": self.population.options.rows_columns,
+            "losses": list(self.losses),
+            "scored_by": self.scored_by,
+            "neighbours": self._topology().neighbours,
+        }
+        return {**super().describe(), "grid": grid}
 
-    def end(self) -> Iterator[Report | Event]:
+    def _log_step(self, report: Report) -> Iterator[Event]:
+        self.ensemble = None
+        yield from super()._log_step(report)
+        yield self.event("generation", self.record())
+
+    def end(self) -> Iterator[Event]:
         """Build and report the ensemble of a finished grid."""
         if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
@@ -136,11 +144,13 @@ class Evolution(Trainer):
     def record(self) -> dict[str, Any]:
         """Values of a generation, ready for JSON; with the neighbourhoods where they have changed."""
         near = self._topology().neighbours
+        assert isinstance(self.scheme, Generations)
+        profile = self.scheme.profile
         return {
             "generation": self.population.generation,
             **({} if near == self._topology(1).neighbours else {"neighbours": near}),
             "cells": {str(cell.number): cell.record for cell in self.cells},
-            "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
+            "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
             **({"workers": workers} if (workers := self.population.workers) else {}),
             **({} if self.ensemble is None else {"ensemble": _ensemble_dict(self.ensemble)}),
         }
@@ -168,14 +178,6 @@ class Evolution(Trainer):
 
     def _centres(self) -> dict[int, Mapping[Side, Genome]]:
         return {cell.number: cell.centre for cell in self.cells}
-
-    @property
-    def is_scored(self) -> bool:
-        return self.judge is not None
-
-    def compute_score(self, prior: Prior | None = None) -> Score:
-        assert self.judge is not None
-        return self.judge(prior or self.prior, self.best_mixture())
 
     def samples(self) -> Event:
         """Images of each cell's generator, one row per cell, from fixed latents."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from paragan.engine.trainer import Trainer
+from paragan.core.roles import Roles
+from paragan.game.scheme import Scheme
 
 _NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fakes in D's batch
 
@@ -21,7 +22,8 @@ _NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fake
 class DelayLog:
     """Collects the delays of asynchronous schemes at log points."""
 
-    trainer: Trainer
+    scheme: Scheme
+    roles: Roles
     _in_step: set[str] = field(default_factory=set)
 
     def read(self) -> dict[str, dict[str, Any]]:
@@ -29,8 +31,8 @@ class DelayLog:
 
         Empty for synchronous schemes. Collective where the players are on separate ranks.
         """
-        describe = self.trainer.scheme.describe
-        by_rank = self.trainer.world.gather(describe()) if self.trainer.roles.is_split else [describe()]
+        here = self.scheme.describe()
+        by_rank = self.roles.world.gather(here) if self.roles.is_split else [here]
         sides = sorted(set(chain.from_iterable(by_rank)))
         return {side: _merge(side, [delays[side] for delays in by_rank if side in delays]) for side in sides}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from paragan.core.clock import Clock
+from paragan.core.event import Event
 from paragan.engine.options import EveryOptions
 
+_TIMED = ("step", "generation", "samples", "telemetry", "score", "checkpoint")
 _DECAY = 0.98  # of the exponential average over steps: about the last 50 count
 
 
@@ -23,44 +24,46 @@ class ProgressTimer:
     began: float = field(default_factory=time.monotonic)
     _last: float = 0.0
     _step_s: float = 0.0
-    _weight: float = 0.0
+    _step_images: float = 0.0
+    _images: int = 0  # at the previous step
     _steps: int = 0
     _costs: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._last = self.began
 
-    def record(self, kind: str, again_s: float | None = None) -> None:
-        """Attribute the time since the previous event to this kind of event.
-
-        again_s: expected seconds of the next one; None: as long as this one took.
-        """
+    def record(self, event: Event) -> None:
+        """Attribute the time since the previous event to this kind of event; kinds that take no time do not count."""
+        if event.kind not in _TIMED:
+            self._images = event.images
+            return
         now = time.monotonic()
         spent, self._last = now - self._last, now
-        if kind == "step":
+        if event.kind == "step":
             self._steps += 1
             decay = 0.0 if self._steps == 2 else _DECAY  # the first step is a warm-up: the second replaces it
             self._step_s = decay * self._step_s + (1 - _DECAY) * spent
-            self._weight = decay * self._weight + (1 - _DECAY)
+            self._step_images = decay * self._step_images + (1 - _DECAY) * (event.images - self._images)
+            self._images = event.images
         else:
-            self._costs[kind] = spent if again_s is None else again_s
+            self._costs[event.kind] = spent if event.repeat_s is None else event.repeat_s
 
     def seconds(self) -> float:
         """Seconds since this session began."""
         return time.monotonic() - self.began
 
-    def images_per_s(self, batch: float) -> float:
-        """Images per second of the steps alone, at `batch` images each."""
-        return batch * self._weight / self._step_s if self._step_s else 0.0
+    def images_per_s(self) -> float:
+        """Images per second of the steps alone."""
+        return self._step_images / self._step_s if self._step_s else 0.0
 
-    def eta_s(self, clock: Clock, batch: float) -> float:
-        """Seconds for the remaining steps and for the samples, scores and checkpoints due among them.
+    def eta_s(self, images: int) -> float:
+        """Seconds from `images` on for the remaining steps and for the samples, scores and checkpoints due among them.
 
         A kind of event that has not happened yet counts as 0 s.
         """
-        remaining = max(0, self.total - clock.images)
-        rate = self.images_per_s(batch)
-        other_s = sum(times * self._costs.get(kind, 0.0) for kind, times in self._count_due(clock.images).items())
+        remaining = max(0, self.total - images)
+        rate = self.images_per_s()
+        other_s = sum(times * self._costs.get(kind, 0.0) for kind, times in self._count_due(images).items())
         return (remaining / rate if rate else 0.0) + other_s
 
     def _count_due(self, images: int) -> dict[str, int]:

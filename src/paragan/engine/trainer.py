@@ -1,9 +1,10 @@
-"""The trainer: steps of a scheme and the periodic work between them, as an iterator of events."""
+"""The trainer: steps of a scheme and the periodic work between them, as events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import Any
 
 from torch import Tensor
@@ -20,8 +21,10 @@ from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Report
 from paragan.engine.consistency import ConsistencyCheck
+from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.divergence import raise_if_not_finite
 from paragan.engine.options import EveryOptions
+from paragan.engine.step_log import StepLog, read_numbers
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
@@ -60,8 +63,9 @@ class Trainer:
     sync_period: int = 1
     saved_at: int = -1  # step of the newest checkpoint
     scored_at: int = -1  # step of the newest score
-    observed_at: int = 0  # images when periods were last checked
     is_score_pending: bool = False  # a stop interrupted the newest score
+    _log: StepLog | None = None  # from the first event on
+    _observed_at: int = 0  # images when periods were last checked
 
     @property
     def world(self) -> World:
@@ -94,24 +98,6 @@ class Trainer:
         is_due = self.clock.step % self.sync_period == 0
         return is_due and all(player.is_synchronized for player in self.players.values())
 
-    def release_workers(self) -> None:
-        """Release external workers at the end of a run; a trainer without workers has nothing to do."""
-
-    @property
-    def start_values(self) -> dict[str, Any]:
-        """More values for the `start` event."""
-        return {}
-
-    @property
-    def images_per_report(self) -> float:
-        """Average number of real images between two reports."""
-        return self.clock.images / max(1, self.clock.step)
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether the run computes scores."""
-        return self.score is not None
-
     @property
     def best(self) -> Best:
         """The folder of the checkpoint with the best score."""
@@ -123,54 +109,52 @@ class Trainer:
         slots = (self.gan.g, self.gan.d)
         return {slot.side.value: slot for slot in slots if isinstance(slot, Player) and slot.side in self.roles.sides}
 
-    def run(self) -> Iterator[Report | Event]:
-        """Train until the run has its length or is stopped; ends with a checkpoint and, if finished, a score."""
-        for stage in self.stages():
-            yield from stage
+    def run(self, num_steps: int | None = None) -> Iterator[Event]:
+        """Train to the end or to a stop; the end is a checkpoint and, if the run is finished, a score.
 
-    def stages(self) -> Iterator[Iterator[Report | Event]]:
-        """`run` in stages, each to be exhausted before the next: the beginning, every step, the end."""
-        yield self._begin()
-        consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
-        self.observed_at = self.clock.images
-        while not self.is_finished and not (self.is_synchronized and self._should_stop()):
-            yield self._step(consistency)
-        yield self.end()
+        Yields an event for every step, with values at log points only, and for everything else that happens.
+        num_steps: train that many steps and return without the end; a later call continues.
+        """
+        if self._log is None:
+            yield from self._begin()
+            self._log = StepLog(self.scheme, self.roles, self.players, self.batches, self.every.log_steps)
+            self._consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
+            self._observed_at = self.clock.images
+        for _ in islice(count(), num_steps):
+            if self.is_finished or (self.is_synchronized and self._should_stop()):
+                break
+            report = self.scheme.step(self.gan, self.batches)
+            yield from self._log_step(report)
+            if self.is_synchronized:
+                self._consistency.check(self.clock, self.players)
+                yield from self._run_due(report)
+        if num_steps is None:
+            yield from self.end()
 
-    def _begin(self) -> Iterator[Report | Event]:
+    def _begin(self) -> Iterator[Event]:
+        yield self.event("start", self.describe())
         if self.clock.step == 0:
             yield from self._evaluate_untrained()
         elif self.is_score_pending and not self.is_finished:
             yield from self.scores()
 
-    def _step(self, consistency: ConsistencyCheck) -> Iterator[Report | Event]:
-        report = yield from self.run_step()
-        if self.is_synchronized:
-            consistency.check(self.clock, self.players)
-            yield from self._run_due(self.observed_at, report)
-            self.observed_at = self.clock.images
+    def _log_step(self, report: Report) -> Iterator[Event]:
+        assert self._log is not None
+        return self._log.events(report)
 
-    def run_step(self) -> Generator[Report | Event, None, Report]:
-        """Run one step of the scheme and yield its report."""
-        report = self.scheme.step(self.gan, self.batches)
-        yield report
-        return report
-
-    def end(self) -> Iterator[Report | Event]:
+    def end(self) -> Iterator[Event]:
         """Save a checkpoint after the last step and score a finished run."""
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.is_finished:
             yield from self.scores()
         self.scheme.close()
+        if self._log is not None:
+            yield from self._log.last_events(self.clock)
 
     def _should_stop(self) -> bool:
         """Collective; only at log points where players are on separate ranks, which would have to wait otherwise."""
         return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
-
-    def read(self, report: Report, extra: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Read the numbers of a step of both players, and `extra` of every rank. Collective."""
-        return self.roles.gather_merged(report.read(self.roles.batch_world.sum) | dict(extra or {}))
 
     def save(self) -> Event:
         """Write a checkpoint. Collective. Raises `DivergedError` where a tensor is not finite."""
@@ -217,7 +201,21 @@ class Trainer:
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
             restore(player, checkpoint.groups[name], counts)
 
-    def _evaluate_untrained(self) -> Iterator[Report | Event]:
+    def describe(self) -> dict[str, Any]:
+        """Values of the `start` event: length, ranks, players, data. Collective."""
+        return {
+            "resumed": self.clock.step > 0,
+            "total_kimg": self.images / 1000,
+            "ranks": self.world.size,
+            "players": self.describe_players(),
+            "data": describe_data(self.batches.source, self.fixed_samples.held_out, self.prior.uses_labels),
+        }
+
+    def describe_players(self) -> dict[str, Any]:
+        """Describe all players, on whatever ranks they train. Collective."""
+        return self.roles.gather_merged({name: describe_player(player) for name, player in self.players.items()})
+
+    def _evaluate_untrained(self) -> Iterator[Event]:
         """Samples, telemetry and a score before the first step, where the run has periods for them."""
         if self.every.sample_kimg:
             yield from self._sample_events()
@@ -225,9 +223,11 @@ class Trainer:
         if self.every.score_kimg:
             yield from self.scores()
 
-    def _run_due(self, before: int, report: Report) -> Iterator[Report | Event]:
+    def _run_due(self, report: Report) -> Iterator[Event]:
         """The periodic work that is due after a step; a finished run is scored by `end`."""
+        before = self._observed_at
         now = report.images
+        self._observed_at = now
         if Every(self.every.sample_kimg).due(before, now):
             self.scheme.quiesce()
             yield from self._sample_events()
@@ -262,12 +262,12 @@ class Trainer:
     def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
         """The numbers of a step; without synchronizing with the device where both players are on this rank."""
         if self.roles.is_split:
-            return self.read(report)
+            return read_numbers(self.roles, report)
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
     def scores(self) -> Iterator[Event]:
         """Score the sampling generator and save the checkpoint if it is the best so far. Collective."""
-        if not self.is_scored:
+        if self.score is None:
             return
         self.scheme.quiesce()
         score = None

@@ -132,9 +132,7 @@ class _TurnRun:
         late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
         early = tuple(penalty for penalty in turn.penalties if penalty not in late)
-        done = self.micro_batches(
-            replace(turn.with_fakes(leaves), penalties=early), parts, reduces=False
-        )
+        done = self.micro_batches(replace(turn.with_fakes(leaves), penalties=early), parts, reduces=False)
         with self.reduction.around(True):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in late}

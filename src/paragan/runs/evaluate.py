@@ -42,6 +42,6 @@ def evaluate_run(
     Raises `ConfigError` for a run without scores.
     """
     run = open_run(path, num_images, trust, best)
-    if not run.trainer.is_scored:
+    if run.trainer.score is None:
         raise ConfigError(f"{path} has no scores (evaluation.features=null); resume it with evaluation.features=auto")
     return RunScore(run.trainer.clock.step, run.trainer.compute_score(run.prior(seed)))

@@ -13,8 +13,9 @@ from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.runs.run_lines import end_line
+from paragan.runs.run_request import RunRequest
 from paragan.runs.session import (
-    RunRequest,
     end_session,
     join_world,
     open_session,
@@ -22,7 +23,7 @@ from paragan.runs.session import (
     record_failure,
     share_failures,
 )
-from paragan.writers.console import clock_time, score_line
+from paragan.writers.console import score_line
 
 
 def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
@@ -47,15 +48,16 @@ def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
     with ExitStack() as stack:
         with share_failures(world):
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
-        with record_failure(session):
-            session.run()
         if session.is_complete:
             return True
-        trainer, say = session.trainer, printer(world)
+        trainer = session.trainer
+        with record_failure(session):
+            for event in trainer.run():
+                session.write(event)
         code, reason = (0, "finished") if trainer.is_finished else (PREEMPTED, "stopped by a signal; saved")
         end_session(session, code, reason)
-        kimg = trainer.clock.images / 1000
-        say(f"{reason}: step {trainer.clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}")
+        say = printer(world)
+        say(end_line(session, reason))
         if session.last_score:
             say(f"score     {score_line(session.last_score)}")
         say(f"where     {session.folder}: report.html, samples/, metrics.jsonl, checkpoints/")

@@ -6,65 +6,38 @@ Rank 0 decides about the folder, and writes and prints for all ranks.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from paragan import build
-from paragan.build import evaluation, grid, workers
+from paragan.build import grid, workers
 from paragan.build.initial_weights import initialised
-from paragan.config import RunConfig, changes, differences, dump
-from paragan.config.reference import summary
+from paragan.coevolution.evolution import Evolution
+from paragan.config import RunConfig, differences, dump
 from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
-from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
-from paragan.core.protocols import Source
-from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
-from paragan.engine.session import Session, describe_players
+from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
-from paragan.features.judge import JUDGE
-from paragan.game.label_use import IGNORED
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, rank_checks
 from paragan.runs.existing_run import former_run, news, recorded, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
+from paragan.runs.run_lines import complete_line, describe_run, start_lines
+from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
 
-_COMPILED = ("compile", "graphs")
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """A run to start or to resume.
-
-    name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside. place: the rank of this
-    process, if there are several. model: networks from memory, instead of those that the config names. resume_hint:
-    how to stop and resume, in words. commands: commands to use on the run, by name, for the record. company: processes
-    that wait to be the workers of a grid.
-    """
-
-    config: RunConfig
-    name: str
-    out: Path
-    fresh: bool = False
-    place: RankEnv | None = None
-    model: Model | None = None
-    resume_hint: str = "Ctrl-C saves; the same command resumes"
-    commands: Callable[[Trainer], Mapping[str, str]] = lambda trainer: {}
-    company: ExternalWorkers | None = None
 
 
 def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
@@ -110,13 +83,14 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             (folder.path / "exit.json").unlink(missing_ok=True)  # of the former session
             write_text(folder.config, dump(config))
             write_json(folder.path / "environment.json", environment(world.size))
-        about = _describe_run(request, trainer) | {"hosts": rank_checks.num_hosts(world)}
-        say(_complete_line(about, request, trainer) if is_complete else _start_lines(about, request, trainer, resumed))
+        about = describe_run(request, trainer) | {"hosts": rank_checks.num_hosts(world)}
+        say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
             yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
-            trainer.release_workers()
+            if isinstance(trainer, Evolution):
+                trainer.population.release_workers()
 
 
 def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
@@ -234,64 +208,3 @@ def _open_writers(request: RunRequest, world: World, trainer: Trainer) -> MultiW
     always = {"rank": world.rank, "attempt": request.place.attempt if request.place else 0}
     events = exit_status.ranks_folder(request.out) / f"rank-{world.rank}.jsonl"
     return MultiWriter([("events", RankWriter(events, always, world.sent))])
-
-
-def _describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
-    """The description of the run in the first line of the record: recipe, data, changed settings, commands."""
-    changed, commands = changes(request.name, request.config), dict(request.commands(trainer))
-    return {"recipe": request.name, "data": request.config.data.name, "changed": changed, "commands": commands}
-
-
-def _complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
-    kimg = f"train.kimg={2 * request.config.train.kimg:g}"
-    longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
-    return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
-
-
-def _start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
-    start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
-    source = trainer.batches.source
-    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
-    size = "x".join(map(str, source.shape[1:]))
-    colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
-    seated, batch = describe_players(trainer), request.config.train.batch
-    lines = [
-        f"{start}: {run} ({request.resume_hint})",
-        f"data      {len(source):,} {colour}images{classes}, {size}",
-        *([_repeats_line(batch, len(source))] if batch > len(source) else []),
-        *(f"{name.upper()}         {_player_line(values)}" for name, values in sorted(seated.items(), reverse=True)),
-        *map(_unused_labels_line, trainer.gan.missing_label_penalties.items()),
-        *([] if trainer.prior.uses_labels else [IGNORED]),
-        *_score_lines(request.config, source),
-        *([rank_checks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
-        *(
-            ["executor  compiled: the first steps take a minute or two"]
-            if request.config.train.executor in _COMPILED
-            else []
-        ),
-    ]
-    return "\n".join(lines)
-
-
-def _repeats_line(batch: int, images: int) -> str:
-    return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
-
-
-def _score_lines(config: RunConfig, source: Source) -> list[str]:
-    """The extractor that scores the run, if any. The judge is announced when it is trained."""
-    chosen = None if source.has_pairs else evaluation.resolved(config, source).features
-    if chosen is None or chosen.name == JUDGE:
-        return []
-    return [f"score     features of {chosen.name}: {summary('features', chosen.name)}"]
-
-
-def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
-    side, names = found
-    added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
-    return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
-
-
-def _player_line(values: dict[str, Any]) -> str:
-    layout = " channels-last" if values["channels_last"] else ""
-    return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"

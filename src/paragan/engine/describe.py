@@ -1,0 +1,36 @@
+"""Players and data in words and numbers, for the first event of a run."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from paragan.core.protocols import Source
+from paragan.game.player import Player
+
+_PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def describe_player(player: Player) -> dict[str, Any]:
+    """Weights (number), precision, channels_last, device and strategy of a player."""
+    weights = dict(player.net.named_parameters())
+    first = next(iter(weights.values()))
+    dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
+    layout = player.strategy.layout(player.net)
+    return {
+        "weights": sum(prod(layout[name].shape) for name in weights),
+        "precision": _PRECISIONS.get(dtype, str(dtype)),
+        "channels_last": player.calling.channels_last,
+        "device": str(first.device),
+        "strategy": type(player.strategy).__module__.rpartition(".")[2],
+    }
+
+
+def describe_data(source: Source, held_out: Source | None, uses_labels: bool) -> dict[str, Any]:
+    """Shape, number of images and classes. held_out: pairs for the samples; None: the data has no pairs."""
+    data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
+    pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}
+    labels = {} if uses_labels else {"labels": "ignored by the generator"}
+    return {**data, **pairs, **labels}

@@ -1,0 +1,87 @@
+"""Numbers of the steps as events. They reach the host at log points only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from paragan.core.clock import Clock
+from paragan.core.event import Event
+from paragan.core.roles import Roles
+from paragan.core.types import Report
+from paragan.engine.delays import DelayLog, mean_delays
+from paragan.engine.divergence import SkipMonitor
+from paragan.game.player import Player
+from paragan.game.policy import learning_rates
+from paragan.game.scheme import Batches, Scheme
+
+
+class StepLog:
+    """Turns the reports of a scheme into events: losses, learning rates, delays, skipped updates.
+
+    log_steps: steps between two log points; a step between them is an event without values.
+    """
+
+    def __init__(
+        self, scheme: Scheme, roles: Roles, players: Mapping[str, Player], batches: Batches, log_steps: int
+    ) -> None:
+        self._roles = roles
+        self._players = players
+        self._batches = batches
+        self._log_steps = log_steps
+        self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties are due now and then
+        self._delays = DelayLog(scheme, roles)
+        self._skips = SkipMonitor(players)
+        self._began = time.monotonic()
+        self._waited_s = batches.wait_s
+
+    def events(self, report: Report) -> Iterator[Event]:
+        """The events of a step. Collective at log points. Raises `DivergedError` if a player skips all updates."""
+        self._scalars |= report.scalars
+        at = Clock(report.step, report.images)
+        if report.step % self._log_steps:
+            yield _event("step", at)
+            return
+        values = read_numbers(self._roles, replace(report, scalars=self._scalars), self._rates())
+        delays = self._delays.read()
+        yield from self._delay_events(at, delays)
+        yield _event("step", at, {**values, **mean_delays(delays)})
+        yield from self._skip_events(at)
+        self._skips.raise_if_idle(at.step)
+
+    def last_events(self, at: Clock) -> Iterator[Event]:
+        """Delays and skips since the last log point. Collective. Raises `DivergedError` as `events`."""
+        yield from self._delay_events(at, self._delays.read())
+        yield from self._skip_events(at)
+        self._skips.raise_if_idle(at.step, at_the_end=True)
+
+    def _rates(self) -> dict[str, float]:
+        """Learning rates of the players here, and the share of the time that was spent waiting for data."""
+        rates: dict[str, float] = {}
+        for side, player in self._players.items():
+            rates |= {f"{side}/{name}": rate for name, rate in learning_rates(player.optimizer).items()}
+        if "d" in self._players:  # only ranks of D load images
+            elapsed_s = max(time.monotonic() - self._began, 1e-9)
+            rates["data_wait"] = round((self._batches.wait_s - self._waited_s) / elapsed_s, 4)
+        return rates
+
+    def _delay_events(self, at: Clock, delays: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
+        if delays:
+            yield _event("delays", at, delays)
+        for text in self._delays.fallback_messages(delays):
+            yield _event("event", at, {"text": text})
+
+    def _skip_events(self, at: Clock) -> Iterator[Event]:
+        for text in self._skips.messages():
+            yield _event("event", at, {"text": text})
+
+
+def read_numbers(roles: Roles, report: Report, extra: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Read the numbers of a step of both players, and `extra` of every rank. Collective."""
+    return roles.gather_merged(report.read(roles.batch_world.sum) | dict(extra or {}))
+
+
+def _event(kind: str, at: Clock, values: Mapping[str, Any] | None = None) -> Event:
+    return Event(kind, at.step, at.images, values=values or {})

@@ -1,0 +1,129 @@
+"""Lines that a run prints: at its start and at its end, with the commands to use on it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paragan.build import evaluation
+from paragan.config import RunConfig, changes, outside_names
+from paragan.config.reference import summary as config_summary
+from paragan.core import registry
+from paragan.core.command import program_command
+from paragan.core.protocols import Source
+from paragan.core.types import Side
+from paragan.engine.session import Session
+from paragan.engine.trainer import Trainer
+from paragan.features.judge import JUDGE
+from paragan.game.label_use import IGNORED
+from paragan.runs import rank_checks
+from paragan.runs.run_request import RunRequest
+from paragan.writers.console import clock_time, score_line
+
+_COMPILED = ("compile", "graphs")
+
+
+def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
+    """The description of the run in the first line of the record: recipe, data, changed settings, commands."""
+    config = request.config
+    commands = _commands(config, request.out, trainer) if request.has_commands else {}
+    changed = changes(request.name, config)
+    return {"recipe": request.name, "data": config.data.name, "changed": changed, "commands": commands}
+
+
+def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
+    """Commands for the run, by name."""
+    path = shlex.quote(str(out))
+    trust = " --trust" if outside_names(config) else ""
+    run = f"./{path}" if str(out) in registry.names("recipes") else path  # recipes take precedence over folders
+    held_out = trainer.fixed_samples.held_out
+    num = 64 if held_out is None else min(64, len(held_out))
+    return {
+        "go on": f"{program_command()} train {run}{trust}",
+        "sample": f"{program_command()} sample {path} --num {num}{trust}",
+        "export": f"{program_command()} export {path}{trust}",
+        "score": f"{program_command()} eval {path} --json{trust}",
+    }
+
+
+def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
+    """The line for a run that has been trained already."""
+    kimg = f"train.kimg={2 * request.config.train.kimg:g}"
+    longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
+    return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
+
+
+def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
+    """What is trained, on which data, and where. Collective."""
+    start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
+    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
+    source = trainer.batches.source
+    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
+    size = "x".join(map(str, source.shape[1:]))
+    colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
+    seated = trainer.describe_players()
+    batch = request.config.train.batch
+    lines = [
+        f"{start}: {run} ({request.resume_hint})",
+        f"data      {len(source):,} {colour}images{classes}, {size}",
+        *([_repeats_line(batch, len(source))] if batch > len(source) else []),
+        *(f"{name.upper()}         {_player_line(values)}" for name, values in sorted(seated.items(), reverse=True)),
+        *map(_unused_labels_line, trainer.gan.missing_label_penalties.items()),
+        *([] if trainer.prior.uses_labels else [IGNORED]),
+        *_score_lines(request.config, source),
+        *([rank_checks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
+        *(
+            ["executor  compiled: the first steps take a minute or two"]
+            if request.config.train.executor in _COMPILED
+            else []
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _repeats_line(batch: int, images: int) -> str:
+    return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
+
+
+def _score_lines(config: RunConfig, source: Source) -> list[str]:
+    """The extractor that scores the run, if any. The judge is announced when it is trained."""
+    chosen = None if source.has_pairs else evaluation.resolved(config, source).features
+    if chosen is None or chosen.name == JUDGE:
+        return []
+    return [f"score     features of {chosen.name}: {config_summary('features', chosen.name)}"]
+
+
+def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
+    side, names = found
+    added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
+    return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
+
+
+def _player_line(values: dict[str, Any]) -> str:
+    layout = " channels-last" if values["channels_last"] else ""
+    return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"
+
+
+def end_line(session: Session, reason: str) -> str:
+    """Why training ended, how far it came, and how long it took."""
+    clock = session.trainer.clock
+    return f"{reason}: step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
+
+
+def summary(session: Session) -> str:
+    """Final score, files of the run and the next commands."""
+    path = session.folder
+    commands = session.run_info["commands"]
+    scored = bool(session.last_score)
+    more = session.trainer.images * 2 / 1000
+    longer = f"{commands['go on']} train.kimg={more:g}    # twice the length"
+    lines = [
+        f"score     {score_line(session.last_score) if scored else 'off (evaluation.features=null)'}",
+        f"where     {path}: report.html, samples/, metrics.jsonl, checkpoints/",
+        f"next      {commands['sample']}",
+        f"          {commands['export']}",
+        f"          {longer}",
+    ]
+    return "\n".join(lines)
