@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -264,7 +264,6 @@ class Update:
 class Report:
     """Result of one step of the game. scalars: this rank's shares, on the device (`Update`)."""
 
-    kind: ClassVar[str] = "step"  # as of an `Event`
     step: int
     images: int
     scalars: Mapping[str, Tensor]

@@ -74,34 +74,26 @@ class _Ended:
 
 @contextmanager
 def _joined(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterator[World]:
-    """The world of this process; one of several ranks reports how it ended to the launcher."""
-    if request.place is None:
-        world = join_world(request.config, None)
-        try:
-            yield world
-        finally:
-            destroy_groups(world)
-    else:
-        with _reported(request, request.place, ended) as worlds:
-            worlds.append(join_world(request.config, request.place, lambda: interrupt.requested))
-            yield worlds[0]
-            destroy_groups(worlds[0])
-
-
-@contextmanager
-def _reported(request: RunRequest, place: RankEnv, ended: _Ended) -> Iterator[list[World]]:
-    """Write the exit status of a rank. Yields an empty list, for the world that it joins."""
-    worlds: list[World] = []
+    """The world of this process. One of several ranks reports to the launcher how it ended."""
+    place = request.place
+    world = World()
     error: BaseException | None = None
     try:
-        exit_status.remove_stale(request.out, place)
-        yield worlds
+        if place is not None:
+            exit_status.remove_stale(request.out, place)
+        world = join_world(request.config, place, lambda: interrupt.requested)
+        yield world
     except BaseException as raised:
-        error = resolve_failure(worlds[0] if worlds else World(), raised)
+        error = resolve_failure(world, raised)
         ended.code, line = outcome(error)
         ended.reason = line or f"{type(error).__name__}: {error}"[:500]
-        if not isinstance(error, PeerFailedError):
-            raise error from (None if error is raised else raised)
+        if error is raised and not isinstance(error, PeerFailedError):
+            raise
+        if not isinstance(error, PeerFailedError):  # the rank that failed first reports
+            raise error from raised
     finally:
-        with suppress(OSError):  # a full disk must not hide the error
-            exit_status.write(request.out, place, error, ended.code, ended.reason)
+        if error is None or place is None:
+            destroy_groups(world)
+        if place is not None:
+            with suppress(OSError):  # a full disk must not hide the error
+                exit_status.write(request.out, place, error, ended.code, ended.reason)
