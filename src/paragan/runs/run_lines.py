@@ -9,7 +9,7 @@ from typing import Any
 
 from paragan.build import evaluation
 from paragan.config import RunConfig, changes, outside_names
-from paragan.config.reference import summary as config_summary
+from paragan.config.reference import summary
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.protocols import Source
@@ -92,7 +92,7 @@ def _score_lines(config: RunConfig, source: Source) -> list[str]:
     chosen = None if source.has_pairs else evaluation.resolved(config, source).features
     if chosen is None or chosen.name == JUDGE:
         return []
-    return [f"score     features of {chosen.name}: {config_summary('features', chosen.name)}"]
+    return [f"score     features of {chosen.name}: {summary('features', chosen.name)}"]
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
@@ -112,7 +112,7 @@ def end_line(session: Session, reason: str) -> str:
     return f"{reason}: step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
 
 
-def summary(session: Session) -> str:
+def result_lines(session: Session) -> str:
     """Final score, files of the run and the next commands."""
     path = session.folder
     commands = session.run_info["commands"]

@@ -16,7 +16,7 @@ from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.runs.run_lines import end_line, summary
+from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.runs.session import end_session, join_world, open_session, printer, record_failure
 
@@ -60,7 +60,7 @@ def train_run(
             end_session(session, ended.code, ended.reason)
             printer(world)(end_line(session, ended.reason))
             if trainer.is_complete:
-                printer(world)(summary(session))
+                printer(world)(result_lines(session))
     return ended.code
 
 
