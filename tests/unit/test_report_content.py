@@ -76,6 +76,16 @@ def test_the_last_value_stands_below_a_better_one(tmp_path):
     assert "best at 0.128 kimg<br>last 0.5" in page
 
 
+@pytest.mark.parametrize(("direction", "best"), [(1, "0.9"), (-1, "0.5"), (None, None)])
+def test_a_metric_of_outside_code_has_the_direction_of_the_record(tmp_path, direction, best):
+    directions = {"directions": {"spread": direction, "x": [1]}} if direction else {"directions": "x"}
+    lines = (line("score", step, spread=value, **directions) for step, value in ((2, 0.9), (4, 0.5), (6, 0.7)))
+    page = render(made(tmp_path / "run", start(), *lines))
+    (shown,) = re.findall(r">spread</dt>.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
+    assert ("best at" in shown) == (best is not None)
+    assert best is None or best in shown
+
+
 def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
     record = open_record(
         made(

@@ -102,16 +102,15 @@ class ScalingManager:
             values = trainer.roles.gather_merged(numbers)
         if not values:
             raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
-        distance = next((name for name in values if name.startswith("fd[")), None)
-        if metric == "fid" and distance is not None:
-            text = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"
-            self._say(f"eval      {text} features: compare it only with runs that are scored by the same extractor")
-        if metric in ("fd", "fid") and distance is not None:
-            metric = distance
-        if metric not in values:
-            known = ", ".join([*values, *(["fd"] if distance else [])])
+        short = {name.partition("[")[0]: name for name in values}
+        name = short.get("fd" if metric == "fid" else metric, metric)
+        if name not in values:
+            known = ", ".join(dict.fromkeys([*values, *short]))
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
-        return values[metric]
+        if metric == "fid":
+            text = f"without Inception weights fid is {name} {values[name]:.4g}, the same distance in other features"
+            self._say(f"eval      {text}: compare it only with runs that are scored by the same extractor")
+        return values[name]
 
     def save(self) -> None:
         """A checkpoint of this moment; collective. The run saves by itself every `every.save_kimg`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from paragan.core import registry
 from paragan.report.record_values import single_line, to_mapping, to_number
@@ -28,15 +30,22 @@ _UNKNOWN = MetricNote(0, "", "")
 _SHORT = {"LOWER": (-1, "Lower is better."), "HIGHER": (1, "Higher is better.")}
 
 
-@cache
-def note_of(metric: str) -> MetricNote:
-    """Return the note of a metric; `fd[judge]` has the note of `fd`, unknown metrics an empty one.
+def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
+    """Return the note of a metric; `fd[judge]` has the note of `fd`.
 
-    The file of the metric is read, not imported. Outside code is unknown: a record must not decide what is imported.
+    values: of a score, which states the direction of a metric of outside code; its file is not imported, since a record
+    must not decide what is imported.
     """
     name = metric.split("[")[0]
-    if name not in registry.names("metrics"):
-        return _UNKNOWN
+    if name in registry.names("metrics"):
+        return _note_of_file(name)
+    direction = to_mapping((values or {}).get("directions")).get(metric)
+    return next((MetricNote(*short, "") for short in _SHORT.values() if short[0] == direction), _UNKNOWN)
+
+
+@cache
+def _note_of_file(name: str) -> MetricNote:
+    """Read the note of a metric in its source, which is not imported: it would import torch."""
     tree = ast.parse(registry.find_source("metrics", name).read_text(encoding="utf-8"))
     kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Metric")
     found = {ast.unparse(node.targets[0]): node.value for node in kind.body if isinstance(node, ast.Assign)}

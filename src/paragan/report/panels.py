@@ -166,7 +166,7 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
     charts = []
     for number, name in enumerate(metric_names(scores)):
         with_metric = [entry for entry in scores if name in entry.values]
-        note = note_of(name)
+        note = note_of(name, with_metric[-1].values)
         plot = Plot(540, 430, kimg, right_margin=20) if number == 0 else Plot(300, 150, kimg, right_margin=14)
         floor = None if note.direction < 0 else 0.0
         caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
@@ -174,9 +174,9 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
     return charts
 
 
-def best_evaluation(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
+def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry | None:
     """Return the best evaluation by a metric; None if the metric has no direction or no finite value."""
-    direction = note_of(metric).direction
+    direction = note_of(metric, scores[-1].values if scores else None).direction
     values = [(entry, entry.numbers()[metric]) for entry in scores if metric in entry.numbers()]
     finite = [(entry, value) for entry, value in values if math.isfinite(value)]
     return max(finite, key=lambda pair: direction * pair[1])[0] if direction and finite else None

@@ -20,7 +20,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
 from paragan.report.grid_record import Population
-from paragan.report.record_values import single_line, to_number
+from paragan.report.record_values import single_line, to_mapping, to_number
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -60,6 +60,9 @@ class RecordEntry:
         """Return a copy with only the first scalar values and shortened texts, of bounded size."""
         scalars = ((single_line(name), v) for name, v in self.values.items() if not isinstance(v, list | dict))
         stored = {n: single_line(v) if isinstance(v, str) else v for n, v in islice(scalars, _MAX_VALUES)}
+        directions = list(to_mapping(self.values.get("directions")).items())[:_MAX_METRICS]
+        if directions:
+            stored["directions"] = {single_line(name): to_number(value) for name, value in directions}
         return RecordEntry(self.step, self.kimg, stored)
 
 
