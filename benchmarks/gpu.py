@@ -21,10 +21,11 @@ from benchmarks import gpu_cells
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import destroy_groups, join
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy

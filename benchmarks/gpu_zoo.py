@@ -25,9 +25,10 @@ from torch.utils.flop_counter import flop_registry
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side, present_tensors
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -96,9 +97,9 @@ def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch:
         )
 
     seats = {side: seat(side) for side in Side}
-    loss = Loss(case.loss.d_loss, case.loss.g_loss, case.loss.G_NEEDS_REAL)
     prior = Prior(0, seats[Side.G].net.latent, case.classes, device)
     slopes = [module.Penalty(module.Options(weight=case.slopes)) for module in (r1, r2)] if case.slopes else []
+    loss = Loss(case.loss.d_loss, case.loss.g_loss, case.loss is relativistic)
     gan = GAN(seats[Side.G], seats[Side.D], loss, prior, d_penalties=tuple(slopes))
     x, y = images(case, device, batch)
     batches = (Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y)) for step in count())
@@ -136,7 +137,7 @@ def plain(case: Case, device: torch.device, batch: int) -> Callable[[], None]:
         adam_d.step()
         begin_update(g)
         d.requires_grad_(False)
-        on_real = judged(x) if case.loss.G_NEEDS_REAL else None
+        on_real = judged(x) if case.loss is relativistic else None
         loss = case.loss.g_loss(judged(g(torch.randn(batch, g.latent, device=device), y)), on_real).mean()
         adam_g.zero_grad()
         loss.backward()

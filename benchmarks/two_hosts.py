@@ -21,11 +21,12 @@ import torch
 from benchmarks.paired_timing import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior

@@ -99,6 +99,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         ParaganError as ParaganError,
         RankError as RankError,
     )
+    from paragan.core.loss import Loss as Loss
     from paragan.core.metric import (
         Direction as Direction,
         ImagePairs as ImagePairs,
@@ -136,7 +137,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.features._extractor import ExtractorContext as ExtractorContext, FeatureExtractor as FeatureExtractor
     from paragan.features._weight_files import build_with_weights as build_with_weights
     from paragan.game.ema import Ema as Ema
-    from paragan.game.gan import GAN as GAN, Loss as Loss
+    from paragan.game.gan import GAN as GAN
     from paragan.game.options import (
         EmaOptions as EmaOptions,
         OptimizerOptions as OptimizerOptions,

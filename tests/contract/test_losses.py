@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from paragan import build
+from paragan.config import choose
 from paragan.core import registry
-from paragan.core.types import Can
 
 LOGITS = torch.linspace(-4, 4, 9, dtype=torch.float64)
 REAL, FAKE = (grid.flatten() for grid in torch.meshgrid(LOGITS, LOGITS, indexing="ij"))
@@ -14,12 +15,7 @@ REAL, FAKE = (grid.flatten() for grid in torch.meshgrid(LOGITS, LOGITS, indexing
 
 @pytest.fixture(params=registry.names("losses"))
 def loss(request):
-    return registry.load("losses", request.param)
-
-
-def compares(loss):
-    """Whether its functions are also given the logits of the whole batch."""
-    return Can.COUPLED in getattr(loss, "NEEDS", ())
+    return build.adversarial(choose("losses", request.param))
 
 
 def slopes(function, *logits):
@@ -31,22 +27,22 @@ def slopes(function, *logits):
 def test_d_wants_real_up_and_fake_down(loss):
     """At and around the decision boundary; least squares turns back beyond its targets."""
     near = (REAL.abs() < 1) & (FAKE.abs() < 1)
-    real, fake = slopes(loss.d_loss, REAL, FAKE)
+    real, fake = slopes(loss.d, REAL, FAKE)
     assert (real[near] < 0).all()
     assert (fake[near] > 0).sum() >= (near.sum() * 2) // 3 and (fake[FAKE > 0] > 0).all()
 
 
 def test_g_wants_fake_up(loss):
-    fake, real = slopes(loss.g_loss, FAKE, REAL)
+    fake, real = slopes(loss.g, FAKE, REAL)
     assert (fake[FAKE < 1] < 0).all()
-    assert bool(real.any()) == loss.G_NEEDS_REAL
+    assert bool(real.any()) == loss.g_needs_real
 
 
 def test_elementwise_over_rows_and_patches(loss):
     real, fake = REAL.reshape(9, 3, 3), FAKE.reshape(9, 3, 3)
-    for function, a, b in ((loss.d_loss, real, fake), (loss.g_loss, fake, real)):
+    for function, a, b in ((loss.d, real, fake), (loss.g, fake, real)):
         whole = function(a, b)
-        every = (a, b) if compares(loss) else ()
+        every = (a, b) if loss.compares else ()
         assert whole.shape == (9, 3, 3)
         assert torch.equal(whole.flatten(), function(a.flatten(), b.flatten()))
         rows = [function(p, q, *every) for p, q in zip(a.split(2), b.split(2), strict=True)]
@@ -56,7 +52,7 @@ def test_elementwise_over_rows_and_patches(loss):
 @pytest.mark.parametrize("size", [1e-8, 60.0, 1e4])
 def test_finite_in_float32(loss, size):
     real, fake = torch.tensor([size, -size]), torch.tensor([-size, size])
-    for function, a, b in ((loss.d_loss, real, fake), (loss.g_loss, fake, real)):
+    for function, a, b in ((loss.d, real, fake), (loss.g, fake, real)):
         value = function(a, b)
         assert value.dtype == torch.float32 and value.isfinite().all()
         assert all(slope.isfinite().all() for slope in slopes(function, a, b))

@@ -8,9 +8,10 @@ import torch
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior

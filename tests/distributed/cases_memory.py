@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.shard import local_shard
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy

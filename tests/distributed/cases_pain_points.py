@@ -14,9 +14,10 @@ from paragan.augment import diffaugment
 from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
+from paragan.core.loss import Loss
 from paragan.core.types import Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.game.prior import Prior

@@ -20,6 +20,7 @@ ASYNC = "scheme.name=asynchronous"
 DEADLY = '''
 """Kills the process of the player whose turn MISCHIEF names: attempt/side/call."""
 import os
+from paragan.core.loss import Loss
 from paragan.losses import nonsaturating
 
 moments = os.environ.get("MISCHIEF", "").split(",")
@@ -37,6 +38,8 @@ def d_loss(*given):
 def g_loss(*given):
     counted("g")
     return nonsaturating.g_loss(*given)
+
+loss = Loss(d_loss, g_loss)
 '''
 
 

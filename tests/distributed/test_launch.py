@@ -27,6 +27,7 @@ ODD_LOSS = '''
 """Does at one moment, on one rank, what MISCHIEF says; otherwise the plain loss."""
 import os
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.losses.nonsaturating import d_loss as plain, g_loss
 
 kind, _, where = os.environ.get("MISCHIEF", "none").partition(":")
@@ -42,6 +43,8 @@ def d_loss(*given):
             os.kill(os.getpid(), 9)
         raise ConfigError("d_loss: found mischief, expected none")
     return plain(*given)
+
+loss = Loss(d_loss, g_loss)
 
 def fsync(handle, whole=os.fsync):  # called for each file of a checkpoint that is being written
     whole(handle)

@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core import rng
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.game.ema import Ema
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy

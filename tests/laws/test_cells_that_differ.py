@@ -15,7 +15,6 @@ from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
-from paragan.game.gan import Loss
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
 from paragan.optim import adabelief, lamb
@@ -123,9 +122,7 @@ POLICIES = (
     Policy(lamb.Optimizer, 1e-3, max_norm=0.7),
     Policy(torch.optim.RMSprop, 2e-3, max_norm=0.7),
 )
-LOSSES = [
-    Loss(kind.d_loss, kind.g_loss, kind.G_NEEDS_REAL) for kind in (hinge, least_squares, nonsaturating, relativistic)
-]
+LOSSES = [hinge.loss, least_squares.loss, nonsaturating.loss(nonsaturating.Options()), relativistic.loss]
 
 
 def differing():

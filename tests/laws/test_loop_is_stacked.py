@@ -10,9 +10,10 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.game.ema import Ema
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy

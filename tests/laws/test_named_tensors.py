@@ -9,11 +9,12 @@ from torch import nn
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.protocols import Source, TensorSpec
 from paragan.core.types import Rows, Side
 from paragan.engine.options import EveryOptions
 from paragan.engine.trainer import Trainer
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior

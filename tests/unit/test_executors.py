@@ -15,8 +15,9 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.types import Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy

@@ -11,8 +11,9 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior

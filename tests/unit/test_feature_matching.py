@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.types import Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.prior import Prior
 from paragan.losses import hinge
 from paragan.penalties import feature_matching

@@ -11,8 +11,8 @@ from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.topology import ring, torus
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side
-from paragan.game.gan import Loss
 from paragan.losses import nonsaturating
 from paragan.models import mlp
 

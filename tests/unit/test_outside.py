@@ -28,7 +28,7 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "mean logit": ("nets.py", D_OUT, "return self.layers(x).mean()", "() for 4 images; return one logit for each"),
     "no return": ("nets.py", D_OUT, "self.layers(x)", "returned a NoneType for 4 images"),
     "no gradient": ("nets.py", D_OUT, f"{D_OUT}.detach()", "without a gradient"),
-    "no d_loss": ("loss.py", "def d_loss", "def disc_loss", "does not define d_loss; define that in"),
+    "no d_loss": ("loss.py", "def d_loss", "def disc_loss", "raised NameError: name 'd_loss' is not defined"),
     "mean of d": ("loss.py", "F.softplus(-real) + F.softplus(fake)", "F.softplus(fake).mean()", "not a mean: (4,)"),
     "mean of g": ("loss.py", "F.softplus(-fake)", "F.softplus(-fake).mean()", "not a mean: (4,)"),
     "not a number": ("nets.py", G_OUT, f"{G_OUT} * float('nan')", "Generator returned images that are not finite"),

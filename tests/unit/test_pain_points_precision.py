@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler, step_if

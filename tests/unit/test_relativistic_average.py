@@ -12,8 +12,9 @@ from paragan import build
 from paragan.build import grid
 from paragan.config import choose, load
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.types import Can, DiscriminatorOutput, Outputs, Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
@@ -42,18 +43,18 @@ def naive(kind, one, other):
 
 @pytest.mark.parametrize("kind", PRICES)
 def test_it_is_the_papers(kind):
-    pair = relativistic_average.Loss(relativistic_average.Options(kind))
+    pair = relativistic_average.loss(relativistic_average.Options(kind))
     real, fake = REAL.tolist(), FAKE.tolist()
-    torch.testing.assert_close(pair.d_loss(REAL, FAKE).tolist(), naive(kind, real, fake), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(pair.g_loss(FAKE, REAL).tolist(), naive(kind, fake, real), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(pair.d(REAL, FAKE).tolist(), naive(kind, real, fake), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(pair.g(FAKE, REAL).tolist(), naive(kind, fake, real), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", PRICES)
 def test_rows_of_a_batch_are_those_of_the_whole(kind):
     """What a rank computes of its rows; patches have means over all places."""
-    pair = relativistic_average.Loss(relativistic_average.Options(kind))
+    pair = relativistic_average.loss(relativistic_average.Options(kind))
     real, fake = REAL.view(3, 2), FAKE.view(3, 2)
-    for function, a, b in ((pair.d_loss, real, fake), (pair.g_loss, fake, real)):
+    for function, a, b in ((pair.d, real, fake), (pair.g, fake, real)):
         rows = [function(a[part], b[part], a, b) for part in (slice(0, 1), slice(1, 3))]
         torch.testing.assert_close(torch.cat(rows).flatten(), function(a.flatten(), b.flatten()), rtol=1e-13, atol=0)
 

@@ -15,12 +15,13 @@ from paragan.cli import sample as verb
 from paragan.config import dump, load, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.types import Side
 from paragan.datasets import paired
 from paragan.engine.telemetry import Telemetry
 from paragan.evaluation.fixed_samples import PAIR_COLUMNS
 from paragan.export.bundle import Bundle
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.layers.random import Dropout, uses_random_numbers
@@ -272,8 +273,8 @@ def test_the_recipe_is_the_papers_but_for_length_and_averaging():
 
 def test_the_weight_of_d_is_in_its_loss_alone():
     module = registry.load("losses", "nonsaturating")
-    half, whole = module.Loss(module.Options(d_weight=0.5)), module.Loss(module.Options())
+    half, whole = module.loss(module.Options(d_weight=0.5)), module.loss(module.Options())
     real, fake = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(half.d_loss(real, fake), whole.d_loss(real, fake) / 2)
-    assert torch.equal(whole.d_loss(real, fake), module.d_loss(real, fake))
-    assert torch.equal(half.g_loss(fake), module.g_loss(fake))
+    assert torch.equal(half.d(real, fake), whole.d(real, fake) / 2)
+    assert torch.equal(whole.d(real, fake), module.d_loss(real, fake))
+    assert torch.equal(half.g(fake), module.g_loss(fake))

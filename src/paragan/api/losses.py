@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paragan.game.gan import Loss
+from paragan.core.loss import Loss
 from paragan.losses import (
     hinge,
     least_squares,
@@ -39,8 +39,8 @@ class NonsaturatingLoss(Loss):
     """Logistic loss with the non-saturating generator (Goodfellow et al. 2014, section 3)."""
 
     def __init__(self, options: nonsaturating.Options | None = None) -> None:
-        pair = nonsaturating.Loss(options or nonsaturating.Options())
-        super().__init__(pair.d_loss, pair.g_loss)
+        pair = nonsaturating.loss(options or nonsaturating.Options())
+        super().__init__(pair.d, pair.g)
 
 
 class RelativisticLoss(Loss):
@@ -54,8 +54,8 @@ class RelativisticAverageLoss(Loss):
     """Relativistic average loss (Jolicoeur-Martineau 2019, section 4.2)."""
 
     def __init__(self, options: relativistic_average.Options | None = None) -> None:
-        pair = relativistic_average.Loss(options or relativistic_average.Options())
-        super().__init__(pair.d_loss, pair.g_loss, g_needs_real=True, compares=True)
+        pair = relativistic_average.loss(options or relativistic_average.Options())
+        super().__init__(pair.d, pair.g, g_needs_real=True, compares=True)
 
 
 class WassersteinLoss(Loss):

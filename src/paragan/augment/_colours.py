@@ -11,10 +11,12 @@ _NAMES = ("brightness", "contrast", "luma", "hue", "saturation")
 
 
 def coloured(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """One affine map of each image's colours. Grey is the mean of the channels, colour what differs from it.
+    """One affine map of each image's colours.
 
-    Brightness and contrast concern both, the luma flip grey alone, saturation and hue colour alone; of one channel the
-    first three are left. Only of three channels is there hue.
+    Grey is the mean of the channels, colour what differs from it.
+
+    Brightness and contrast concern both, the luma flip grey alone, saturation and hue colour alone;
+    of one channel the first three are left. Only of three channels is there hue.
     """
     happens = {name: draws.happens(name) for name in _NAMES}
     brightness = torch.where(happens["brightness"], draws["brightness"], 0.0)
@@ -35,6 +37,7 @@ def _map(x_BCHW: Tensor, grey: Tensor, colour: Tensor, cos: Tensor, sin: Tensor)
     mean = torch.full_like(same, 1 / channels)
     turned = same - mean
     if channels == 3:
-        across = (same.roll(1, 0) - same.roll(-1, 0)) / 3**0.5  # the cross product with (1, 1, 1) / sqrt(3)
+        # the cross product with (1, 1, 1) / sqrt(3)
+        across = (same.roll(1, 0) - same.roll(-1, 0)) / 3**0.5
         turned = cos * turned + sin * across
     return grey * mean + colour * turned

@@ -1,6 +1,7 @@
 """Random draws for each image of a batch: whether a transform is applied, and how strongly.
 
-All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", appendix B.
+All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with
+Limited Data", appendix B.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ _FACTORS = {  # log-normal around 1: standard deviation of the power of two
     **{"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0},
     **{f"band_{band}": 1.0 for band in range(4)},
 }
-_NORMAL = {"move_x": 1 / 8, "move_y": 1 / 8, "brightness": 0.2, "noise": 0.1}  # of a side; of images in [-1, 1]
+# of a side; of images in [-1, 1]
+_NORMAL = {"move_x": 1 / 8, "move_y": 1 / 8, "brightness": 0.2, "noise": 0.1}
 
 
 class Draws:
     """Of (seed, stream, row) alone, whatever p is: with another p the same happens to more or fewer images.
 
-    like_BCHW: whose device and type the values have. They are computed on the host in double precision: an image's do
-    not depend on the device, nor on its company.
+    like_BCHW: whose device and type the values have. They are computed on the host in double
+    precision: an image's do not depend on the device, nor on its company.
     """
 
     def __init__(self, seed: int, stream: str, rows: Rows, like_BCHW: Tensor, p: Tensor | float) -> None:
-        self._where, self._like, self._p = (seed, stream, rows), like_BCHW, p
+        self._where = (seed, stream, rows)
+        self._like = like_BCHW
+        self._p = p
         uniform = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
         gates, uniform = uniform.split([len(_GATES), uniform.shape[1] - len(_GATES)], 1)
         normal = rng.normal(seed, f"{stream}/normal", rows, (len(_FACTORS) + len(_NORMAL),)).double()

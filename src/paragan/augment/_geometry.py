@@ -48,7 +48,8 @@ def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
 def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
     """General geometric transformations after those of whole pixels: whether any happens (B,), and inverse_B23."""
     scales, stretches, moves = (draws.happens(name) for name in ("scale", "stretch", "move"))
-    scale, stretch = torch.where(scales, draws["scale"], 1.0), torch.where(stretches, draws["stretch"], 1.0)
+    scale = torch.where(scales, draws["scale"], 1.0)
+    stretch = torch.where(stretches, draws["stretch"], 1.0)
     x, y = (
         torch.where(moves, draws[name] * side, 0.0)
         for name, side in zip(("move_x", "move_y"), x_BCHW.shape[:1:-1], strict=True)
@@ -66,8 +67,12 @@ def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[T
 
 
 def _then(inverse_B23: Tensor, step_B23: Tensor) -> Tensor:
-    """The inverse of a further step after those so far. Sums by hand: an image's does not depend on its company."""
-    linear, shift = inverse_B23[..., :2], inverse_B23[..., 2:]
+    """The inverse of a further step after those so far.
+
+    Sums by hand: an image's does not depend on its company.
+    """
+    linear = inverse_B23[..., :2]
+    shift = inverse_B23[..., 2:]
     return (linear[..., None] * step_B23[:, None]).sum(2) + F.pad(shift, (2, 0))
 
 
@@ -87,7 +92,8 @@ def _turning(cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _shifting(x: Tensor, y: Tensor) -> Tensor:
-    zero, one = torch.zeros_like(x), torch.ones_like(x)
+    zero = torch.zeros_like(x)
+    one = torch.ones_like(x)
     return _inverse(one, zero, -x, zero, one, -y)
 
 

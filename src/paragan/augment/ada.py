@@ -40,8 +40,8 @@ class Options:
     pipeline: Literal["b", "bg", "bgc", "bgcf", "bgcfn", "bgcfnc"] = "bgc"
     """Groups of transforms, by the paper's letters."""
     target: Fraction | None = 0.6
-    """Mean sign of D's logits on real images above which p rises, for losses whose boundary is 0; null: p is
-    constant, or fades to `final`.
+    """Mean sign of D's logits on real images above which p rises, for losses whose boundary is 0;
+    null: p is constant, or fades to `final`.
     """
     p: Fraction = 0.0
     """Probability of the transforms at the start."""
@@ -64,9 +64,12 @@ class Options:
 
 
 class Augment:
-    """x_BCHW to images of the same shape. Draws depend on (seed, stream, row) alone, so ranks and parts agree.
+    """x_BCHW to images of the same shape.
 
-    state: p, and since it last changed the number of steps, of images, and the sum of signs; empty if p is fixed.
+    Draws depend on (seed, stream, row) alone, so ranks and parts agree.
+
+    state: p, and since it last changed the number of steps, of images, and the sum of signs; empty
+    if p is fixed.
     """
 
     name = "ada"
@@ -94,7 +97,10 @@ class Augment:
 
     @torch.no_grad()
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """Move p up or down by the images' share of `kimg`. Logits that are not finite do not count."""
+        """Move p up or down by the images' share of `kimg`.
+
+        Logits that are not finite do not count.
+        """
         assert self.options.target is not None
         steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}

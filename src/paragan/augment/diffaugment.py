@@ -1,8 +1,9 @@
 """Differentiable augmentation of all inputs of D, real and fake (Zhao et al. 2020, "Differentiable Augmentation
 for Data-Efficient GAN Training", sections 3.2 and 4), so that D cannot learn a small data set by heart.
 
-Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of
-the side, the rest zero. Cutout: a square of half the side is zero. Every image has separate draws.
+Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation:
+by up to an eighth of the side, the rest zero. Cutout: a square of half the side is zero. Every
+image has separate draws.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class Options:
 
 
 class Augment:
-    """x_BCHW to images of the same shape. Draws depend on (seed, stream, row) alone, so ranks and parts agree."""
+    """x_BCHW to images of the same shape.
+
+    Draws depend on (seed, stream, row) alone, so ranks and parts agree.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -66,7 +70,8 @@ def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
 def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     """0 in a square around a random centre, which may reach over the edge, else 1: (B, 1, H, W)."""
     height, width = x_BCHW.shape[2:]
-    tall, wide = int(height * _HOLE + 0.5), int(width * _HOLE + 0.5)
+    tall = int(height * _HOLE + 0.5)
+    wide = int(width * _HOLE + 0.5)
     top_B = (draws_B2[:, 0] * (height + 1 - tall % 2)).long() - tall // 2
     left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
     rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]

@@ -17,7 +17,8 @@ from paragan.coevolution.opponents import RandomOpponent
 from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.game.gan import GAN, Loss
+from paragan.core.loss import Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.state_buffers import refuse_state
 from paragan.loading.loader import Loader

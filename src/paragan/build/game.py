@@ -11,11 +11,12 @@ from paragan.build.players import away, copy, player
 from paragan.config import RunConfig, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
+from paragan.core.loss import Loss
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
 from paragan.core.roles import Roles, colocated_roles
-from paragan.core.types import Can, Side
-from paragan.game.gan import GAN, Loss
+from paragan.core.types import Side
+from paragan.game.gan import GAN
 from paragan.game.prior import Prior, latent_of
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.game.state_buffers import attach_state, refuse_state
@@ -69,10 +70,9 @@ def gan(
 
 def adversarial(chosen: Choice) -> Loss:
     """The pair of a file of `losses/`."""
-    module = registry.load("losses", chosen.name)
-    pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
-    compares = Can.COUPLED in getattr(module, "NEEDS", ())
-    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False), compares)
+    declared = registry.load("losses", chosen.name).loss
+    made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
+    return made
 
 
 def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.device) -> Prior:

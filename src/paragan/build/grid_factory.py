@@ -23,10 +23,10 @@ from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.game.gan import Loss
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
 

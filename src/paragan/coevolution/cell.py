@@ -10,8 +10,9 @@ from typing import Any
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.opponents import RandomOpponent
+from paragan.core.loss import Loss
 from paragan.core.types import Report, Side
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.scheme import Batches, Scheme
 

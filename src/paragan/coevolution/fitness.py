@@ -16,8 +16,8 @@ from torch import Tensor
 
 from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.genome import Genome
+from paragan.core.loss import Loss
 from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
-from paragan.game.gan import Loss
 
 _MAX_BYTES = 1 << 29  # of cached images; images beyond it are generated again
 

@@ -53,7 +53,7 @@ _HIDDEN = {("models", FROM_MEMORY)}  # written into configs by programs, and nev
 
 _REQUIRED_NAMES = {  # what outside code has to define
     "models": ("Generator", "Discriminator"),
-    "losses": ("d_loss", "g_loss"),
+    "losses": ("loss",),
     "penalties": ("Penalty",),
     "datasets": ("source",),
     "parallel": ("Strategy",),

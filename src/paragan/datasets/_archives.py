@@ -16,7 +16,10 @@ _MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
 
 
 class TarReader:
-    """Reader of a tar file, compressed or not. Images, and files named in `texts`, are held in memory undecoded."""
+    """Reader of a tar file, compressed or not.
+
+    Images, and files named in `texts`, are held in memory undecoded.
+    """
 
     def __init__(self, path: Path, texts: frozenset[str] = frozenset()) -> None:
         self._name = str(path)
@@ -46,7 +49,9 @@ class TarReader:
 def list_images(
     path: str, texts: frozenset[str] = frozenset(), dataset: str = "paired"
 ) -> tuple[FileReader, list[bytes]]:
-    """Return a reader and the sorted relative paths of the images. texts: names of other files to hold for reading.
+    """Return a reader and the sorted relative paths of the images.
+
+    texts: names of other files to hold for reading.
 
     Raises `DataError` if the folder or file is missing or damaged, or has fewer than two images.
     """

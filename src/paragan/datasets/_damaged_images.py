@@ -1,7 +1,8 @@
 """Exclusion of images that cannot be decoded before training starts, so that the rows of a run never change.
 
-Every image is decoded once, as in training. The result is cached under a key of the names, sizes and modification times
-of all files: a resumed run and `sample` use the same images without decoding them again.
+Every image is decoded once, as in training. The result is cached under a key of the names, sizes
+and modification times of all files: a resumed run and `sample` use the same images without decoding
+them again.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ def exclude_damaged(
 ) -> tuple[list[bytes], tuple[str, ...]]:
     """Return the paths whose images can be decoded, in order, and a warning that counts and names the others.
 
-    decode: decodes an image from its bytes and its name in messages. options: the settings that decoding depends on.
-    name: the data set in messages. Raises `DataError` if fewer than two images remain.
+    decode: decodes an image from its bytes and its name in messages. options: the settings that
+    decoding depends on. name: the data set in messages. Raises `DataError` if fewer than two images
+    remain.
     """
     cached = cache_dir() / "damaged" / f"{_key(files, paths, options)}.json"
     known = _read(cached)

@@ -23,14 +23,18 @@ FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
 _MAX_LISTED = 10
 _SIZES: tuple[int, ...] = get_args(ImageSize)
-_DEFAULT_SIDE = 64  # largest size suggested by default; larger networks are slow without an accelerator
+# largest size suggested by default; larger networks are slow without an accelerator
+_DEFAULT_SIDE = 64
 
 Split = Literal["train", "held_out"]
 
 
 @dataclass
 class DatasetReport:
-    """Result of the check. images: number of image files. sides: minimum, median and maximum shorter side in pixels."""
+    """Result of the check.
+
+    images: number of image files. sides: minimum, median and maximum shorter side in pixels.
+    """
 
     path: str
     images: int
@@ -38,8 +42,10 @@ class DatasetReport:
     num_damaged: int = 0
     sides: tuple[int, int, int] = (0, 0, 0)
     not_square: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)  # colour, grey, palette, alpha, 16-bit, CMYK
-    duplicates: list[tuple[str, str]] = field(default_factory=list)  # an image and an earlier equal one, the first few
+    # colour, grey, palette, alpha, 16-bit, CMYK
+    kinds: dict[str, int] = field(default_factory=dict)
+    # an image and an earlier equal one, the first few
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
     num_duplicates: int = 0
     classes: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  # about class folders without images
@@ -54,8 +60,8 @@ def check_dataset(
 ) -> DatasetReport:
     """Decode every image and report problems, advice and the command to train.
 
-    size: the training size; None: chosen from the image sizes. progress: called with the number of images done and the
-    total. Raises `DataError` if `path` contains no images.
+    size: the training size; None: chosen from the image sizes. progress: called with the number of
+    images done and the total. Raises `DataError` if `path` contains no images.
     """
     if size is not None and size not in _SIZES:
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
@@ -158,8 +164,8 @@ def _advice(report: DatasetReport) -> list[str]:
     lines = []
     if report.num_damaged:
         lines.append(
-            f"{_files(report.num_damaged)} damaged: remove or repair them (training stops at the first one), "
-            "or pass data.damaged=skip to exclude them"
+            f"{_files(report.num_damaged)} damaged: remove or repair them (training stops at the "
+            "first one), or pass data.damaged=skip to exclude them"
         )
     if report.images < FEW_IMAGES:
         lines.append(

@@ -37,8 +37,9 @@ class RemoteFile:
 def download(remote: RemoteFile, name: str) -> Path:
     """Return the file from the folder `name` of the cache, after downloading it if it is missing.
 
-    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` if there is no network, if
-    PARAGAN_OFFLINE is set, or if the download has another size or sha256; such a download is deleted.
+    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` if there is no
+    network, if PARAGAN_OFFLINE is set, or if the download has another size or sha256; such a
+    download is deleted.
     """
     path = cache_dir() / name / remote.name
     if path.is_file() and path.stat().st_size == remote.num_bytes:
@@ -92,6 +93,6 @@ def _download_chunks(remote: RemoteFile) -> Iterator[bytes]:
 
 def _download_error(remote: RemoteFile, why: str) -> DataError:
     return DataError(
-        f"data.path is empty and {remote.url} cannot be downloaded ({why}); get {remote.name} yourself and pass its "
-        "folder: data.path=DIR"
+        f"data.path is empty and {remote.url} cannot be downloaded ({why}); get {remote.name} "
+        "yourself and pass its folder: data.path=DIR"
     )

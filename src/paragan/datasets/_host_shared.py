@@ -20,8 +20,8 @@ _MIN_BYTES = 1 << 20  # smaller data sets are not worth a file
 def share_on_host(source: Source) -> Source:
     """Move the images of an in-memory source into a memory-mapped cache file; returns the same source.
 
-    The first process writes the file. Every process compares it with the images that it has read, then frees those. If
-    the cache is not writable, each process holds a copy.
+    The first process writes the file. Every process compares it with the images that it has read,
+    then frees those. If the cache is not writable, each process holds a copy.
     """
     if isinstance(source, InMemorySource) and source.fingerprint and source.images_NCHW.nbytes >= _MIN_BYTES:
         with suppress(OSError, RuntimeError):
@@ -38,7 +38,10 @@ def _map_file(images_NCHW: Tensor, path: Path) -> Tensor:
 
 
 def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
-    """Map the file, or return None if it does not contain these images. Copy-on-write: the file never changes."""
+    """Map the file, or return None if it does not contain these images.
+
+    Copy-on-write: the file never changes.
+    """
     count = images_NCHW.numel()
     if not path.is_file() or path.stat().st_size != count:
         return None
@@ -47,7 +50,10 @@ def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
 
 
 def _write(images_NCHW: Tensor, path: Path) -> None:
-    """Write the file atomically; of several processes, the first one wins. A file with other content is deleted."""
+    """Write the file atomically; of several processes, the first one wins.
+
+    A file with other content is deleted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,6 +1,7 @@
 """Reader of the idx format of the MNIST files: a magic number, big-endian sizes, then bytes; plain or gzipped.
 
-Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section "File formats".
+Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section
+"File formats".
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ _MAX_BYTES = 1 << 30
 
 
 def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
-    """Read the array of an idx file. Decompresses no more bytes than its header declares, at most 1 GiB.
+    """Read the array of an idx file.
 
-    Raises `DataError` if the file is missing, damaged, truncated or too long, or is not an idx file of bytes.
+    Decompresses no more bytes than its header declares, at most 1 GiB.
+
+    Raises `DataError` if the file is missing, damaged, truncated or too long, or is not an idx file
+    of bytes.
     """
     try:
         with path.open("rb") as raw:
@@ -47,7 +51,8 @@ def _read_array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> 
     declared = math.prod(shape)
     if not 0 < declared <= _MAX_BYTES:
         raise _damage_error(path, f"the header declares {declared:,} bytes, the limit is {_MAX_BYTES:,}")
-    data = stream.read(declared + 1)  # one more byte: detects excess data, and makes gzip verify its checksum
+    # one more byte: detects excess data, and makes gzip verify its checksum
+    data = stream.read(declared + 1)
     if len(data) != declared:
         count = f"only {len(data):,}" if len(data) < declared else "more"
         raise _damage_error(path, f"{count} bytes follow the header, which declares {declared:,}")

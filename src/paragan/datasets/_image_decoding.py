@@ -25,7 +25,8 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 _HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
-_DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}  # extra bytes per pixel; measured with VmHWM
+# extra bytes per pixel; measured with VmHWM
+_DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}
 _ORIENTATION = 0x0112
 _TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -46,8 +47,9 @@ _DAMAGE_ERRORS = (
 def decode_image(data: bytes, where: str) -> Image.Image:
     """Decode an image in its stored mode; of an animation, the first frame.
 
-    A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the file in messages.
-    Raises `DataError` if the image is damaged, too large, or has floating-point pixels, whose range is unknown.
+    A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the
+    file in messages. Raises `DataError` if the image is damaged, too large, or has floating-point
+    pixels, whose range is unknown.
     """
     _make_bomb_warnings_errors()
     with _raise_data_errors(where):
@@ -69,8 +71,8 @@ def decode_image(data: bytes, where: str) -> Image.Image:
 def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
     """Return the image upright in 8-bit grey (1 channel) or RGB (3), over a `background` of this grey level.
 
-    An image that has this form already is returned unchanged. Raises `DataError` if the image and its copies would take
-    more than `MAX_BYTES`.
+    An image that has this form already is returned unchanged. Raises `DataError` if the image and
+    its copies would take more than `MAX_BYTES`.
     """
     with _raise_data_errors(where):
         mode = "L" if channels == 1 else "RGB"
@@ -114,8 +116,9 @@ def _bytes_per_pixel(mode: str) -> int:
 def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
     if num_bytes > MAX_BYTES:
         raise DataError(
-            f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would take "
-            f"{num_bytes >> 20} MiB to decode; the limit is {MAX_BYTES >> 20} MiB: make the image smaller"
+            f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would "
+            f"take {num_bytes >> 20} MiB to decode; the limit is {MAX_BYTES >> 20} MiB: make the "
+            "image smaller"
         )
 
 

@@ -39,7 +39,8 @@ class FileReader(Protocol):
 
     def where(self, path: str) -> str: ...  # the file in messages
 
-    def folders(self, top: bytes) -> list[bytes]: ...  # names of the visible folders in `top`, also empty ones
+    # names of the visible folders in `top`, also empty ones
+    def folders(self, top: bytes) -> list[bytes]: ...
 
 
 class FolderReader:
@@ -83,7 +84,8 @@ class ZipReader:
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with zip_files.raise_data_errors(self._name), open_regular_file(path):  # opening a pipe would block
+        # opening a pipe would block
+        with zip_files.raise_data_errors(self._name), open_regular_file(path):
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:
@@ -109,11 +111,12 @@ class ZipReader:
 class ImageFiles(Source):
     """A `Source` of image files.
 
-    decode: returns uint8 (C, H, W) from the bytes of a file and its name in messages. settings: what determines the
-    pixels besides the files, for the fingerprint. notices: warnings, one line each.
+    decode: returns uint8 (C, H, W) from the bytes of a file and its name in messages. settings:
+    what determines the pixels besides the files, for the fingerprint. notices: warnings, one line
+    each.
 
-    Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads every row once, so
-    eviction would gain nothing.
+    Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
+    every row once, so eviction would gain nothing.
     """
 
     def __init__(

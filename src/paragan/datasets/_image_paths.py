@@ -52,9 +52,9 @@ class SplitPaths:
 def find_images(root: Path) -> list[bytes]:
     """Return the sorted relative paths of all images in a folder, by file extension; hidden files are skipped.
 
-    Links are followed, except to a parent of the link. No image is opened.
-    Raises `DataError` if a folder cannot be listed, or is reached through links on more than 64 paths: n folders that
-    link to each other have 2ⁿ paths or more.
+    Links are followed, except to a parent of the link. No image is opened. Raises `DataError` if a
+    folder cannot be listed, or is reached through links on more than 64 paths: n folders that link
+    to each other have 2ⁿ paths or more.
     """
     try:
         return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter()))
@@ -72,10 +72,10 @@ def find_images_in_zip(archive: zipfile.ZipFile) -> list[bytes]:
 def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> SplitPaths:
     """Return the images of one split and their classes, from sorted paths.
 
-    If the folders `train` and one of `held_out val valid validation test` exist, they are the splits. Otherwise the
-    share `held_out` of the images is held out, at least one, by a hash of the path: an image stays in its split when
-    others are added. Classes are the folders at the top of a split, if there are two or more.
-    A single root folder, as archives often have, is skipped.
+    If the folders `train` and one of `held_out val valid validation test` exist, they are the
+    splits. Otherwise the share `held_out` of the images is held out, at least one, by a hash of the
+    path: an image stays in its split when others are added. Classes are the folders at the top of a
+    split, if there are two or more. A single root folder, as archives often have, is skipped.
     Raises `DataError` if there are images next to class folders.
     """
     if root := single_root_folder(paths):
@@ -139,8 +139,8 @@ def _walk(
     visits[inode] += 1
     if visits[inode] > _MAX_LINK_PATHS:
         raise DataError(
-            f"{os.fsdecode(folder)}: symbolic links lead to this folder on more than {_MAX_LINK_PATHS} paths; "
-            "remove some"
+            f"{os.fsdecode(folder)}: symbolic links lead to this folder on more than "
+            f"{_MAX_LINK_PATHS} paths; remove some"
         )
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -50,8 +50,8 @@ def source(
 def remote_files(url: str, sizes_and_hashes: Sequence[tuple[int, str]]) -> dict[str, RemoteFile]:
     """Remote files by name without `.gz`.
 
-    url: of their folder. sizes_and_hashes: bytes and sha256 of the training images, training labels, test images and
-    test labels.
+    url: of their folder. sizes_and_hashes: bytes and sha256 of the training images, training
+    labels, test images and test labels.
     """
     files = zip(_STEMS, sizes_and_hashes, strict=True)
     return {stem: RemoteFile(f"{url}/{stem}.gz", num_bytes, sha256) for stem, (num_bytes, sha256) in files}
@@ -70,7 +70,8 @@ def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images
 
 
 def _read_bytes(path: Path, num_axes: int) -> Tensor:
-    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())  # torch requires a writable array
+    # torch requires a writable array
+    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())
 
 
 def _local_file(path: str, stem: str) -> Path:

@@ -27,7 +27,10 @@ _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 def source(
     files: FileReader, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
 ) -> ImageFiles:
-    """Return a source of colour images, centre-cropped and resized to `size`. labels: index into names per path."""
+    """Return a source of colour images, centre-cropped and resized to `size`.
+
+    labels: index into names per path.
+    """
     options = folder.Options(size=size)  # type: ignore[arg-type]
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     part = SplitPaths(PathList(paths), labels, names)
@@ -72,7 +75,9 @@ def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], 
 
 
 def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tuple[str, ...], where: str) -> Labels:
-    """Return the labels of images from a list. class_of: WNID by file name without extension. where: the list.
+    """Return the labels of images from a list.
+
+    class_of: WNID by file name without extension. where: the list.
 
     Raises `DataError` if the list has more, fewer or other images, or an unknown class.
     """
@@ -93,7 +98,8 @@ def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tup
 def class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
     """Return the name of each class: the first of its words, with the WNID if two classes have the same name.
 
-    text: lines of a WNID and words, as in words.txt; a class that is not listed is named by its WNID.
+    text: lines of a WNID and words, as in words.txt; a class that is not listed is named by its
+    WNID.
     """
     words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(text)}
     names = [words.get(wnid) or wnid for wnid in wnids]

@@ -22,8 +22,8 @@ def read_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the regular files that are needed, in archive order; nothing is written to disk.
 
-    Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`, or if a needed file
-    has more than `max_member_bytes`.
+    Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`,
+    or if a needed file has more than `max_member_bytes`.
     """
     try:
         with path.open("rb") as raw:

@@ -1,7 +1,7 @@
 """CIFAR-10: 32x32 colour images of ten classes, from the official binary files or from a partial or lossy copy.
 
-Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", University of Toronto, 2009;
-https://www.cs.toronto.edu/~kriz/cifar.html
+Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", University of
+Toronto, 2009; https://www.cs.toronto.edu/~kriz/cifar.html
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ _REMOTE = RemoteFile(
 class Options:
     """Location and variant of the CIFAR-10 files.
 
-    `binary`: `cifar-10-binary.tar.gz` or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. `lossless`:
-    `cifar10-lossless-first4000.npz`, the first 4,000 training images. `jpeg`: `cifar10-jpeg.tar.xz`, all images with
-    LOSSY compression: Fréchet distances measured on them are not comparable with published ones.
+    `binary`: `cifar-10-binary.tar.gz` or its unpacked `data_batch_1.bin` …, 50,000 and 10,000
+    images. `lossless`: `cifar10-lossless-first4000.npz`, the first 4,000 training images. `jpeg`:
+    `cifar10-jpeg.tar.xz`, all images with LOSSY compression: Fréchet distances measured on them are
+    not comparable with published ones.
     """
 
     path: FilePath = ""
     """The file or its folder. If empty, the binary archive is downloaded once."""
     variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
-    """File to read if the folder has several; `auto` selects the first of binary, lossless, jpeg. Scores on jpeg
-    (lossy) are not comparable with published ones.
+    """File to read if the folder has several; `auto` selects the first of binary, lossless, jpeg.
+
+    Scores on jpeg (lossy) are not comparable with published ones.
     """
     flip: bool = False
     """Mirror half of the training images, drawn anew in every epoch."""
@@ -61,8 +63,8 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (3, 32, 32).
 
-    The held-out split is the official test set; of the 4,000 lossless images, a fixed tenth of each class.
-    Raises `DataError` if the files are missing, or one has other content than its name says.
+    The held-out split is the official test set; of the 4,000 lossless images, a fixed tenth of each
+    class. Raises `DataError` if the files are missing, or one has other content than its name says.
     """
     variant, path = _find_file(options) if options.path else ("binary", download(_REMOTE, "cifar10"))
     readers = {"binary": _read_binary, "lossless": _read_lossless, "jpeg": _read_jpeg}
@@ -83,7 +85,10 @@ def _find_file(options: Options) -> tuple[str, Path]:
 
 
 def _candidates(path: Path, variant: str) -> list[Path]:
-    """Possible paths of a variant. A file is identified by its suffix, so that a renamed archive is accepted."""
+    """Possible paths of a variant.
+
+    A file is identified by its suffix, so that a renamed archive is accepted.
+    """
     if path.is_dir():
         folders = (path, path / "cifar-10-batches-bin")
         return (

@@ -1,9 +1,9 @@
 """The 1,797 handwritten digits that ship with the library: real images without a download.
 
-Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
-https://doi.org/10.24432/C50P49, licence CC BY 4.0; the test part of that set (13 of 43 writers). Each pixel of the 8x8
-images counts the ink in 4x4 pixels of a 32x32 scan, 0…16. Changes: packed as `digits.npz`; scaled and enlarged when
-read.
+Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+Repository, 1998, https://doi.org/10.24432/C50P49, licence CC BY 4.0; the test part of that set (13
+of 43 writers). Each pixel of the 8x8 images counts the ink in 4x4 pixels of a 32x32 scan, 0…16.
+Changes: packed as `digits.npz`; scaled and enlarged when read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return 1,437 training or 360 held-out images, (1, size, size), white ink on black.
 
-    The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order.
-    Both splits come from the same writers, so held-out scores do not measure generalisation to new writers.
+    The held-out fifth is the same for every seed and size: every fifth image of each class in a
+    fixed shuffled order. Both splits come from the same writers, so held-out scores do not measure
+    generalisation to new writers.
     """
     images_N1HW, labels_N = _enlarged_images(options.size)
     rows = stratified_split(labels_N, _HELD_OUT_EVERY, "digits")[split]

@@ -1,7 +1,7 @@
 """Fashion-MNIST: 28x28 grey images of ten classes of clothing, in the file format of MNIST.
 
-Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine learning
-algorithms", 2017, arXiv 1708.07747; licence MIT.
+Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking
+machine learning algorithms", 2017, arXiv 1708.07747; licence MIT.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
 from paragan.datasets import _mnist_files
+from paragan.datasets._options import IdxOptions
 
 _CLASS_NAMES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -29,13 +29,8 @@ _REMOTES = _mnist_files.remote_files(
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(IdxOptions):
     """Location of the files and size of the images."""
-
-    path: FilePath = ""
-    """Folder of the four idx files, gzipped or plain. If empty, they are downloaded once."""
-    size: Literal[28, 32] = 28
-    """Height and width in pixels: 28, or 32 with a black border of two pixels."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -35,27 +35,29 @@ class Options:
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
-    """How images become square: `center` crops the largest centred square, `squash` changes the aspect ratio."""
+    """How images become square: `center` crops the largest centred square, `squash` changes the
+    aspect ratio."""
     background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
-    """Share of the images held out from training, if the data has no split folders (`train` and `val`)."""
+    """Share of the images held out from training, if the data has no split folders (`train` and
+    `val`)."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of damaged images: `stop` the run when one is loaded, or `skip`: decode all images once before training
-    and exclude the damaged ones.
+    """Handling of damaged images: `stop` the run when one is loaded, or `skip`: decode all images
+    once before training and exclude the damaged ones.
     """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (channels, size, size).
 
-    Only the file names are read; a damaged file raises `DataError` when it is fetched. With `damaged: skip`, every
-    image is decoded here unless the result is cached, and damaged images are excluded.
-    Raises `DataError` if the folder is missing or has fewer than two images.
+    Only the file names are read; a damaged file raises `DataError` when it is fetched. With
+    `damaged: skip`, every image is decoded here unless the result is cached, and damaged images are
+    excluded. Raises `DataError` if the folder is missing or has fewer than two images.
     """
     files, paths = list_images(options.path)
     shape = (options.channels, options.size, options.size)
@@ -72,7 +74,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 def list_images(path: str, dataset: str = "folder") -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder or zip file.
 
-    dataset: its name in messages. Raises `DataError` if `path` is not a folder or zip file of at least two images.
+    dataset: its name in messages. Raises `DataError` if `path` is not a folder or zip file of at
+    least two images.
     """
     root = Path(path)
     if not path:

@@ -1,8 +1,8 @@
 """ImageNet (ILSVRC 2012): 1.28 million colour photos of 1,000 classes, and 50,000 held out, read in place.
 
-Source: O. Russakovsky et al., "ImageNet large scale visual recognition challenge", IJCV 2015; https://image-net.org/,
-whose terms apply. Centre crops are resized as in A. Brock et al., "Large scale GAN training for high fidelity natural
-image synthesis", ICLR 2019.
+Source: O. Russakovsky et al., "ImageNet large scale visual recognition challenge", IJCV 2015;
+https://image-net.org/, whose terms apply. Centre crops are resized as in A. Brock et al., "Large
+scale GAN training for high fidelity natural image synthesis", ICLR 2019.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 class Options:
     """An unpacked folder with train/WNID/*.JPEG and val, or one with ILSVRC/Data/CLS-LOC/train, as from Kaggle.
 
-    Images in val are in class folders like those in train, or are labelled by one of these files in path or val:
-    `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with `map_clsloc.txt`, which maps its numbers to
-    WNIDs. Class names come from `LOC_synset_mapping.txt` or `words.txt`; without these, they are the WNIDs.
+    Images in val are in class folders like those in train, or are labelled by one of these files in
+    path or val: `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with
+    `map_clsloc.txt`, which maps its numbers to WNIDs. Class names come from
+    `LOC_synset_mapping.txt` or `words.txt`; without these, they are the WNIDs.
     """
 
     path: FilePath = ""
@@ -47,7 +48,9 @@ class Options:
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (3, size, size). Labels number the classes in order of their WNIDs, as is customary.
+    """Return a split of shape (3, size, size).
+
+    Labels number the classes in order of their WNIDs, as is customary.
 
     Only the file names are read; a damaged file raises `DataError` when it is fetched.
     Raises `DataError` if the folder is missing, or images, classes or labels are missing in it.
@@ -100,8 +103,8 @@ def _class_wnids(train: Path) -> tuple[str, ...]:
     folders = [name for name in names if (train / name).is_dir()]
     if not folders and (packed := [name for name in names if name.endswith(".tar")]):
         raise DataError(
-            f"{train}: archives such as {packed[0]!r}, but no class folders; unpack each into a folder of its name "
-            f"({packed[0][:-4]}/*.JPEG)"
+            f"{train}: archives such as {packed[0]!r}, but no class folders; unpack each into a "
+            f"folder of its name ({packed[0][:-4]}/*.JPEG)"
         )
     return _synsets.check_wnids(folders, str(train))
 
@@ -153,8 +156,8 @@ def _read_ground_truth(path: Path, paths: list[bytes]) -> dict[str, str]:
     synsets = path.with_name(_SYNSETS)
     if not synsets.is_file():
         raise DataError(
-            f"{synsets}: no such file, but {_TRUTH} needs it (WNID, number and name); copy it from a later devkit "
-            "or sort the images into val/WNID"
+            f"{synsets}: no such file, but {_TRUTH} needs it (WNID, number and name); copy it "
+            "from a later devkit or sort the images into val/WNID"
         )
     wnid_of = {words[1]: words[0] for line in _read_text(synsets).splitlines() if len(words := line.split()) > 1}
     numbers = _read_text(path).split()

@@ -1,7 +1,8 @@
 """MNIST: 28x28 grey images of handwritten digits, from idx files.
 
-Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
-Proceedings of the IEEE, 1998. Downloaded from the mirror of the Common Visual Data Foundation.
+Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document
+recognition", Proceedings of the IEEE, 1998. Downloaded from the mirror of the Common Visual Data
+Foundation.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
 from paragan.datasets import _mnist_files
+from paragan.datasets._options import IdxOptions
 
 _REMOTES = _mnist_files.remote_files(
     "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -25,13 +26,8 @@ _REMOTES = _mnist_files.remote_files(
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(IdxOptions):
     """Location of the files and size of the images."""
-
-    path: FilePath = ""
-    """Folder of the four idx files, gzipped or plain. If empty, they are downloaded once."""
-    size: Literal[28, 32] = 28
-    """Height and width in pixels: 28, or 32 with a black border of two pixels."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

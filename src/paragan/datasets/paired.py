@@ -1,7 +1,7 @@
 """Image pairs: each file holds A (left) and B (right) side by side (Isola et al. 2017); a folder, .zip or .tar.
 
-Source: your files. The CMP facades in this format (A photo, B labels) are from R. Tylecek and R. Sara, "Spatial pattern
-templates for recognition of objects with regular structure", GCPR 2013.
+Source: your files. The CMP facades in this format (A photo, B labels) are from R. Tylecek and R.
+Sara, "Spatial pattern templates for recognition of objects with regular structure", GCPR 2013.
 """
 
 from __future__ import annotations
@@ -38,28 +38,31 @@ class Options:
     size: ImageSize = 256
     """Height and width in pixels of each half."""
     load_size: Count | None = None
-    """Training pairs are resized to this size, then cropped to `size` at random. null: 286 for size 256, in proportion
-    for other sizes; equal to `size`: no crop.
+    """Training pairs are resized to this size, then cropped to `size` at random.
+
+    null: 286 for size 256, in proportion for other sizes; equal to `size`: no crop.
     """
     flip: bool = True
     """Mirror half of the training pairs, chosen at random."""
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
-    """Share of the images held out from training, if the data has no split folders (`train` and `val`)."""
+    """Share of the images held out from training, if the data has no split folders (`train` and
+    `val`)."""
     cache_mb: Natural = 256
     """MiB of decoded pairs cached in memory, per split."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of files that are not image pairs: `stop` the run when one is loaded, or `skip`: decode all files once
-    before training and exclude them.
+    """Handling of files that are not image pairs: `stop` the run when one is loaded, or `skip`:
+    decode all files once before training and exclude them.
     """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of pairs, each image of shape (channels, size, size).
 
-    Only the file names are read; a damaged file raises `DataError` when it is fetched.
-    Raises `DataError` if the folder or file is missing or has fewer than two images, or if load_size is less than size.
+    Only the file names are read; a damaged file raises `DataError` when it is fetched. Raises
+    `DataError` if the folder or file is missing or has fewer than two images, or if load_size is
+    less than size.
     """
     files, paths = _archives.list_images(options.path)
     notices: tuple[str, ...] = ()
@@ -81,8 +84,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     """Read input images for translation: uint8 (N, *shape), in order of name.
 
-    path: a folder, .zip or .tar file, or one image. Images are cropped to the largest centred square.
-    Raises `DataError` if there are no images, or one is damaged.
+    path: a folder, .zip or .tar file, or one image. Images are cropped to the largest centred
+    square. Raises `DataError` if there are no images, or one is damaged.
     """
     root = Path(path)
     is_image = root.is_file() and root.name.lower().endswith(_image_decoding.EXTENSIONS)

@@ -1,9 +1,10 @@
 """Synthetic images, drawn on demand: simple shapes, or dots at positions of a known distribution.
 
-Source: generated here. The ring of 8 and the grid of 25 Gaussians are standard tests for missing modes: L. Metz,
-B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks", ICLR 2017, section 3.1; A. Srivastava
-et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is a point, here an image of a dot at that point, so that
-every model and metric for images can be tested.
+Source: generated here. The ring of 8 and the grid of 25 Gaussians are standard tests for missing
+modes: L. Metz, B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks",
+ICLR 2017, section 3.1; A. Srivastava et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is
+a point, here an image of a dot at that point, so that every model and metric for images can be
+tested.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Options:
     """Kind, size and number of the synthetic images."""
 
     kind: Literal["shapes", "ring", "grid"] = "shapes"
-    """`shapes`: coloured shapes of five classes. `ring`, `grid`: a grey dot whose centre is drawn from a mixture of 8
-    or 25 Gaussians.
+    """`shapes`: coloured shapes of five classes.
+
+    `ring`, `grid`: a grey dot whose centre is drawn from a mixture of 8 or 25 Gaussians.
     """
     size: Literal[8, 16, 32, 64] = 32
     """Height and width in pixels."""
@@ -92,7 +94,8 @@ class SyntheticImages(Source):
         colour = (ground + draw.uniform(96, 160, 3)) % 256
         u, v = (self._x_HW - x) / radius, (self._y_HW - y) / radius
         turned = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
-        outside = SHAPES[self.class_names[label]](*turned) * radius * self._options.size / 2  # pixels
+        # pixels
+        outside = SHAPES[self.class_names[label]](*turned) * radius * self._options.size / 2
         covered = np.clip(0.5 - outside, 0, 1)
         return ground[:, None, None] + covered * (colour - ground)[:, None, None]
 

@@ -1,7 +1,8 @@
 """Tiny ImageNet: 64x64 colour images of 200 classes, 500 for training and 50 held out each; or a subset of classes.
 
-Source: Stanford CS231n, http://cs231n.stanford.edu/tiny-imagenet-200.zip, a part of ImageNet (J. Deng et al.,
-"ImageNet: a large-scale hierarchical image database", CVPR 2009), whose terms apply: for research and education.
+Source: Stanford CS231n, http://cs231n.stanford.edu/tiny-imagenet-200.zip, a part of ImageNet (J.
+Deng et al., "ImageNet: a large-scale hierarchical image database", CVPR 2009), whose terms apply:
+for research and education.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _TEXTS = frozenset((*_CLASSES, *_NAMES, _ANNOTATIONS))
 class Options:
     """`tiny-imagenet-200.zip`, a tar archive, their unpacked folder, or the folder that contains an archive.
 
-    Training images are in train/WNID (and folders below). Held-out images are in val/WNID, or in val and labelled by
-    val/val_annotations.txt.
+    Training images are in train/WNID (and folders below). Held-out images are in val/WNID, or in
+    val and labelled by val/val_annotations.txt.
     """
 
     path: FilePath = ""
@@ -44,10 +45,13 @@ class Options:
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (3, size, size). Labels number the classes in order of their WNIDs; grey becomes RGB.
+    """Return a split of shape (3, size, size).
 
-    Only the file names are read (of a tar archive, all bytes); a damaged file raises `DataError` when it is fetched.
-    Raises `DataError` if the archive or folder is missing, or images, classes or labels are missing in it.
+    Labels number the classes in order of their WNIDs; grey becomes RGB.
+
+    Only the file names are read (of a tar archive, all bytes); a damaged file raises `DataError`
+    when it is fetched. Raises `DataError` if the archive or folder is missing, or images, classes
+    or labels are missing in it.
     """
     files, paths = _archives.list_images(str(_find_archive(options.path)), _TEXTS)
     root = _find_root(files, paths)
@@ -95,7 +99,10 @@ def _find_root(files: FileReader, paths: list[bytes]) -> bytes:
 
 
 def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[str, ...]:
-    """Return the class folders in train. Raises `DataError` if a class of the class list is missing."""
+    """Return the class folders in train.
+
+    Raises `DataError` if a class of the class list is missing.
+    """
     top = root + b"train/"
     where = _display_path(files, top)
     wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, len(top))), where)
@@ -103,8 +110,8 @@ def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[st
     listed = _synsets.find_wnids(text)
     if missing := sorted(listed.difference(wnids)):
         raise DataError(
-            f"{where}: no images of class {missing[0]}, one of {len(listed)} in {listing}; unpack the whole archive, "
-            "or remove the class from that list"
+            f"{where}: no images of class {missing[0]}, one of {len(listed)} in {listing}; unpack "
+            "the whole archive, or remove the class from that list"
         )
     return wnids
 

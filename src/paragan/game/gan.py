@@ -9,28 +9,10 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
-from paragan.core.types import Batch, Can, LossTerms, Outputs, Report, Side, TurnInputs, Update, identity
+from paragan.core.types import Batch, LossTerms, Outputs, Report, Side, TurnInputs, Update, identity
 from paragan.game.prior import Prior
-
-
-@dataclass(frozen=True)
-class Loss:
-    """An adversarial loss: a pair of pure functions, elementwise per sample (`losses/`).
-
-    g_needs_real: g also receives the logits of real samples. compares: the functions compare samples; then they also
-    receive the logits of the whole batch, in the same order.
-    """
-
-    d: Callable[..., Tensor]  # (real, fake)
-    g: Callable[..., Tensor]  # (fake, real)
-    g_needs_real: bool = False
-    compares: bool = False
-
-    @property
-    def needs(self) -> frozenset[Can]:
-        """Abilities that the strategies of both players must have."""
-        return frozenset({Can.COUPLED}) if self.compares else frozenset()
 
 
 @dataclass

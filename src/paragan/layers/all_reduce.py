@@ -1,6 +1,7 @@
 """Sums over ranks that autograd follows, and the normalisation of batch norm built on them.
 
-Collectives match by order alone: every rank must call them equally often, also with an uneven or empty shard.
+Collectives match by order alone: every rank must call them equally often, also with an uneven or
+empty shard.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class ReduceGroup:
     count_bytes: Callable[[str, Tensor], None] | None = None
 
     def all_reduce_(self, values: Tensor) -> Tensor:
-        """Sum over these ranks in place, without a gradient. Collective. `RankError`: a rank did not take part."""
+        """Sum over these ranks in place, without a gradient.
+
+        Collective. `RankError`: a rank did not take part.
+        """
         if self.count_bytes is not None:
             self.count_bytes("norm", values)
         try:
@@ -37,8 +41,9 @@ class ReduceGroup:
         except RuntimeError as error:
             first = str(error).partition("\n")[0][:200]
             raise RankError(
-                f"{self.name}: not every rank joined in its statistics ({first}); every rank must call the same layers "
-                "equally often: see the message of the rank that failed first, then try again"
+                f"{self.name}: not every rank joined in its statistics ({first}); every rank must "
+                "call the same layers equally often: see the message of the rank that failed "
+                "first, then try again"
             ) from error
         return values
 
@@ -56,9 +61,13 @@ class SharedBatchRanks:
     num_ranks: int
 
     def rows(self, count: int) -> Rows:
-        """Where so many rows of this rank are among those of all. Communicates on the host, not on the device."""
+        """Where so many rows of this rank are among those of all.
+
+        Communicates on the host, not on the device.
+        """
         first = self.world.rank // self.num_ranks * self.num_ranks
-        before, counts = self.world.rank - first, self.world.gather(count)[first : first + self.num_ranks]
+        before = self.world.rank - first
+        counts = self.world.gather(count)[first : first + self.num_ranks]
         return Rows(0, sum(counts[:before]), count, sum(counts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
@@ -69,7 +78,8 @@ class SharedBatchRanks:
 class AllReduceSum(torch.autograd.Function):
     """`AllReduceSum.apply(x, across)`: the sum of x over ranks, on each of them, of the gradient of all ranks' losses.
 
-    Differentiable any number of times, for its backward is itself; every rank has to run that backward, too.
+    Differentiable any number of times, for its backward is itself; every rank has to run that
+    backward, too.
     """
 
     @staticmethod
@@ -83,8 +93,12 @@ class AllReduceSum(torch.autograd.Function):
 
 
 def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
-    """The rows of all ranks, (rows.total, …), in the order of the global batch. rows: those that are here."""
-    at, empty = rows.window, x_B.new_zeros((rows.total, *x_B.shape[1:]))
+    """The rows of all ranks, (rows.total, …), in the order of the global batch.
+
+    rows: those that are here.
+    """
+    at = rows.window
+    empty = x_B.new_zeros((rows.total, *x_B.shape[1:]))
     mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
     found: Tensor = AllReduceSum.apply(mine, across)
     return found
@@ -107,10 +121,13 @@ class _Moments(torch.autograd.Function):
 
 
 class Normalise(torch.autograd.Function):
-    """(y, mean, biased variance, count over the ranks). Backward: fused by hand, or of plain parts if differentiated.
+    """(y, mean, biased variance, count over the ranks).
 
-    With w = gain / deviation, h = (x - mean) / deviation and N samples on all ranks together:
-    dx = w (dy - sum(dy) / N - h sum(dy h) / N), where the sums span the ranks (Ioffe & Szegedy 2015, section 3).
+    Backward: fused by hand, or of plain parts if differentiated.
+
+    With w = gain / deviation, h = (x - mean) / deviation and N samples on all ranks together: dx =
+    w (dy - sum(dy) / N - h sum(dy h) / N), where the sums span the ranks (Ioffe & Szegedy 2015,
+    section 3).
     """
 
     @staticmethod
@@ -121,7 +138,8 @@ class Normalise(torch.autograd.Function):
         gain, bias = (None if t is None else t.to(mean.dtype) for t in (gain_C, bias_C))
         y = F.batch_norm(x, mean, var, gain, bias, False, 0.0, eps)
         ctx.save_for_backward(x, gain_C, mean, var, count)
-        ctx.eps, ctx.reduce_group = eps, across
+        ctx.eps = eps
+        ctx.reduce_group = across
         ctx.mark_non_differentiable(mean, var, count)
         ctx.set_materialize_grads(False)
         return y, mean, var, count
@@ -138,7 +156,8 @@ class Normalise(torch.autograd.Function):
 
 def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, biased variance and count over the ranks; centred on each rank, joined in float64: no cancellation."""
-    dims, count = _dims(x), x.numel() // x.shape[1]
+    dims = _dims(x)
+    count = x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
     squares = (x - _per_channel(x, mean)).square_().sum(dims)
     wide = mean.double()
@@ -165,10 +184,14 @@ def _fused(
 
 
 def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Per channel, over this rank: gradient times normalised x, gradient. By the kernel of evaluation, in one pass."""
+    """Per channel, over this rank: gradient times normalised x, gradient.
+
+    By the kernel of evaluation, in one pass.
+    """
     if not x.numel():  # on which the kernel ends the process
         return torch.zeros_like(mean), torch.zeros_like(mean)
-    kernel, wanted = torch.ops.aten.native_batch_norm_backward, [False, True, True]
+    kernel = torch.ops.aten.native_batch_norm_backward
+    wanted = [False, True, True]
     _, dgain, dbias = kernel(grad, x, torch.ones_like(mean), mean, var, None, None, False, eps, wanted)
     return dgain, dbias
 
@@ -177,7 +200,8 @@ def _differentiable(
     ctx: Any, grad: Tensor, x: Tensor, gain: Tensor | None, mean: Tensor, var: Tensor, count: Tensor
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """The same in operations that autograd follows; the statistics are known, their gradients are summed over ranks."""
-    wide, grad = at_least_float32(x), at_least_float32(grad)
+    wide = at_least_float32(x)
+    grad = at_least_float32(grad)
     known = torch.stack([torch.zeros_like(var), var * count])
     first, second = _Moments.apply(wide, mean, known, ctx.reduce_group) / count
     inverse = (second - first.square() + ctx.eps).rsqrt()

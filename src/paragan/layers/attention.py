@@ -10,23 +10,25 @@ from paragan.core.errors import ConfigError
 from paragan.layers.blocks import Wrap, identity_wrap
 from paragan.layers.precision import at_least_float32
 
-_KEYS, _VALUES = 8, 2  # by which the channels are divided
+_KEYS = 8  # by which the channels are divided
+_VALUES = 2
 
 
 class SelfAttention(nn.Module):
     """(B, C, H, W) to the same: x + gain * what every place collects from all others; the gain starts at 0.
 
-    Keys and values are taken from 2x2 maxima, as in the authors' code: a quarter of the places. C is a multiple of 8,
-    H and W are even. The weights of the sum are computed in at least float32. wrap: what the network does to its
-    convolutions (`spectral_norm`).
+    Keys and values are taken from 2x2 maxima, as in the authors' code: a quarter of the places. C
+    is a multiple of 8, H and W are even. The weights of the sum are computed in at least float32.
+    wrap: what the network does to its convolutions (`spectral_norm`).
     """
 
     def __init__(self, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         if channels % _KEYS:
             raise ConfigError(
-                f"model.width: attention has {channels} channels, which must be a multiple of {_KEYS}; "
-                f"pass a multiple of {_KEYS}, or, where the model has it, model.attention=false"
+                f"model.width: attention has {channels} channels, which must be a multiple of "
+                f"{_KEYS}; pass a multiple of {_KEYS}, or, where the model has it, "
+                "model.attention=false"
             )
         self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
         self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))

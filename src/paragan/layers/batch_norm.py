@@ -1,8 +1,8 @@
 """Batch normalisation (Ioffe & Szegedy 2015, algorithms 1 and 2), in two pieces.
 
-`BatchNorm` has the statistics and no parameters: it is the one piece that a data-parallel run swaps, from outside, for
-one whose statistics span the ranks. What scales and shifts (`AffineBatchNorm`, `ConditionalBatchNorm`) holds one of
-them as `norm`.
+`BatchNorm` has the statistics and no parameters: it is the one piece that a data-parallel run
+swaps, from outside, for one whose statistics span the ranks. What scales and shifts
+(`AffineBatchNorm`, `ConditionalBatchNorm`) holds one of them as `norm`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from paragan.layers.update_once import UpdateOnce
 class BatchNorm(UpdateOnce):
     """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; gain and bias are fused.
 
-    In training the batch's own statistics, in evaluation the running ones. The running statistics follow only in an
-    update's first forward (see `UpdateOnce`), so a generator that merely feeds the other player's turn does not
-    drift; a batch whose statistics are not finite is left out, for its step is skipped. Statistics are float32, also
-    under autocast.
+    In training the batch's own statistics, in evaluation the running ones. The running statistics
+    follow only in an update's first forward (see `UpdateOnce`), so a generator that merely feeds
+    the other player's turn does not drift; a batch whose statistics are not finite is left out, for
+    its step is skipped. Statistics are float32, also under autocast.
     """
 
     mixes = True
@@ -29,7 +29,8 @@ class BatchNorm(UpdateOnce):
 
     def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        self.eps, self.momentum = eps, momentum
+        self.eps = eps
+        self.momentum = momentum
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("var", torch.ones(channels))
 
@@ -38,7 +39,8 @@ class BatchNorm(UpdateOnce):
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
         # Copies, also where the statistics are not updated: the kernel writes into them, its backward may hold them,
         # and a forward that is recomputed, disarmed by then, must keep the same tensors as the first.
-        mean, var = self.mean.clone(), self.var.clone()
+        mean = self.mean.clone()
+        var = self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
         if self.take_update():
             self._follow(mean, var)

@@ -15,7 +15,8 @@ from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import DownConv2d, UpConv2d
 
 Norm = Callable[[int], nn.Module]  # for so many channels
-Wrap = Callable[[nn.Module], nn.Module]  # what a discriminator does to its layers: `spectral_norm` or `plain`
+# what a discriminator does to its layers: `spectral_norm` or `plain`
+Wrap = Callable[[nn.Module], nn.Module]
 
 
 def identity_wrap(module: nn.Module) -> nn.Module:
@@ -45,8 +46,9 @@ class Stem(nn.Module):
 class UpBlock(nn.Module):
     """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
 
-    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the same function, a
-    quarter of the work. norm: makes one for so many channels, called with whatever the block is called with.
+    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the
+    same function, a quarter of the work. norm: makes one for so many channels, called with whatever
+    the block is called with.
     """
 
     def __init__(self, inputs: int, outputs: int, norm: Norm = batch_norm, wrap: Wrap = identity_wrap) -> None:
@@ -58,7 +60,8 @@ class UpBlock(nn.Module):
         self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1))
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        h = self.conv1(self.norm1(x, y_B).relu_())  # in place is safe: no norm reads its own output in backward
+        # in place is safe: no norm reads its own output in backward
+        h = self.conv1(self.norm1(x, y_B).relu_())
         h = self.conv2(self.norm2(h, y_B).relu_())
         return h.add_(F.interpolate(self.shortcut(x), scale_factor=2))
 
@@ -66,9 +69,10 @@ class UpBlock(nn.Module):
 class DownBlock(nn.Module):
     """Residual block of a discriminator (Miyato et al. 2018, appendix B.4, figure 9; tables 4 to 6).
 
-    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no first ReLU. The
-    halving of the short-cut runs before its 1x1: the same function, a quarter of the work. Where nothing changes shape
-    the short-cut is x. hidden: channels between the two 3x3, `outputs` unless given.
+    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no
+    first ReLU. The halving of the short-cut runs before its 1x1: the same function, a quarter of
+    the work. Where nothing changes shape the short-cut is x. hidden: channels between the two 3x3,
+    `outputs` unless given.
     """
 
     def __init__(
@@ -76,7 +80,8 @@ class DownBlock(nn.Module):
     ) -> None:
         super().__init__()
         hidden = hidden or outputs
-        self.act = nn.Identity() if first else nn.ReLU()  # not in place: the short-cut reads the same tensor
+        # not in place: the short-cut reads the same tensor
+        self.act = nn.Identity() if first else nn.ReLU()
         self.conv1 = wrap(nn.Conv2d(inputs, hidden, 3, padding=1))
         self.conv2 = wrap(DownConv2d(hidden, outputs) if down else nn.Conv2d(hidden, outputs, 3, padding=1))
         self.pool = nn.AvgPool2d(2) if down else nn.Identity()
@@ -101,8 +106,8 @@ class ImageOutput(nn.Module):
 class Head(nn.Module):
     """The last block of a discriminator: features f (B, F), summed over the map, to logits w.f + b + e(y).f.
 
-    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection discriminator", figure
-    1d); without classes it is absent. Computed in at least float32.
+    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection
+    discriminator", figure 1d); without classes it is absent. Computed in at least float32.
     """
 
     keeps_float32 = True

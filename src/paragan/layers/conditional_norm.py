@@ -36,7 +36,10 @@ def batch_norm(channels: int, classes: int = 0) -> nn.Module:
 
 
 def check_labels(y_B: Tensor | None, count: int) -> Tensor:
-    """The labels, or a `DataError` if absent or not one integer per sample. Their range is the look-up's business."""
+    """The labels, or a `DataError` if absent or not one integer per sample.
+
+    Their range is the look-up's business.
+    """
     if y_B is None:
         raise DataError(f"labels are required: this network is conditional; pass y of shape ({count},)")
     if y_B.shape != (count,) or y_B.is_floating_point():

@@ -26,8 +26,9 @@ __all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 class CrossRankBatchNorm(BatchNorm):
     """`BatchNorm` over the samples of all ranks in `reduce_group` (None: of this rank), created by `convert`.
 
-    average_group: ranks with other statistics; the running ones are averaged over it, to stay equal. Evaluation
-    needs no communication: one rank may do it alone, but a forward in training is collective.
+    average_group: ranks with other statistics; the running ones are averaged over it, to stay
+    equal. Evaluation needs no communication: one rank may do it alone, but a forward in training is
+    collective.
     """
 
     reduce_group: ReduceGroup | None
@@ -49,7 +50,8 @@ class CrossRankBatchNorm(BatchNorm):
 class _TorchNorm(nn.modules.batchnorm._BatchNorm):
     """torch's batch norm, with its parameters, buffers and rules: running statistics follow every training forward.
 
-    Without running statistics, evaluation normalises by those of this rank's batch, without communication.
+    Without running statistics, evaluation normalises by those of this rank's batch, without
+    communication.
     """
 
     reduce_group: ReduceGroup | None
@@ -65,7 +67,8 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         else:
             like = self.running_mean if self.track_running_stats else None
             mean, var = (None, None) if like is None else (torch.zeros_like(like), torch.zeros_like(like))
-            y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)  # writes the batch's own
+            # writes the batch's own
+            y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
             self._follow(*_average(mean, var, self.average_group))
         return y
@@ -104,9 +107,9 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     """Let every batch norm of `net`, ours and torch's, and every minibatch deviation span `ranks` consecutive ranks
     (None: all; 1: each by itself).
 
-    In place: the modules stay the same objects, for other parts of the network may hold them, and hooks hang on them.
-    Names, buffers, dtype and device stay. A world of one changes nothing. Collective: every rank, in the same order.
-    Frozen parts stay as they are.
+    In place: the modules stay the same objects, for other parts of the network may hold them, and
+    hooks hang on them. Names, buffers, dtype and device stay. A world of one changes nothing.
+    Collective: every rank, in the same order. Frozen parts stay as they are.
     """
     if world.size == 1:
         return
@@ -127,21 +130,23 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
 
 def _norms(net: nn.Module) -> dict[str, Any]:
     """By the name that a message will tell; ConfigError for one that cannot be converted, before anything is."""
-    found, frozen = {}, frozen_modules(net)
+    found = {}
+    frozen = frozen_modules(net)
     for name, module in net.named_modules():
         if module in frozen:
             continue
         name = name or type(module).__name__
         if isinstance(module, nn.SyncBatchNorm):
             raise ConfigError(
-                f"{name}: nn.SyncBatchNorm has no second derivative and no CPU kernel; use nn.BatchNorm1d, 2d or 3d, "
-                "whose statistics will span the ranks (see norm_ranks)"
+                f"{name}: nn.SyncBatchNorm has no second derivative and no CPU kernel; use "
+                "nn.BatchNorm1d, 2d or 3d, whose statistics will span the ranks (see norm_ranks)"
             )
         if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm):
             if type(module) not in (*_CROSS_RANK, *_CROSS_RANK.values()):
                 raise ConfigError(
-                    f"{name}: the statistics of the custom batch norm {type(module).__name__} cannot span ranks; use "
-                    "nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or devices=1"
+                    f"{name}: the statistics of the custom batch norm {type(module).__name__} "
+                    "cannot span ranks; use nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or "
+                    "devices=1"
                 )
             found[name] = module
     return found
@@ -160,7 +165,8 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
 @cache
 def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
     """This rank's group of `size`. Made once: every network of a run shares it."""
-    everyone, mine = dist.get_process_group_ranks(group), dist.get_rank(group) // size
+    everyone = dist.get_process_group_ranks(group)
+    mine = dist.get_rank(group) // size
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
     backend = dist.get_backend(group)
     made = [

@@ -19,15 +19,18 @@ def leaky_relu_(h: Tensor) -> Tensor:
 
 
 class Equalised(nn.Module):
-    """A weight and perhaps a bias. rate: of their learning, against others'. start: the bias' first value. gain: what
-    the result is multiplied by.
+    """A weight and perhaps a bias.
+
+    rate: of their learning, against others'. start: the bias' first value. gain: what the result is
+    multiplied by.
     """
 
     def __init__(
         self, *shape: int, bias: bool = True, rate: float = 1.0, start: float = 0.0, gain: float = 1.0
     ) -> None:
         super().__init__()
-        self.rate, self.start = rate, start
+        self.rate = rate
+        self.start = start
         self.weight = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(shape[0])) if bias else None
         self.scales = (gain * rate / sqrt(prod(shape[1:])), gain * rate)

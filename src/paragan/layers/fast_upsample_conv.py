@@ -5,9 +5,10 @@ Along one axis, with d[i] = x[i] - x[i - 1] and s the sum of the weights w of a 
     y[2i]     = w0 x[i - 1] + (w1 + w2) x[i] = s x[i] - w0 d[i]
     y[2i + 1] = (w0 + w1) x[i] + w2 x[i + 1] = s x[i] + w2 d[i + 1]
 
-Both share s x[i]: three products for two outputs, so nine for four in the plane, where summed taps take 16 and the
-plain order 36 (the idea of short filters in S. Winograd, "Arithmetic complexity of computations", 1980). The price are
-sums over maps, so it pays where there are many channels; and differences, so it is kept to float32 and float64.
+Both share s x[i]: three products for two outputs, so nine for four in the plane, where summed taps
+take 16 and the plain order 36 (the idea of short filters in S. Winograd, "Arithmetic complexity of
+computations", 1980). The price are sums over maps, so it pays where there are many channels; and
+differences, so it is kept to float32 and float64.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
     """1x1 for x, its steps across, down, and both; of these those for outputs 2i before those for outputs 2i + 1."""
     with autocast_off(weight):
         rule = torch.zeros(3, 3, dtype=weight.dtype, device=weight.device)
-        rule[0], rule[1, 0], rule[2, 2] = 1, -1, 1
+        rule[0] = 1
+        rule[1, 0] = -1
+        rule[2, 2] = 1
         both = torch.kron(rule, rule).unflatten(0, (3, 3))  # by what is taken down, then across
         rows = torch.cat([both[0, :1], both[0, 1:], both[1:, 0], both[1:, 1:].flatten(0, 1)])
         mixed = (weight.flatten(2) @ rows.T).permute(2, 0, 1).flatten(0, 1)[:, :, None, None]
@@ -88,7 +91,8 @@ class _Interleave(torch.autograd.Function):
     @staticmethod
     def forward(whole: Tensor, across: Tensor, down: Tensor, both: Tensor) -> Tensor:
         batch, height, width, out = whole.shape
-        size = (batch, out, 2 * height, 2 * width)  # made as it is returned: no view, for it may be written over
+        # made as it is returned: no view, for it may be written over
+        size = (batch, out, 2 * height, 2 * width)
         made = torch.empty(size, dtype=whole.dtype, device=whole.device, memory_format=torch.channels_last)
         y = made.permute(0, 2, 3, 1).view(batch, height, 2, width, 2, out)
         for j in (0, 1):
@@ -118,12 +122,18 @@ class _Deinterleave(torch.autograd.Function):
 
     @staticmethod
     def forward(y: Tensor) -> tuple[Tensor, ...]:
-        batch, out, height, width = len(y), y.shape[1], y.shape[2] // 2, y.shape[3] // 2
+        batch = len(y)
+        out = y.shape[1]
+        height = y.shape[2] // 2
+        width = y.shape[3] // 2
         y = y.permute(0, 2, 3, 1).reshape(batch, height, 2, width, 2, out)
-        across, down = y.new_empty(batch, height, width + 1, 2 * out), y.new_empty(batch, height + 1, width, 2 * out)
+        across = y.new_empty(batch, height, width + 1, 2 * out)
+        down = y.new_empty(batch, height + 1, width, 2 * out)
         both = y.new_empty(batch, height + 1, width + 1, 4 * out)
         for i in (0, 1):
-            mine, beyond_h, beyond_w = slice(i * out, (i + 1) * out), 0 if i else height, 0 if i else width
+            mine = slice(i * out, (i + 1) * out)
+            beyond_h = 0 if i else height
+            beyond_w = 0 if i else width
             across[:, :, beyond_w, mine] = 0
             down[:, beyond_h, :, mine] = 0
             torch.add(y[:, :, 0, :, i], y[:, :, 1, :, i], out=across[:, :, i : i + width, mine])

@@ -1,8 +1,8 @@
 """Initial weights, keyed by the name of each tensor.
 
-A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the order of construction,
-not on torch's global generator, not on which ranks hold it. It is drawn in float32 on the CPU and copied to where the
-parameter is.
+A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the
+order of construction, not on torch's global generator, not on which ranks hold it. It is drawn in
+float32 on the CPU and copied to where the parameter is.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import SpectralNorm
 
-Draw = Callable[[Tensor, int, Generator], object]  # fills an empty tensor, given the fan-in of its layer
+# fills an empty tensor, given the fan-in of its layer
+Draw = Callable[[Tensor, int, Generator], object]
 
 _NORMS = (AffineBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def initialise(net: nn.Module, seed: int, stream: str) -> None:
-    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`. A network without one keeps what it has.
+    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`.
 
-    A network that lies in pieces over ranks gets its pieces of the same weights; no rank holds more than one tensor
-    whole. Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1
-    and bias 0 under every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)`
-    for them.
+    A network without one keeps what it has.
+
+    A network that lies in pieces over ranks gets its pieces of the same weights; no rank holds more
+    than one tensor whole. Spectral norm's vectors are drawn and warmed up on the new weights.
+    Class-conditional norms start at gain 1 and bias 0 under every scheme. A module with parameters
+    that no scheme knows offers `fill(role, tensor, generator)` for them.
     """
     name = getattr(net, "weight_init", None)
     if name is None:
@@ -135,7 +138,8 @@ def _raw_weight(module: nn.Module) -> Tensor | None:
 def _start_spectral_norm(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
     """weight: the whole of it, also where this rank holds a piece."""
     for number, step in enumerate(chain):
-        if isinstance(step, SpectralNorm):  # its vectors lie on the device, also where pieces of the weight do not
+        # its vectors lie on the device, also where pieces of the weight do not
+        if isinstance(step, SpectralNorm):
             step.start(weight.to(step.u.device), rng.generator(*key, f"{number}.u"))
 
 

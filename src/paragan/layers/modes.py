@@ -1,6 +1,7 @@
 """Training and evaluation mode, module by module: a network may hold frozen parts, such as a pretrained extractor.
 
-A frozen part is a module in evaluation mode, all of whose modules are, with weights, none of which has a gradient.
+A frozen part is a module in evaluation mode, all of whose modules are, with weights, none of which
+has a gradient.
 """
 
 from __future__ import annotations

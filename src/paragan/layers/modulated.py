@@ -1,8 +1,9 @@
 """Convolutions whose weights are scaled by a style, image by image (Karras et al. 2020, "Analyzing and improving the
 image quality of StyleGAN", section 2.2, equations 1 and 3).
 
-Scaling a convolution's weights along their inputs is scaling its inputs, and dividing them by the norm of each output's
-weights is dividing its outputs: all images share one convolution with plain weights.
+Scaling a convolution's weights along their inputs is scaling its inputs, and dividing them by the
+norm of each output's weights is dividing its outputs: all images share one convolution with plain
+weights.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _UP = 4.0  # three of four pixels are zeros before the blur
 class ModulatedConv2d(nn.Module):
     """(B, inputs, H, W) and styles (B, inputs) to (B, outputs, H, W); up: to (B, outputs, 2H, 2W).
 
-    Weights are N(0, 1): the division makes their size irrelevant. up: pixels, with zeros between them, are convolved
-    and blurred; of the two only the blur sees the larger map whole.
+    Weights are N(0, 1): the division makes their size irrelevant. up: pixels, with zeros between
+    them, are convolved and blurred; of the two only the blur sees the larger map whole.
     """
 
     def __init__(self, inputs: int, outputs: int, size: int = 3, up: bool = False) -> None:

@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 def autocast_off(like: Tensor) -> AbstractContextManager[object]:
-    """No autocast inside, on the device of this tensor. Free where none is active; the meta device knows none."""
+    """No autocast inside, on the device of this tensor.
+
+    Free where none is active; the meta device knows none.
+    """
     device = like.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
         return nullcontext()

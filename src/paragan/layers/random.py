@@ -12,7 +12,8 @@ from torch import Tensor, nn
 def uses_random_numbers(net: nn.Module) -> bool:
     """Whether a training-mode forward draws from torch's global generator.
 
-    True for dropout of every kind, and for any network or layer that says so by an attribute `draws = True`.
+    True for dropout of every kind, and for any network or layer that says so by an attribute `draws
+    = True`.
     """
     return any(
         isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "draws", False) is True for m in net.modules()
@@ -22,7 +23,8 @@ def uses_random_numbers(net: nn.Module) -> bool:
 class Dropout(nn.Module):
     """Dropout (Srivastava et al. 2014) in place, whose draws depend on the generator and the shape alone.
 
-    torch's own fills its mask in the order of memory: a network in another layout or format would draw another one.
+    torch's own fills its mask in the order of memory: a network in another layout or format would
+    draw another one.
     """
 
     draws = True

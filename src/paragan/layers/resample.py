@@ -1,9 +1,10 @@
 """A 3x3 convolution next to a change of resolution by two, done as one 4x4 convolution of stride two.
 
-Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps see the same pixel or sum
-into the same one. Adding those taps up first gives the same function with 16 instead of 36 products per pixel of the
-smaller image, and without the large intermediate one. Weights keep their usual shape (out, in, 3, 3), so spectral norm,
-initialisation and checkpoints see a plain convolution.
+Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps see the
+same pixel or sum into the same one. Adding those taps up first gives the same function with 16
+instead of 36 products per pixel of the smaller image, and without the large intermediate one.
+Weights keep their usual shape (out, in, 3, 3), so spectral norm, initialisation and checkpoints see
+a plain convolution.
 """
 
 from __future__ import annotations
@@ -47,19 +48,27 @@ def upsample(x: Tensor) -> Tensor:
 
 
 def downsample(x: Tensor) -> Tensor:
-    """(B, C, 2H, 2W) to (B, C, H, W): four times its transpose is `doubled`. Along either axis the filter is
-    (1, 3, 3, 1) / 8, which is three means of two in a row, and the border goes on beyond itself.
+    """(B, C, 2H, 2W) to (B, C, H, W): four times its transpose is `doubled`.
+
+    Along either axis the filter is (1, 3, 3, 1) / 8, which is three means of two in a row, and the
+    border goes on beyond itself.
     """
     x = F.pad(x, (1, 1, 1, 1), mode="replicate")
     return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2)
 
 
 def _taps(like: Tensor) -> Tensor:
-    """Which of four taps each of three goes to: itself and the next. Made there: a constant would have to be copied."""
+    """Which of four taps each of three goes to: itself and the next.
+
+    Made there: a constant would have to be copied.
+    """
     return torch.ones(3, 4, dtype=like.dtype, device=like.device).triu().tril(1)
 
 
 def _spread_taps(weight: Tensor, taps: Tensor) -> Tensor:
-    """(out, in, 3, 3) to (out, in, 4, 4). One matrix product: slices and sums cost thirty times as much."""
+    """(out, in, 3, 3) to (out, in, 4, 4).
+
+    One matrix product: slices and sums cost thirty times as much.
+    """
     with autocast_off(weight):
         return (weight.flatten(2) @ torch.kron(taps, taps)).unflatten(2, (4, 4))

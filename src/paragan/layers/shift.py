@@ -14,7 +14,8 @@ def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     draws_B2: uniform in [0, 1).
     """
     batch, _, height, width = x_BCHW.shape
-    most_down, most_right = _most(height), _most(width)
+    most_down = _most(height)
+    most_right = _most(width)
     down = (draws_B2[:, 0] * (2 * most_down + 1)).long() - most_down
     right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
     rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]

@@ -39,8 +39,9 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     """The same module, its tensor `name` divided by its largest singular value from now on.
 
-    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the rest).
-    The raw tensor stays trainable as `parametrizations.<name>.original`; u and v travel in the state dict.
+    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of
+    (outputs, all the rest). The raw tensor stays trainable as `parametrizations.<name>.original`; u
+    and v travel in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
@@ -51,9 +52,9 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 class SpectralNorm(UpdateOnce):
     """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
 
-    One power iteration per update (see `UpdateOnce`), without gradient. Everything is computed in at least float32,
-    whatever autocast says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches
-    no global generator.
+    One power iteration per update (see `UpdateOnce`), without gradient. Everything is computed in
+    at least float32, whatever autocast says, and comes back in W's own dtype. The start vector is a
+    fixed draw, so building one touches no global generator.
     """
 
     u: Tensor
@@ -74,10 +75,12 @@ class SpectralNorm(UpdateOnce):
             matrix = self._matrix(wide)
             if self.take_update():
                 self._iterate(matrix)
-            u, v = self.u.to(matrix.dtype), self.v.to(matrix.dtype)
+            u = self.u.to(matrix.dtype)
+            v = self.v.to(matrix.dtype)
             if matrix.requires_grad and torch.is_grad_enabled():
                 # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
-                u, v = u.clone(), v.clone()
+                u = u.clone()
+                v = v.clone()
             return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:

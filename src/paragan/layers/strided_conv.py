@@ -1,8 +1,9 @@
 """4x4 convolutions of stride two on maps that are small beside their weights, as one matrix product.
 
-Near the middle of a U-Net nearly all time goes into moving weights about: a convolution brings those of every call into
-an order of its own and back. A matrix product takes them as they lie: at batch 1, forward and backward, 1024 to 512
-channels at 4x4 take a fifth of the time, 512 to 512 at 8x8 a third.
+Near the middle of a U-Net nearly all time goes into moving weights about: a convolution brings
+those of every call into an order of its own and back. A matrix product takes them as they lie: at
+batch 1, forward and backward, 1024 to 512 channels at 4x4 take a fifth of the time, 512 to 512 at
+8x8 a third.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class _SumPatches(torch.autograd.Function):
 
 
 def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
-    """Whether there are fewer numbers in the map. Not where it is traced, for any batch; an accelerator has kernels."""
+    """Whether there are fewer numbers in the map.
+
+    Not where it is traced, for any batch; an accelerator has kernels.
+    """
     return x.is_cpu and not torch.compiler.is_compiling() and x.numel() < weight.numel()
 
 

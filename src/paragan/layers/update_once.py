@@ -1,8 +1,8 @@
 """State that a layer advances once per update of its player: spectral norm's vectors, batch norm's running statistics.
 
-`begin_update` marks the layers; the first forward advances the state and clears the mark. Further micro-batches, the
-second call of a discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a
-turn changes only its own player.
+`begin_update` marks the layers; the first forward advances the state and clears the mark. Further
+micro-batches, the second call of a discriminator, recomputation, penalties, and every forward that
+an opponent makes leave it alone: a turn changes only its own player.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from paragan.layers.modes import frozen_modules
 
 
 class UpdateOnce(nn.Module):
-    """Base of layers with such state. `update_due` is control state on the host, not part of the model."""
+    """Base of layers with such state.
+
+    `update_due` is control state on the host, not part of the model.
+    """
 
     update_due: bool = False
     mixes: bool = False  # whether the layer mixes the samples of a batch in training
 
     def take_update(self) -> bool:
         """True once per update."""
-        was, self.update_due = self.update_due and self.training, False
+        was = self.update_due and self.training
+        self.update_due = False
         return was
 
 

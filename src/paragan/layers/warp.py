@@ -1,8 +1,9 @@
 """Affine maps of images, one per image, differentiable any number of times with respect to the images.
 
-Beyond its border an image goes on as in a mirror that stands on the border itself. A map is given by its inverse,
-inverse_B23: what the output shows at (x, y) is found at inverse @ (x, y, 1), in pixels from the middle of the image, x
-to the right and y down. Gathers and matrix products alone: `grid_sample` has no second derivative.
+Beyond its border an image goes on as in a mirror that stands on the border itself. A map is given
+by its inverse, inverse_B23: what the output shows at (x, y) is found at inverse @ (x, y, 1), in
+pixels from the middle of the image, x to the right and y down. Gathers and matrix products alone:
+`grid_sample` has no second derivative.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _ORDER = 6  # zeros of the low-pass at its Nyquist frequency
 def warp(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     """Read between the pixels of the image at twice its resolution, at twice the output's, then halved.
 
-    The low-pass on either side is orthogonal, so what did not move would come out as it went in. Any size.
+    The low-pass on either side is orthogonal, so what did not move would come out as it went in.
+    Any size.
     """
     height, width = x_BCHW.shape[2:]
     up_H, up_W = (_upsampling_matrix(side, x_BCHW.dtype, x_BCHW.device) for side in (height, width))
@@ -31,11 +33,13 @@ def warp(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
 def warp_bilinear(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     """From the four pixels around each place."""
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
-    flat, width = x_BCHW.flatten(2), x_BCHW.shape[3]
+    flat = x_BCHW.flatten(2)
+    width = x_BCHW.shape[3]
     out = flat.new_zeros(())
     for row, down in _neighbours(rows, x_BCHW.shape[2]):
         for column, along in _neighbours(columns, width):
-            index, share = (row * width + column).flatten(1), (down * along).flatten(1)
+            index = (row * width + column).flatten(1)
+            share = (down * along).flatten(1)
             out = torch.addcmul(out, flat.gather(2, index[:, None].expand_as(flat)), share[:, None])
     return out.view_as(x_BCHW)
 
@@ -44,8 +48,10 @@ def warp_nearest(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     """From the nearest pixel: exact for maps of whole pixels (mirrored, by quarter turns of a square, shifted)."""
     height, width = x_BCHW.shape[2:]
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
-    rows, columns = rows.round_().clamp_(0, height - 1).long(), columns.round_().clamp_(0, width - 1).long()
-    flat, index = x_BCHW.flatten(2), (rows * width + columns).flatten(1)
+    rows = rows.round_().clamp_(0, height - 1).long()
+    columns = columns.round_().clamp_(0, width - 1).long()
+    flat = x_BCHW.flatten(2)
+    index = (rows * width + columns).flatten(1)
     return flat.gather(2, index[:, None].expand_as(flat)).view_as(x_BCHW)
 
 
@@ -73,7 +79,8 @@ def _source_pixels(x_BCHW: Tensor, inverse_B23: Tensor) -> tuple[Tensor, Tensor]
 def _reflect(from_middle: Tensor, length: int) -> Tensor:
     """Places beyond the border to where the mirror shows them, counted from the first pixel; in place."""
     from_border = from_middle.add_(length / 2)
-    around = from_border.div(2 * length).floor_().mul_(2 * length)  # there and back, all is as before
+    # there and back, all is as before
+    around = from_border.div(2 * length).floor_().mul_(2 * length)
     return from_border.sub_(around).sub_(length).abs_().neg_().add_(length - 0.5)
 
 
@@ -94,7 +101,8 @@ def _upsampling_matrix(length: int, dtype: torch.dtype, device: torch.device) ->
     as the filter lets it through, its alias at the coarse pixels, which has the other sign there.
     """
     angle = np.pi * np.arange(2 * length) / (4 * length)
-    low, high = np.cos(angle) ** (2 * _ORDER), np.sin(angle) ** (2 * _ORDER)
+    low = np.cos(angle) ** (2 * _ORDER)
+    high = np.sin(angle) ** (2 * _ORDER)
     waves = np.sqrt(low / (low + high))[:, None] * _cosine_basis(2 * length)
     fine = waves[:length].copy()
     fine[1:] -= waves[:length:-1]

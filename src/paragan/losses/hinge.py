@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-G_NEEDS_REAL = False
+from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """max(0, 1 - real) + max(0, 1 + fake), elementwise. Samples beyond the margin give no gradient."""
+    """max(0, 1 - real) + max(0, 1 + fake), elementwise.
+
+    Samples beyond the margin give no gradient.
+    """
     return (1 - real_B).relu() + (1 + fake_B).relu()
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
     """-fake, elementwise."""
     return -fake_B
+
+
+loss = Loss(d_loss, g_loss)

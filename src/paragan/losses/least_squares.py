@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-G_NEEDS_REAL = False
+from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
@@ -18,3 +18,6 @@ def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
     """(fake - 1)^2 / 2, elementwise."""
     return (fake_B - 1).square() / 2
+
+
+loss = Loss(d_loss, g_loss)

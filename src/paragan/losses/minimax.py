@@ -1,7 +1,8 @@
 """The zero-sum game itself (Goodfellow et al. 2014, equation 1): G's loss is log(1 - D(G(z))), which G lowers.
 
-With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is weak where D is sure; `nonsaturating` is
-the usual remedy. Mustangs (Toutouh et al. 2019) draws among both and `least_squares`.
+With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is weak where D is sure;
+`nonsaturating` is the usual remedy. Mustangs (Toutouh et al. 2019) draws among both and
+`least_squares`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-G_NEEDS_REAL = False
+from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
@@ -20,3 +21,6 @@ def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
     """-softplus(fake), elementwise."""
     return -F.softplus(fake_B)
+
+
+loss = Loss(d_loss, g_loss)

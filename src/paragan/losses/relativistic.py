@@ -1,6 +1,7 @@
 """Relativistic pairing: each fake is judged against one real sample, row by row.
 
-RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et al. 2024.
+RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et
+al. 2024.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-G_NEEDS_REAL = True
+from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
@@ -19,3 +20,6 @@ def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
 def g_loss(fake_B: Tensor, real_B: Tensor) -> Tensor:
     """softplus(real - fake), elementwise: the same with the roles exchanged."""
     return F.softplus(real_B - fake_B)
+
+
+loss = Loss(d_loss, g_loss, g_needs_real=True)

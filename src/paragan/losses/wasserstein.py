@@ -1,13 +1,14 @@
 """Wasserstein-1 by its dual (Arjovsky et al. 2017, equation 2): D maximises real - fake.
 
-Means a distance only for a 1-Lipschitz D: add `penalties/gradient_penalty` or use a model with spectral norm.
+Means a distance only for a 1-Lipschitz D: add `penalties/gradient_penalty` or use a model with
+spectral norm.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-G_NEEDS_REAL = False
+from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
@@ -18,3 +19,6 @@ def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
     """-fake, elementwise."""
     return -fake_B
+
+
+loss = Loss(d_loss, g_loss)

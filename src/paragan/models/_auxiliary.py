@@ -17,8 +17,8 @@ Kind = Literal["projection", "auxiliary"]
 class AuxiliaryHead(nn.Module):
     """ReLU, features f (B, F) summed over the map, to logits w.f + b, f itself, and class logits C f (B, classes).
 
-    In at least float32. Labels are ignored. Without a bias of C, as published networks: as many parameters as the
-    projection has.
+    In at least float32. Labels are ignored. Without a bias of C, as published networks: as many
+    parameters as the projection has.
     """
 
     keeps_float32 = True

@@ -59,14 +59,17 @@ def attention_sides(
         if side not in maps:
             known = ", ".join(map(str, sorted(maps)))
             raise ConfigError(
-                f"model.attention: {player.upper()} has no map of {side}x{side}; use one of {known} "
-                f"(model.attention.{player}=SIDE), or null for none"
+                f"model.attention: {player.upper()} has no map of {side}x{side}; use one of "
+                f"{known} (model.attention.{player}=SIDE), or null for none"
             )
     return chosen
 
 
 def stage_widths(given: Widths, default: Sequence[int], key: str) -> list[int]:
-    """Channels of every map: those that are given, or the default. `ConfigError`: another number of maps."""
+    """Channels of every map: those that are given, or the default.
+
+    `ConfigError`: another number of maps.
+    """
     if given is not None and len(given) != len(default):
         raise ConfigError(
             f"model.{key}: {len(given)} widths for {len(default)} maps; give one width for each, as in {list(default)}"

@@ -37,7 +37,8 @@ class Generator(nn.Module):
     def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, self.model)
-        self.num_classes, self.weight_init = classes, options.weight_init
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         plan = _plan(options, shape, self.model)
         each = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK, self.model)
         self.latent = each * len(plan.g_widths)

@@ -39,8 +39,9 @@ class AttentionOptions(StageOptions):
     """Where self-attention is."""
 
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list for both networks,
-    or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either, 64 at most.
+    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
+    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either,
+    64 at most.
     """
 
 
@@ -50,21 +51,22 @@ class BigGANOptions(AttentionOptions):
 
     weight_init: WeightInit = "orthogonal"
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list for both networks,
-    or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either, 64 at most, and none up to 32 px in
-    the flavour `brock`.
+    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
+    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either,
+    64 at most, and none up to 32 px in the flavour `brock`.
     """
     latent: Count | None = None
     """Length of z; null: 20 for every block of G and for its first layer."""
     width: Count = 96
     """Base number of channels; every layer has a multiple of it."""
     shared: Natural = 128
-    """Length of the class embedding shared by G's norms; 0: each norm has its own gains and biases per class, and
-    all of z enters the first layer.
+    """Length of the class embedding shared by G's norms; 0: each norm has its own gains and biases
+    per class, and all of z enters the first layer.
     """
     flavour: Literal["studio", "brock"] = "studio"
-    """`studio`: the networks of published CIFAR and Tiny-ImageNet benchmarks. `brock`: the authors' code, with D
-    twice as wide at 32 px, and a wider G at 64 px.
+    """`studio`: the networks of published CIFAR and Tiny-ImageNet benchmarks.
+
+    `brock`: the authors' code, with D twice as wide at 32 px, and a wider G at 64 px.
     """
 
 
@@ -74,8 +76,9 @@ class ContrastOptions(BigGANOptions):
 
     shared: Count = 128
     embed: Count | None = None
-    """Dimensions of the space in which D compares images; null: 512 up to 32 px, 768 at 64 px, else 1536."""
+    """Dimensions of the space in which D compares images; null: 512 up to 32 px, 768 at 64 px, else
+    1536."""
     conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels). false leaves a BigGAN
-    without classes, where nothing is compared.
+    """Whether both networks see labels: true, false, or null (if the data has labels). false leaves
+    a BigGAN without classes, where nothing is compared.
     """

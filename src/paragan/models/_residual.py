@@ -47,8 +47,9 @@ SNGAN_SHAPES = LARGE_SHAPES | {
 class ResidualPlan:
     """Channels and attention of both networks at one image size.
 
-    g_widths: from the smallest map, of side `lowest`, up. d_widths: of the blocks from the image down, of which the
-    first `halvings` halve. g_attention, d_attention: sides of the maps that attention sees.
+    g_widths: from the smallest map, of side `lowest`, up. d_widths: of the blocks from the image
+    down, of which the first `halvings` halve. g_attention, d_attention: sides of the maps that
+    attention sees.
     """
 
     side: int
@@ -72,7 +73,10 @@ def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
 def residual_plan(
     options: StageOptions, shape: Shape, side: int, width: int, default_attention: Places = None
 ) -> ResidualPlan:
-    """The networks at one image size. width: what `shape` is multiplied by, where no widths are given."""
+    """The networks at one image size.
+
+    width: what `shape` is multiplied by, where no widths are given.
+    """
     attention = options.attention if isinstance(options, AttentionOptions) else None
     g_maps = [side >> number for number in range(num_doublings(side) + 1)]
     d_maps = [side >> number for number in range(1, shape.halvings + 1)]
@@ -109,7 +113,10 @@ def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
 
 
 def down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None = None) -> list[nn.Module]:
-    """D's blocks up to the head. thin_from: the first block that is as wide inside as its input; None: none is."""
+    """D's blocks up to the head.
+
+    thin_from: the first block that is as wide inside as its input; None: none is.
+    """
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings

@@ -1,7 +1,7 @@
 """Pieces of StyleGAN2 (Karras et al. 2020, figure 2c, 7): from latents to styles, and from styles to maps and images.
 
-Between two blocks of the generator go the map, the image so far and the styles of all layers, so that a pipeline may
-cut anywhere.
+Between two blocks of the generator go the map, the image so far and the styles of all layers, so
+that a pipeline may cut anywhere.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Mapping(nn.Module):
 
     def __init__(self, latent: int, length: int, classes: int, depth: int, num: int, mixing: float) -> None:
         super().__init__()
-        self.num, self.mixing, self.draws = num, mixing, mixing > 0
+        self.num = num
+        self.mixing = mixing
+        self.draws = mixing > 0
         self.embed = ClassVector(classes, length) if classes else None
         self.layers = mapping_layers(latent + (length if classes else 0), length, depth)
 
@@ -142,14 +144,17 @@ class ToImage(nn.Module):
 
 
 class SynthesisBlock(nn.Module):
-    """All layers of one side, and what they add to the image. number: of its first layer among all; last: the image
-    is all that is wanted.
+    """All layers of one side, and what they add to the image.
+
+    number: of its first layer among all; last: the image is all that is wanted.
     """
 
     def __init__(self, convs: list[StyledConv], colours: ToImage, number: int, last: bool) -> None:
         super().__init__()
-        self.convs, self.colours = nn.ModuleList(convs), colours
-        self.number, self.last = number, last
+        self.convs = nn.ModuleList(convs)
+        self.colours = colours
+        self.number = number
+        self.last = last
 
     def forward(self, state: State, y_B: Tensor | None = None) -> State | Tensor:
         h, image, w_BLW = state

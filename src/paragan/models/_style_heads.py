@@ -27,7 +27,8 @@ class ClassDirection(nn.Module):
 
     def __init__(self, classes: int, length: int, depth: int) -> None:
         super().__init__()
-        self.embed, self.layers = ClassVector(classes, length), mapping_layers(length, length, depth)
+        self.embed = ClassVector(classes, length)
+        self.layers = mapping_layers(length, length, depth)
 
     def forward(self, y_B: Tensor | None, count: int) -> Tensor:
         h = self.embed(y_B, count)
@@ -41,7 +42,8 @@ class ProjectionHead(nn.Module):
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
-        self.out, self.towards = EqualLinear(features, features), ClassDirection(classes, features, depth=8)
+        self.out = EqualLinear(features, features)
+        self.towards = ClassDirection(classes, features, depth=8)
 
     def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         towards = self.towards(y_B, len(features_BF))
@@ -55,7 +57,8 @@ class ContrastiveHead(nn.Module):
 
     def __init__(self, features: int, classes: int, embed: int) -> None:
         super().__init__()
-        self.out, self.project = EqualLinear(features, 1), EqualLinear(features, embed)
+        self.out = EqualLinear(features, 1)
+        self.project = EqualLinear(features, embed)
         self.towards = ClassDirection(classes, embed, depth=1)
 
     def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:

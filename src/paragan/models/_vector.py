@@ -1,7 +1,8 @@
 """Generators whose norms read a vector: the class as a point in a space that all layers share, and a part of z.
 
-Source: Brock et al. 2019, "Large scale GAN training for high fidelity natural image synthesis", section 3, appendix B.
-Between two blocks goes the map and that vector, so that a pipeline may cut anywhere.
+Source: Brock et al. 2019, "Large scale GAN training for high fidelity natural image synthesis",
+section 3, appendix B. Between two blocks goes the map and that vector, so that a pipeline may cut
+anywhere.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class WithVector(nn.Module):
 
     def __init__(self, block: nn.Module, *columns: slice) -> None:
         super().__init__()
-        self.block, self.columns = block, columns
+        self.block = block
+        self.columns = columns
 
     def forward(self, state: State, y_B: Tensor | None = None) -> State:
         h, c_BC = state
@@ -79,7 +81,8 @@ class WithoutVector(nn.Module):
 
     def __init__(self, block: nn.Module, last: bool = False) -> None:
         super().__init__()
-        self.block, self.last = block, last
+        self.block = block
+        self.last = last
 
     def forward(self, state: State, y_B: Tensor | None = None) -> State | Tensor:
         h, c_BC = state
@@ -92,12 +95,16 @@ def vector_norm(inputs: int, wrap: Wrap) -> Norm:
 
 
 def latent_per_block(latent: int | None, num_blocks: int, each: int, model: str) -> int:
-    """How many numbers of z go to each block of a generator, and to its first map. `ConfigError` if some are left."""
+    """How many numbers of z go to each block of a generator, and to its first map.
+
+    `ConfigError` if some are left.
+    """
     whole = latent or each * (num_blocks + 1)
     if whole % (num_blocks + 1):
         near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
         raise ConfigError(
-            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks and one for the "
-            f"first map; pass a multiple of {num_blocks + 1}, such as model.latent={near}"
+            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks "
+            f"and one for the first map; pass a multiple of {num_blocks + 1}, such as "
+            f"model.latent={near}"
         )
     return whole // (num_blocks + 1)

@@ -1,9 +1,10 @@
 """BigGAN (Brock et al. 2019, tables 4 to 9), for squares of 8 to 1024 px.
 
-The residual networks of `sagan`, wider; a class is a point in a space that all norms of G share, and every block of G
-has its part of z. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,415,170; 128 px, 1000 classes
-70,433,988 / 87,982,370; 64 px with width 80, 200 classes 17,335,204 / 30,796,722. The paper has no 8, 16 and 1024 px.
-The authors' code places attention by `{g: 64}` at 64 px, where D has no such map, and at 64 above.
+The residual networks of `sagan`, wider; a class is a point in a space that all norms of G share,
+and every block of G has its part of z. Parameters with the defaults (G / D): 32 px, 10 classes
+9,416,196 / 2,415,170; 128 px, 1000 classes 70,433,988 / 87,982,370; 64 px with width 80, 200
+classes 17,335,204 / 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code places
+attention by `{g: 64}` at 64 px, where D has no such map, and at 64 above.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Options(BigGANOptions):
     """BigGAN's sizes and variants."""
 
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
-    penalty `auxiliary`).
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
+    (ACGAN, with the penalty `auxiliary`).
     """
 
 

@@ -1,9 +1,10 @@
 """BigGAN-deep (Brock et al. 2019, appendix B.2, tables 7 to 9), for squares of 8 to 1024 px.
 
-Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add channels instead of
-computing them; every norm of G reads all of z and the class. Parameters with the default width (G / D): 32 px, 10
-classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 / 20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px,
-55,736,708 / 38,001,666 at 256 px. The paper has no 8, 16, 32 and 1024 px.
+Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add
+channels instead of computing them; every norm of G reads all of z and the class. Parameters with
+the default width (G / D): 32 px, 10 classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 /
+20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px, 55,736,708 / 38,001,666 at 256 px. The paper
+has no 8, 16, 32 and 1024 px.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Options(AttentionOptions):
     shared: Count = 128
     """Length of the class embedding shared by G's norms."""
     flavour: Literal["paper", "studio"] = "paper"
-    """`paper`, or `studio` as a published 32 px benchmark has it: convolutional short-cuts, and a D that starts
-    narrow.
+    """`paper`, or `studio` as a published 32 px benchmark has it: convolutional short-cuts, and a D
+    that starts narrow.
     """
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list for both networks,
-    or `{g: 64, d: [64, 32]}`; null: none; `default`: 64 in G, or half the image up to 32 px; half the image in D, or
-    64 above 256 px.
+    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
+    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: 64 in G, or half the image
+    up to 32 px; half the image in D, or 64 above 256 px.
     """
     weight_init: WeightInit = "orthogonal"
 
@@ -76,7 +77,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         plan = _plan(options, shape)
         vector = options.latent + (options.shared if classes else 0)
         norm = vector_norm(vector, spectral_norm)
@@ -123,16 +126,22 @@ class Discriminator(nn.Module):
 class UpNeck(nn.Module):
     """Norm, ReLU, 1x1, norm, ReLU, double, 3x3, norm, ReLU, 3x3, norm, ReLU, 1x1, plus x, doubled (figure 16).
 
-    Where the block has fewer channels than x the short-cut drops the last ones. convolved: it is a 1x1 instead.
+    Where the block has fewer channels than x the short-cut drops the last ones. convolved: it is a
+    1x1 instead.
     """
 
     def __init__(self, inputs: int, outputs: int, up: bool, convolved: bool, norm: Norm, wrap: Wrap) -> None:
         super().__init__()
-        inside, self.up = inputs // _NECK, up
-        self.norm1, self.conv1 = norm(inputs), wrap(nn.Conv2d(inputs, inside, 1))
-        self.norm2, self.conv2 = norm(inside), wrap(UpConv2d(inside, inside) if up else _same(inside))
-        self.norm3, self.conv3 = norm(inside), wrap(_same(inside))
-        self.norm4, self.conv4 = norm(inside), wrap(nn.Conv2d(inside, outputs, 1))
+        inside = inputs // _NECK
+        self.up = up
+        self.norm1 = norm(inputs)
+        self.conv1 = wrap(nn.Conv2d(inputs, inside, 1))
+        self.norm2 = norm(inside)
+        self.conv2 = wrap(UpConv2d(inside, inside) if up else _same(inside))
+        self.norm3 = norm(inside)
+        self.conv3 = wrap(_same(inside))
+        self.norm4 = norm(inside)
+        self.conv4 = wrap(nn.Conv2d(inside, outputs, 1))
         self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if convolved else DropChannels(outputs)
 
     def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
@@ -147,8 +156,8 @@ class UpNeck(nn.Module):
 class DownNeck(nn.Module):
     """ReLU, 1x1, ReLU, 3x3, ReLU, 3x3, ReLU, halve, 1x1, plus x, halved (figure 16).
 
-    Where the block has more channels than x a 1x1 makes those that lack. convolved: it makes all of them, wherever
-    something changes shape.
+    Where the block has more channels than x a 1x1 makes those that lack. convolved: it makes all of
+    them, wherever something changes shape.
     """
 
     def __init__(self, inputs: int, outputs: int, down: bool, convolved: bool, wrap: Wrap) -> None:
@@ -211,13 +220,13 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
         row = row._replace(d=(1, *row.d[1:]))
     elif options.g_widths is not None and any(a < b for a, b in pairwise(options.g_widths)):
         raise ConfigError(
-            "model.g_widths: short-cuts of the flavour paper drop channels and cannot add any; give widths "
-            "that do not grow towards the image, or model.flavour=studio"
+            "model.g_widths: short-cuts of the flavour paper drop channels and cannot add any; "
+            "give widths that do not grow towards the image, or model.flavour=studio"
         )
     elif options.d_widths is not None and any(a > b for a, b in pairwise(options.d_widths)):
         raise ConfigError(
-            "model.d_widths: short-cuts of the flavour paper add channels and cannot drop any; give widths "
-            "that do not shrink towards the smallest map, or model.flavour=studio"
+            "model.d_widths: short-cuts of the flavour paper add channels and cannot drop any; "
+            "give widths that do not shrink towards the smallest map, or model.flavour=studio"
         )
     places: Places = default_attention(side)
     if side >= 64:

@@ -1,8 +1,9 @@
 """ContraGAN (Kang & Park 2020), for squares of 8 to 1024 px: BigGAN whose D compares images with one another.
 
-D puts images and classes into one space. Its features are those points, (B, 2 E): of the images, then of their
-classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186; 128 px,
-1000 classes 70,433,988 / 90,343,202. `reacgan` has the same networks.
+D puts images and classes into one space. Its features are those points, (B, 2 E): of the images,
+then of their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes
+9,416,196 / 2,517,186; 128 px, 1000 classes 70,433,988 / 90,343,202. `reacgan` has the same
+networks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Strided convolutions without pooling (DCGAN, Radford et al. 2016), for squares of 8 to 128 px.
 
-In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, G ends in a 3x3.
-At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels: class-conditional norms in G, a
-projection in D.
+In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the
+last, G ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With
+labels: class-conditional norms in G, a projection in D.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Options(NetworkOptions):
     """Channels at the highest resolution, doubled at each lower one up to 16 times."""
     conditional: bool | None = False
     d_norm: Literal["batch", "spectral", "none"] = "batch"
-    """Norm of D. Batch norm is the paper's; it mixes samples, so real and fake images go through D separately, and
-    `gradient_penalty` refuses it.
+    """Norm of D. Batch norm is the paper's; it mixes samples, so real and fake images go through D
+    separately, and `gradient_penalty` refuses it.
     """
     weight_init: WeightInit = "normal_0.02"
 
@@ -46,7 +46,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "dcgan")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         side = image_side(shape, "dcgan")
         widths = _widths(side, options.width)[::-1]
         stem = Stem(options.latent, widths[0], side=lowest_side(side))

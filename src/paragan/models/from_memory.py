@@ -11,7 +11,10 @@ from paragan.core.option_types import Count
 
 @dataclass(frozen=True)
 class Options:
-    """A record of where the networks came from. Their code is in the program, not in the run folder."""
+    """A record of where the networks came from.
+
+    Their code is in the program, not in the run folder.
+    """
 
     generator: str
     """Class of the generator that the program passed."""
@@ -34,7 +37,7 @@ def Discriminator(options: Options, *shape_and_classes: Any) -> NoReturn:
 def missing_networks(options: Options) -> str:
     """The message of a reader that has only the run folder."""
     return (
-        f"model.name is from_memory: the networks {options.generator} and {options.discriminator} were passed from "
-        "Python and are not in the run folder; run that program again to resume, or call "
-        "paragan.load(RUN, generator=MyGenerator()) to sample"
+        f"model.name is from_memory: the networks {options.generator} and {options.discriminator} "
+        "were passed from Python and are not in the run folder; run that program again to "
+        "resume, or call paragan.load(RUN, generator=MyGenerator()) to sample"
     )

@@ -1,7 +1,8 @@
 """Fully connected pair, the usual first GAN on MNIST: leaky ReLU, tanh, logits; any image shape.
 
-At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505 parameters. With
-labels, both see a learnt vector of them (num_classes wide) next to their input (Mirza & Osindero 2014, section 3.2).
+At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505
+parameters. With labels, both see a learnt vector of them (num_classes wide) next to their input
+(Mirza & Osindero 2014, section 3.2).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "mlp")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         widths = (options.latent, *options.g_widths)
         self.blocks = nn.ModuleList([*_hidden(widths, classes), ImageLayer(widths[-1], shape)])
 

@@ -1,8 +1,9 @@
 """Image to image: a U-Net and a discriminator of overlapping patches (pix2pix, Isola et al. 2017), for 8 to 512 px.
 
-At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with 2,768,705 and logits
-that see 70x70 pixels each. Dropout lies on the 512 -> 512 layers that follow the innermost, at most three, as in the
-authors' second code (their first has it one layer further in). The generator has no latent: its noise is the dropout.
+At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with
+2,768,705 and logits that see 70x70 pixels each. Dropout lies on the 512 -> 512 layers that follow
+the innermost, at most three, as in the authors' second code (their first has it one layer further
+in). The generator has no latent: its noise is the dropout.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class Options:
     width: Count = 64
     """Channels of the first layer of both networks, doubled at each halving up to 8 times."""
     norm: Literal["batch", "instance"] = "batch"
-    """`batch` is the paper's, at batch size 1 the same as `instance` until it is evaluated with running statistics;
-    larger batches blur with it. `instance` never mixes samples. Both have gain and bias.
+    """`batch` is the paper's, at batch size 1 the same as `instance` until it is evaluated with
+    running statistics; larger batches blur with it. `instance` never mixes samples. Both have gain
+    and bias.
     """
     dropout: Fraction = 0.5
     """Probability of dropout in G, its only noise."""
@@ -49,7 +51,8 @@ class Generator(nn.Module):
     Its blocks hand on a tuple: the maps so far, whose ends are joined on the way up.
     """
 
-    latent, num_classes = 0, 0
+    latent = 0
+    num_classes = 0
     takes_condition = True
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
@@ -85,7 +88,8 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        halvings = min(3, num_doublings(image_side(shape, "pix2pix", 512)))  # more would leave too small a map
+        # more would leave too small a map
+        halvings = min(3, num_doublings(image_side(shape, "pix2pix", 512)))
         widths = _widths(options.width, halvings + 1)
         norm = _norm(options.norm)
         patches = []

@@ -1,10 +1,11 @@
 """R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN! A modern baseline GAN"), for squares of 8 to 512 px.
 
-Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3, 1x1 back, biases
-before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling. Trained
-with the relativistic loss, R1 and R2. Images are not confined to [-1, 1] while it trains. Parameters of the paper's
-networks (G / D): CIFAR-10 at width 768 20,781,952 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120;
-FFHQ-256, whose `g_widths` are [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
+Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3,
+1x1 back, biases before the two activations and nowhere else, Fix-up initialisation (Zhang et al.
+2019), bilinear resampling. Trained with the relativistic loss, R1 and R2. Images are not confined
+to [-1, 1] while it trains. Parameters of the paper's networks (G / D): CIFAR-10 at width 768
+20,781,952 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose
+`g_widths` are [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Options(StageOptions):
     d_widths: Widths = None
     """Channels of D's maps, from the image down; null: those of G, in reverse."""
     groups: Count = 96
-    """Groups of the 3x3 convolutions of the widest map, in proportion on others; they divide twice its width."""
+    """Groups of the 3x3 convolutions of the widest map, in proportion on others; they divide twice
+    its width."""
     blocks: Count | tuple[Count, ...] = 2
     """Residual blocks per resolution, or of each, from the smallest map up."""
     embed: Count = 64
@@ -58,7 +60,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "r3gan")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         plan = _plan(options, shape)
         start = LearntInput(options.latent, plan.g_widths[0], plan.lowest, classes, options.embed)
         stages = plan.stages(plan.g_widths, plan.blocks, "up")
@@ -129,13 +133,19 @@ class Stage(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + 1x1 (act (grouped 3x3 (act (1x1 x + b)) + c)), leaky ReLU 0.2. It starts as x: the last 1x1 is 0."""
+    """x + 1x1 (act (grouped 3x3 (act (1x1 x + b)) + c)), leaky ReLU 0.2.
+
+    It starts as x: the last 1x1 is 0.
+    """
 
     def __init__(self, width: int, groups: int, scale: float) -> None:
         super().__init__()
-        wide, gain = 2 * width, scale * sqrt(2 / (1 + _SLOPE**2))
-        self.widen, self.bias1 = FixupConv2d(width, wide, gain=gain), Bias(wide)
-        self.see, self.bias2 = FixupConv2d(wide, wide, 3, groups, gain), Bias(wide)
+        wide = 2 * width
+        gain = scale * sqrt(2 / (1 + _SLOPE**2))
+        self.widen = FixupConv2d(width, wide, gain=gain)
+        self.bias1 = Bias(wide)
+        self.see = FixupConv2d(wide, wide, 3, groups, gain)
+        self.bias2 = Bias(wide)
         self.narrow = FixupConv2d(wide, width, gain=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -226,7 +236,8 @@ class _Plan:
 
     def stages(self, widths: list[int], blocks: list[int], resample: Literal["up", "down"]) -> list[Stage]:
         """All stages of one network."""
-        scale = sum(blocks) ** -0.25  # Fix-up draws weights smaller where there are more residual blocks
+        # Fix-up draws weights smaller where there are more residual blocks
+        scale = sum(blocks) ** -0.25
         stages = []
         for number, (width, num_blocks) in enumerate(zip(widths, blocks, strict=True)):
             inputs = widths[max(0, number - 1)]
@@ -261,7 +272,8 @@ def _groups(groups: int, width: int, widest: int) -> int:
     share, rest = divmod(groups * width, widest)
     if rest or (2 * width) % share:
         raise ConfigError(
-            f"model.groups: {groups} groups of the widest map, of {widest} channels, leave no whole number "
-            f"for a map of {width}; give widths in the ratio of whole groups, or model.groups=1"
+            f"model.groups: {groups} groups of the widest map, of {widest} channels, leave no "
+            f"whole number for a map of {width}; give widths in the ratio of whole groups, or "
+            "model.groups=1"
         )
     return share

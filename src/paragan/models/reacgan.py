@@ -1,7 +1,8 @@
 """ReACGAN (Kang et al. 2021, "Rebooting ACGAN"), for squares of 8 to 1024 px: the networks of `contragan`.
 
 It differs in what is made of D's points: `penalties/data_to_data`, once for each side, instead of
-`penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186.
+`penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
+2,517,186.
 """
 
 from __future__ import annotations

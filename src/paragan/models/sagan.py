@@ -1,7 +1,8 @@
 """Self-attention GAN (Zhang et al. 2019): the residual networks of `sngan`, spectral norm in both, attention in either.
 
-Parameters with the default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200 classes 13,387,396 /
-19,752,642; 128 px, 1000 classes 42,017,412 / 39,448,258. For squares of 8 to 512 px.
+Parameters with the default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200
+classes 13,387,396 / 19,752,642; 128 px, 1000 classes 42,017,412 / 39,448,258. For squares of 8 to
+512 px.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Options(AttentionOptions):
     width: Count | None = None
     """Channels of D's first block; null: 128 up to 32 px, 64 above. G follows it as in `sngan`."""
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
-    penalty `auxiliary`).
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
+    (ACGAN, with the penalty `auxiliary`).
     """
     weight_init: WeightInit = "glorot"
 
@@ -42,7 +43,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "sagan")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         plan = _plan(options, shape)
         stem = Stem(options.latent, plan.g_widths[0], spectral_norm, plan.lowest)
         last = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)

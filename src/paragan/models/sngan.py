@@ -2,9 +2,10 @@
 
 With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018).
 
-Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 /
-19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. 48 px is the papers' net for STL-10. They have no 8 and 16 px;
-those are the 32 px net with fewer halvings; 256 and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
+Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200
+classes 13,366,915 / 19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. 48 px is the papers'
+net for STL-10. They have no 8 and 16 px; those are the 32 px net with fewer halvings; 256 and 512
+px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from paragan.models._auxiliary import head
 from paragan.models._checks import effective_num_classes, image_side
 from paragan.models._options import StageOptions, WeightInit
 
-_THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}  # the first block of D as narrow inside as its input
+# the first block of D as narrow inside as its input
+_THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,18 @@ class Options(StageOptions):
     latent: Count = 128
     """Length of the latent vector z."""
     width: Count | None = None
-    """Channels of D's first block; null: the paper's, 128 up to 32 px and 64 above. G is twice as wide up to 32 px
-    and as wide above; above 32 px both grow towards the smallest map.
+    """Channels of D's first block; null: the paper's, 128 up to 32 px and 64 above.
+
+    G is twice as wide up to 32 px and as wide above; above 32 px both grow towards the smallest
+    map.
     """
     flavour: Literal["studio", "mimicry", "brock"] = "studio"
-    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks); `mimicry`: as their
-    input, except in the first; `brock`: as their input in all of them.
+    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks);
+    `mimicry`: as their input, except in the first; `brock`: as their input in all of them.
     """
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
-    penalty `auxiliary`).
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
+    (ACGAN, with the penalty `auxiliary`).
     """
     weight_init: WeightInit = "glorot"
 
@@ -52,7 +56,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "sngan")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         plan = _plan(options, shape)
         stem = Stem(options.latent, plan.g_widths[0], side=plan.lowest)
         last = NormImageOutput(plan.g_widths[-1], shape[0])

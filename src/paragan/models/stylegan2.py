@@ -1,12 +1,13 @@
 """StyleGAN2 (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN"), for squares of 8 to 1024 px.
 
-A latent becomes a style that scales the channels of every layer; each side adds its own part of the image; D has
-residual blocks and sees how much the images of a batch differ. In pure torch. Parameters (G / D), three colours:
-1024 px 30,370,060 / 29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
-22,949,277 / 23,882,369, of 1000 classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393; 32 px, 10 classes,
-mapping 2, residual false 20,215,315 / 23,089,664. Conditional as in Karras et al. 2020, "Training generative
-adversarial networks with limited data", appendix. Trained with the loss `nonsaturating` and the penalties `r1` and
-`path_length`. Images are not confined to [-1, 1] while it trains.
+A latent becomes a style that scales the channels of every layer; each side adds its own part of the
+image; D has residual blocks and sees how much the images of a batch differ. In pure torch.
+Parameters (G / D), three colours: 1024 px 30,370,060 / 29,012,513; 256 px with base 16384
+24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2 22,949,277 / 23,882,369, of 1000
+classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393; 32 px, 10 classes, mapping 2,
+residual false 20,215,315 / 23,089,664. Conditional as in Karras et al. 2020, "Training generative
+adversarial networks with limited data", appendix. Trained with the loss `nonsaturating` and the
+penalties `r1` and `path_length`. Images are not confined to [-1, 1] while it trains.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Options(NetworkOptions):
     group: Count = 4
     """Images of a batch that minibatch standard deviation compares with one another."""
     head: Literal["projection", "contrast"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `contrast` compares images with class points
-    (ReACGAN's StyleGAN2, with the penalty `data_to_data`).
+    """How D uses labels: `projection` adds a class term to the logit; `contrast` compares images
+    with class points (ReACGAN's StyleGAN2, with the penalty `data_to_data`).
     """
     embed: Count | None = None
     """Dimensions of the space of `contrast`; null: four times D's last width."""
@@ -73,7 +74,9 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
-        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        self.latent = options.latent
+        self.num_classes = classes
+        self.weight_init = options.weight_init
         side = image_side(shape, "stylegan2", 1024)
         widths = _widths(options, side)
         self.styles = (2 * len(widths), options.style)

@@ -30,8 +30,9 @@ def batch_embeddings(
     if features is None or features.dim() != 3 or features.shape[1] != 2:
         found = "no features" if features is None else f"features of shape {tuple(features.shape)}"
         raise ConfigError(
-            f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns {found}; use model "
-            "contragan, reacgan, or stylegan2 with model.head=contrast, not model.conditional=false"
+            f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns "
+            f"{found}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "
+            "model.conditional=false"
         )
     points_BE, proxies_BE = features.unbind(1)
     rows = context.feed.rows
@@ -42,6 +43,6 @@ def batch_embeddings(
 def without_labels(name: str) -> str:
     """Return the message of a penalty that needs labels."""
     return (
-        f"penalty {name} needs labels, but this run has none; use data and a generator with classes "
-        f"(num_classes > 0), or leave {name} out"
+        f"penalty {name} needs labels, but this run has none; use data and a generator with "
+        f"classes (num_classes > 0), or leave {name} out"
     )

@@ -7,32 +7,25 @@ For a D with class logits: `model.head=auxiliary` of `biggan`, `sagan` and `snga
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import DiscriminatorOutput, Side
+from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import without_labels
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(SideOptions):
     """Weight, period and side of the classification loss."""
 
-    weight: NotNegative = 1.0
-    """Weight of the term in the loss."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
-    side: Literal["g", "d"] = "d"
-    """Which network's loss it is added to; ACGAN adds it to both, as two entries."""
     fakes: bool = True
-    """Whether D also learns classes from G's images, as in the paper; later work leaves them out, because early
-    fakes have no recognizable class.
+    """Whether D also learns classes from G's images, as in the paper; later work leaves them out,
+    because early fakes have no recognizable class.
     """
 
 
@@ -42,11 +35,14 @@ class Penalty(protocols.Penalty):
     name = "auxiliary"
 
     def __init__(self, options: Options) -> None:
-        self.interval, self.weight = options.interval, options.weight * options.interval
-        self.side, self.fakes = Side(options.side), options.fakes
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+        self.side = Side(options.side)
+        self.fakes = options.fakes
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        outputs, feed = context.outputs, context.feed
+        outputs = context.outputs
+        feed = context.feed
         if self.side is Side.G:
             return self.weight * _cross_entropy(outputs.fake, feed.label)
         assert outputs.real is not None and feed.real is not None
@@ -60,7 +56,8 @@ def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
         raise ConfigError(without_labels("auxiliary"))
     if output.classes_BK is None:
         raise ConfigError(
-            "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, sagan, sngan; not "
-            "model.conditional=false), or let D return paragan.DiscriminatorOutput(logits, features, classes)"
+            "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, "
+            "sagan, sngan; not model.conditional=false), or let D return "
+            "paragan.DiscriminatorOutput(logits, features, classes)"
         )
     return F.cross_entropy(output.classes_BK, y_B, reduction="none")

@@ -1,7 +1,8 @@
 """Consistency regularisation: D's logits of an image and of the same image, flipped and shifted, should be equal.
 
-On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on fakes as well it is
-bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section 2.1).
+On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on
+fakes as well it is bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section
+2.1).
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from torch import Tensor
 
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, NotNegative
+from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import DiscriminatorOutput, Side, TurnInputs
 from paragan.layers.shift import shift_images
 from paragan.penalties._logits import mean_per_sample
+from paragan.penalties._options import PenaltyOptions
 
 _Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and the condition of paired data
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weights and period of the consistency term."""
 
     weight: NotNegative = 10.0
     """Weight on real images: CR's lambda."""
     fake_weight: NotNegative = 0.0
     """Weight on G's images; bCR uses 10 for both."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty(protocols.Penalty):
-    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean. T flips an image or does not, and
-    shifts it by up to an eighth of its side.
+    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean.
 
-    Costs one more forward of D on real images, and on fakes if they have a weight. D(x) is the logit of the loss: with
-    `augment`, of the augmented image.
+    T flips an image or does not, and shifts it by up to an eighth of its side.
+
+    Costs one more forward of D on real images, and on fakes if they have a weight. D(x) is the
+    logit of the loss: with `augment`, of the augmented image.
     """
 
     name = "consistency"
@@ -53,7 +54,8 @@ class Penalty(protocols.Penalty):
             self.weights.append(options.fake_weight * options.interval)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        feed, outputs = context.feed, context.outputs
+        feed = context.feed
+        outputs = context.outputs
         assert outputs.real is not None
         real = _transformed(feed.real_inputs, feed, "real")
         if len(self.weights) == 1:

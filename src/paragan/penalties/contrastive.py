@@ -1,47 +1,47 @@
 """The conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
 
-Moves an image towards the embedding of its class and other images of that class, away from images of other classes. For
-a D that returns embeddings (`models/contragan`): its features are image embeddings e, then class embeddings p.
+Moves an image towards the embedding of its class and other images of that class, away from images
+of other classes. For a D that returns embeddings (`models/contragan`): its features are image
+embeddings e, then class embeddings p.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import Count, NotNegative, Positive
+from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(SideOptions):
     """Weight, period, temperature and side of the contrastive loss."""
 
-    weight: NotNegative = 1.0
-    """Weight of the term in the loss: the paper's lambda."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     temperature: Positive = 1.0
     """Temperature of the similarities: the paper's t."""
-    side: Literal["g", "d"] = "d"
-    """Which network's loss it is added to; ContraGAN adds it to both, as two entries."""
 
 
 class Penalty(protocols.Penalty):
-    """The loss on real images in D's turn, on fakes in G's. Compares the images of the global batch, over all ranks."""
+    """The loss on real images in D's turn, on fakes in G's.
+
+    Compares the images of the global batch, over all ranks.
+    """
 
     name = "contrastive"
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
-        self.interval, self.weight = options.interval, options.weight * options.interval
-        self.temperature, self.side = options.temperature, Side(options.side)
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+        self.temperature = options.temperature
+        self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         return self.weight * loss(*batch_embeddings(context, self.side, self.name), self.temperature)
@@ -52,7 +52,8 @@ def loss(
 ) -> Tensor:
     """-log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(·/t), e' not e itself.
 
-    all_TE, all_y_T: embeddings and labels of the whole batch. positions_B: of the rows of points_BE in it.
+    all_TE, all_y_T: embeddings and labels of the whole batch. positions_B: of the rows of points_BE
+    in it.
     """
     towards_B = (points_BE * proxies_BE).sum(1) / t
     others_BT = points_BE @ all_TE.T / t

@@ -1,53 +1,52 @@
 """The data-to-data cross-entropy D2D-CE (Kang et al. 2021, "Rebooting ACGAN", equation 8).
 
-Moves an image towards the embedding of its class up to a margin, and away from images of other classes within a margin.
-For a D that returns embeddings (`models/contragan`), as in ReACGAN.
+Moves an image towards the embedding of its class up to a margin, and away from images of other
+classes within a margin. For a D that returns embeddings (`models/contragan`), as in ReACGAN.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import Count, NotNegative, Positive
+from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(SideOptions):
     """Weight, period, margins and side of the data-to-data loss."""
 
-    weight: NotNegative = 1.0
-    """Weight of the term in the loss: the paper's lambda."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     temperature: Positive = 0.5
     """Temperature of the similarities: the paper's tau."""
     near: float = 0.98
     """Similarity to its class above which an image counts as near enough: the margin m_p."""
     far: float = 0.02
-    """Similarity to images of other classes below which they count as far enough: the margin m_n (the authors'
-    code: 1 - m_p).
+    """Similarity to images of other classes below which they count as far enough: the margin m_n
+    (the authors' code: 1 - m_p).
     """
-    side: Literal["g", "d"] = "d"
-    """Which network's loss it is added to; ReACGAN adds it to both, as two entries."""
 
 
 class Penalty(protocols.Penalty):
-    """The loss on real images in D's turn, on fakes in G's. Compares the images of the global batch, over all ranks."""
+    """The loss on real images in D's turn, on fakes in G's.
+
+    Compares the images of the global batch, over all ranks.
+    """
 
     name = "data_to_data"
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
-        self.interval, self.weight = options.interval, options.weight * options.interval
-        self.options, self.side = options, Side(options.side)
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+        self.options = options
+        self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         margins = (self.options.temperature, self.options.near, self.options.far)

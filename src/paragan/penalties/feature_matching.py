@@ -1,7 +1,7 @@
 """Feature matching (Salimans et al. 2016, "Improved Techniques for Training GANs", section 3.1).
 
-G's images should have the mean features, in D, of real images. The paper trains G by this loss alone; here it is added
-to the adversarial loss.
+G's images should have the mean features, in D, of real images. The paper trains G by this loss
+alone; here it is added to the adversarial loss.
 """
 
 from __future__ import annotations
@@ -13,25 +13,21 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, DiscriminatorOutput, Side
+from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weight and period of feature matching."""
-
-    weight: NotNegative = 1.0
-    """Weight in G's loss."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty(protocols.Penalty):
     """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being D's features.
 
-    A value of the batch, not of samples: every row has the whole value, because the strategy averages over rows.
+    A value of the batch, not of samples: every row has the whole value, because the strategy
+    averages over rows.
     """
 
     name = "feature_matching"
@@ -40,7 +36,8 @@ class Penalty(protocols.Penalty):
     needs_real = True
 
     def __init__(self, options: Options) -> None:
-        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None

@@ -1,7 +1,7 @@
 """Gradient penalty (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", equation 3).
 
-weight * (|grad D(x^)| - 1)^2 with x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per sample, drawn by row of the global
-batch: the same on any number of ranks and micro-batches.
+weight * (|grad D(x^)| - 1)^2 with x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per sample, drawn by row
+of the global batch: the same on any number of ranks and micro-batches.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from torch import Tensor
 
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, NotNegative
+from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, DiscriminatorOutput, Side
 from paragan.penalties._logits import mean_per_sample
+from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weight and period of WGAN-GP's penalty."""
 
     weight: NotNegative = 10.0
     """Weight of the term in the loss: the paper's lambda."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty(protocols.Penalty):
-    """Costs one more forward of D, on x^ with the labels of the real samples. Patch logits count as their mean.
+    """Costs one more forward of D, on x^ with the labels of the real samples.
 
-    A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4: no batch norm in D).
+    Patch logits count as their mean.
+
+    A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4: no
+    batch norm in D).
     """
 
     name = "gradient_penalty"
@@ -46,16 +48,18 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         if context.network.mixes:
             raise ConfigError(
-                "penalty gradient_penalty does not support a discriminator with batch norm; choose another norm "
-                "(model.d_norm=spectral) or the penalty r1"
+                "penalty gradient_penalty does not support a discriminator with batch norm; "
+                "choose another norm (model.d_norm=spectral) or the penalty r1"
             )
         x = _interpolated(context).requires_grad_()
         logits = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:])).logits_B
         gradient = context.input_gradient(mean_per_sample(logits), x)
-        return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
+        # torch's norm has slope 0, not NaN, at 0
+        return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()
 
 
 def _interpolated(context: PenaltyContext) -> Tensor:
-    real, fake = context.feed.real_sample.detach(), context.outputs.images.detach()
+    real = context.feed.real_sample.detach()
+    fake = context.outputs.images.detach()
     share = rng.uniform(context.feed.seed, "gradient_penalty", context.feed.rows, (1,) * (real.dim() - 1))
     return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import Count, NotNegative
+from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
+from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weight and period of the L1 distance to the target. Needs data of pairs."""
 
     weight: NotNegative = 100.0
     """Weight of the term in the loss: the paper's lambda, for values in [-1, 1]."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty(protocols.Penalty):

@@ -1,7 +1,7 @@
 """LeCam regularisation (Tseng et al. 2021, "Regularizing Generative Adversarial Networks under Limited Data").
 
-Moves logits of real images towards a moving mean of those of fakes and vice versa, so that D does not overfit a small
-data set (section 3, equation 5). The moving means are part of D's state.
+Moves logits of real images towards a moving mean of those of fakes and vice versa, so that D does
+not overfit a small data set (section 3, equation 5). The moving means are part of D's state.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import Count, Fraction, Natural, NotNegative
+from paragan.core.option_types import Fraction, Natural, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._logits import mean_per_sample
+from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weight, period and moving means of LeCam regularisation."""
 
     weight: NotNegative = 0.3
     """Weight of the term in the loss: the paper's lambda; its authors use 0.3 on CIFAR."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     decay: Fraction = 0.99
     """Decay of the moving means of D's logits."""
     warmup: Natural = 0
     """Updates of D before the first that is penalised; the authors' code uses 1000."""
     one_sided: bool = False
-    """Penalise only a logit beyond the other mean, as the authors' code does; the paper penalises both sides."""
+    """Penalise only a logit beyond the other mean, as the authors' code does; the paper penalises
+    both sides."""
 
 
 class Penalty(protocols.Penalty):
@@ -46,22 +46,28 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
         self.state = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None
         real_B, fake_B = (mean_per_sample(output.logits_B) for output in (context.outputs.real, context.outputs.fake))
         self._update_means(context.whole(torch.stack([real_B, fake_B], 1).detach()))
-        above_B, below_B = real_B - self._mean("fake", fake_B), self._mean("real", real_B) - fake_B
+        above_B = real_B - self._mean("fake", fake_B)
+        below_B = self._mean("real", real_B) - fake_B
         if self.options.one_sided:
-            above_B, below_B = above_B.relu(), below_B.relu()
+            above_B = above_B.relu()
+            below_B = below_B.relu()
         due = (self.state["updates"] > self.options.warmup).to(real_B.dtype)
         return self.weight * due * (above_B.square() + below_B.square())
 
     @torch.no_grad()
     def _update_means(self, logits_T2: Tensor) -> None:
-        """Update the moving means. Means that are not finite are left out, because the step is skipped."""
+        """Update the moving means.
+
+        Means that are not finite are left out, because the step is skipped.
+        """
         state = self.state
         means = logits_T2.double().mean(0)
         finite = means.isfinite().all()
@@ -71,4 +77,5 @@ class Penalty(protocols.Penalty):
             state[name].copy_(torch.where(finite, state[name].lerp(mean, share), state[name]))
 
     def _mean(self, name: str, like: Tensor) -> Tensor:
-        return self.state[name].to(like.dtype, copy=True)  # the next update writes there, and a graph may hold it
+        # the next update writes there, and a graph may hold it
+        return self.state[name].to(like.dtype, copy=True)

@@ -1,6 +1,7 @@
 """Orthogonal regularisation without the diagonal (Brock et al. 2019, equation 3).
 
-beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer should differ, not have norm 1.
+beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer should differ, not
+have norm 1.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import protocols
-from paragan.core.option_types import Count, NotNegative
+from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.penalties._options import SideOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(SideOptions):
     """Weight, period and side of orthogonal regularisation."""
 
     weight: NotNegative = 1e-4
     """Weight of the term in the loss: the paper's beta."""
-    interval: Count = 1
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     side: Literal["g", "d"] = "g"
     """Which network's weights are penalised."""
 
@@ -33,7 +33,8 @@ class Options:
 class Penalty(protocols.Penalty):
     """A penalty on the weights of linear and convolutional layers (raw ones under spectral norm), one filter per row.
 
-    A value of the weights, not of samples: every row has the whole value, because the strategy averages over rows.
+    A value of the weights, not of samples: every row has the whole value, because the strategy
+    averages over rows.
     """
 
     name = "orthogonal"

@@ -1,8 +1,8 @@
 """Path length regularisation (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", equation 4).
 
-A step in the styles should change the image equally much wherever it is taken: (|J_w^T y| - a)^2 for images of normal
-noise y and the running mean a of those lengths. For generators whose forward takes an offset of their styles
-(`stylegan2`).
+A step in the styles should change the image equally much wherever it is taken: (|J_w^T y| - a)^2
+for images of normal noise y and the running mean a of those lengths. For generators whose forward
+takes an offset of their styles (`stylegan2`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, GeneratorOutput, Side
+from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PenaltyOptions):
     """Weight, period and mean of path length regularisation."""
 
     weight: NotNegative = 2.0
-    """Weight of the term in the loss."""
     interval: Count = 4
-    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     decay: Fraction = 0.01
     """Weight of a new length in the running mean."""
     every: Count = 2
@@ -37,13 +36,19 @@ class Options:
 
 @runtime_checkable
 class Styled(Protocol):
-    """A generator whose forward takes (z, y, offset of all styles). styles: (L, W), their number and length."""
+    """A generator whose forward takes (z, y, offset of all styles).
+
+    styles: (L, W), their number and length.
+    """
 
     styles: tuple[int, int]
 
 
 class Penalty(protocols.Penalty):
-    """Costs one more forward of G, on some of the latents. The running mean is that of all ranks."""
+    """Costs one more forward of G, on some of the latents.
+
+    The running mean is that of all ranks.
+    """
 
     name = "path_length"
     side = Side.G
@@ -51,13 +56,16 @@ class Penalty(protocols.Penalty):
     uses_outputs = False
 
     def __init__(self, options: Options) -> None:
-        self.interval, self.weight = options.interval, options.weight * options.interval
-        self.decay, self.every = options.decay, options.every
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+        self.decay = options.decay
+        self.every = options.every
         self.state = {"mean": torch.zeros(())}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         rows = context.feed.rows
-        chosen = slice(-rows.first % self.every, None, self.every)  # every so many of the global batch
+        # every so many of the global batch
+        chosen = slice(-rows.first % self.every, None, self.every)
         length_N = self._lengths(context, chosen)
         length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
         num = -(-rows.total // self.every)
@@ -71,7 +79,8 @@ class Penalty(protocols.Penalty):
         shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
         if not shapes or feed.latent is None:
             raise ConfigError("penalty path_length needs a generator with styles; use model stylegan2")
-        z_NZ, y_N = feed.latent[chosen], None if feed.label is None else feed.label[chosen]
+        z_NZ = feed.latent[chosen]
+        y_N = None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
@@ -80,7 +89,10 @@ class Penalty(protocols.Penalty):
 
     @torch.no_grad()
     def _update_mean(self, mean: Tensor) -> Tensor:
-        """Update and return the running mean. Lengths that are not finite are left out: their step is skipped."""
+        """Update and return the running mean.
+
+        Lengths that are not finite are left out: their step is skipped.
+        """
         running = self.state["mean"]
         updated = running + self.decay * (mean.to(running.dtype) - running)
         running.copy_(torch.where(mean.isfinite(), updated, running))

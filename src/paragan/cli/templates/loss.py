@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-G_NEEDS_REAL = False  # True: g_loss is given the logits of real images, too
+import paragan as pg
 
 
 def d_loss(real: Tensor, fake: Tensor) -> Tensor:
@@ -14,3 +14,6 @@ def d_loss(real: Tensor, fake: Tensor) -> Tensor:
 def g_loss(fake: Tensor, real: Tensor | None = None) -> Tensor:
     """The logit of a generated image should be high."""
     return F.softplus(-fake)
+
+
+loss = pg.Loss(d_loss, g_loss)  # g_needs_real=True: g_loss is given the logits of real images, too

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paragan.game.gan import Loss
+from paragan.core.loss import Loss
 
 
 class MixedLoss:

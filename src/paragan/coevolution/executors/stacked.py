@@ -24,9 +24,10 @@ from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
+from paragan.core.loss import Loss
 from paragan.core.protocols import Network, Opponent, Penalty, Turn
 from paragan.core.types import LossTerms, Side, Update
-from paragan.game.gan import GAN, Loss
+from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
