@@ -19,7 +19,7 @@ HISTORY = ("docs/journal.md", "docs/design/", "docs/glossary.md")  # of the past
 GENERATED = ("docs/api.md", "docs/cli.md", "docs/settings.md", "docs/recipes/")  # from files that are checked
 PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
-    *("Scheme", "Loss", "d_loss", "g_loss", "source", "step", "quiesce", "close", "prepare"),
+    *("Scheme", "loss", "d_loss", "g_loss", "source", "step", "quiesce", "close", "prepare"),
 }
 REGISTRIES = {
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics", "features"),
