@@ -192,7 +192,7 @@ def test_a_manager_before_its_first_step_or_closed_refuses_calls(manager):
 
 def test_one_manager_trains_one_pair(manager):
     scale_mgr = trained(manager(), steps=1)
-    with pytest.raises(pg.ConfigError, match=r"^train: found another Estimator than before"):
+    with pytest.raises(pg.ConfigError, match=r"^train: this ScalingManager trains another Estimator"):
         scale_mgr.train(pg.Estimator(*pair()))
     with pytest.raises(pg.ConfigError, match=r"^train: gan must be an Estimator"):
         manager().train(pair()[0])
