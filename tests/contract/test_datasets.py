@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -125,6 +126,16 @@ def test_a_row_is_the_same_in_any_company(parts):
         together = source.fetch(rows)["image"]
         alone = torch.cat([source.fetch(rows[i : i + 1])["image"] for i in range(4)])
         assert torch.equal(together, alone)
+
+
+def test_threads_fetch_the_same_at_once(parts):
+    source = parts["train"]
+    rows = [np.array([number % 5, 5 - number % 3]) for number in range(24)]
+    alone = [source.fetch(pair) for pair in rows]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(source.fetch, rows, timeout=60))
+    for one, other in zip(alone, together, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in source.tensors)
 
 
 def test_rows_are_copies(parts):

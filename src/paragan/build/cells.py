@@ -9,7 +9,7 @@ import torch
 
 from paragan import build
 from paragan.build.cell_options import grid_losses, player_options
-from paragan.build.data import Data
+from paragan.build.data import Data, batch_stream
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.class_subset_prior import ClassSubsetPrior
 from paragan.coevolution.diets import Diets
@@ -21,7 +21,6 @@ from paragan.core.loss import Loss
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.state_buffers import refuse_state
-from paragan.loading.loader import Loader
 
 
 def build_cell(
@@ -43,7 +42,7 @@ def build_cell(
     if options.opponents == "random":
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
-    batches = Loader(diets.of(number), config.train.batch, seed, device, flip=data.flip)
+    batches = batch_stream(config, diets.of(number), seed, device, flip=data.flip, is_automatic=False)
     drawn = losses[: len(options.losses)] if cell.loss is None else ()
     return Cell(number, gan, build.scheme(cell_config), batches, drawn, loss=loss)
 

@@ -18,7 +18,10 @@ from paragan.datasets._unlabelled import UnlabelledSource
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.batch_rows import BatchRows
-from paragan.loading.loader import Loader
+from paragan.loading.loader import BatchStream, Loader
+from paragan.loading.prefetch import Prefetcher
+
+_MAX_THREADS = 4  # more decode faster than most games train
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,28 @@ def open_data(config: RunConfig, shared: bool = False) -> Data:
     return Data(train, held_out, getattr(options, "flip", False))
 
 
+def batch_stream(
+    config: RunConfig,
+    source: Source,
+    seed: int,
+    device: torch.device,
+    share: tuple[int, int] | None = None,
+    flip: bool = False,
+    is_automatic: bool = True,
+) -> BatchStream:
+    """The batches of a run, read ahead as `data.prefetch` and `data.threads` say.
+
+    is_automatic: whether data that is decoded is read ahead where `data.prefetch` is null.
+    """
+    loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
+    options = config.data.options
+    threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
+    depth = options.prefetch
+    if depth is None:
+        depth = threads + 1 if is_automatic and source.is_decoded else 0
+    return Prefetcher(loader, depth, min(threads, depth), config.train.timeout_s) if depth else loader
+
+
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
     """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
     takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
@@ -77,5 +102,5 @@ def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) 
     """Of D's updates; where no turn of D's is played, which rows they have is enough."""
     share = roles.batch_world.share(config.train.batch)
     if Side.D in roles.trained_sides:
-        return Loader(found.train, config.train.batch, config.seed, device, share=share, flip=found.flip)
+        return batch_stream(config, found.train, config.seed, device, share, found.flip)
     return BatchRows(found.train, config.train.batch, share)

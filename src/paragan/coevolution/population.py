@@ -201,7 +201,9 @@ class Population:
         """Collect the cells from workers; without workers there is nothing to do."""
 
     def release_workers(self) -> None:
-        """Release the workers; without workers there is nothing to do."""
+        """Release the workers; without workers, the threads of the cells."""
+        for cell in self.cells:
+            cell.batches.close()
 
     @property
     def can_mix(self) -> bool:

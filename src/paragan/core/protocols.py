@@ -247,13 +247,17 @@ class Source(ABC):
 
     tensors: what each sample consists of; images are called `image`, with `label` and `condition` where there are some.
     class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no classes.
-    fingerprint: equal for equal data; cheap, not computed from all samples.
+    fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes files,
+    so that threads which call it ahead of the training step are worth their while.
+
+    Several threads may call `fetch` at the same time.
     """
 
     tensors: Mapping[str, TensorSpec]
     class_names: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     fingerprint: str
+    is_decoded: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -20,14 +20,19 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from paragan.core import outside_file
 from paragan.core.errors import ConfigError
 from paragan.core.field_docs import MEANING, meanings
-from paragan.core.option_types import TORCH_OPTIMISERS
+from paragan.core.option_types import TORCH_OPTIMISERS, Interval, Natural
 from paragan.core.outside_code import reraise_as_config_error
 
+_PREFETCH = (
+    "Batches that are read and decoded ahead of the training step; 0: none, each is read when it is needed; null: one "
+    "more than `threads` for data that is decoded from files, 0 for data in memory and for grids."
+)
+_THREADS = "Threads that read and decode batches ahead; null: one per CPU thread of the process, at most 4."
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not that of "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
@@ -131,10 +136,10 @@ def load(category: str, name: str) -> ModuleType:
 def options(category: str, name: str) -> type:
     """The `Options` dataclass of a file, read without importing it; an empty one if it has none.
 
-    Those of every dataset have `labels` too; False leaves the labels out.
+    Those of every dataset have `labels` too (False leaves the labels out), and how batches are read ahead.
     """
     kind = _options(find_source(category, name), f"{category}.{name}")
-    return _with_labels(kind) if category == "datasets" else kind
+    return _dataset_options(kind) if category == "datasets" else kind
 
 
 def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
@@ -241,8 +246,8 @@ def _options(path: Path, name: str) -> type:
 
 
 @cache
-def _with_labels(kind: type) -> type:
-    """The same settings and `labels`; a setting `labels` of another type takes False as well."""
+def _dataset_options(kind: type) -> type:
+    """The same settings, and those of every dataset; a setting `labels` of another type takes False as well."""
     labels = next((one for one in fields(kind) if one.name == "labels"), None)
     hint: Any = bool
     default: Any = True
@@ -255,11 +260,24 @@ def _with_labels(kind: type) -> type:
     meaning = f"{meaning} false: none, the run is unconditional.".lstrip()
     return make_dataclass(
         "Options",
-        [("labels", hint, field(default=default, metadata={MEANING: meaning}))],
+        [
+            ("labels", hint, field(default=default, metadata={MEANING: meaning})),
+            ("prefetch", Natural | None, _unprinted_field(_PREFETCH)),
+            (
+                "threads",
+                Annotated[int, Interval(ge=1, le=256)] | None,
+                field(default=None, repr=False, metadata={MEANING: _THREADS}),
+            ),
+        ],
         bases=(kind,),
         frozen=kind.__dataclass_params__.frozen,  # type: ignore[attr-defined]
         namespace={"__doc__": kind.__doc__},
     )
+
+
+def _unprinted_field(meaning: str) -> Any:
+    """A field, None by default, that the text of the options leaves out: fingerprints of data depend on that text."""
+    return field(default=None, repr=False, metadata={MEANING: meaning})
 
 
 def _is_readable(node: ast.stmt) -> bool:

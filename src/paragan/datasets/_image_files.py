@@ -84,6 +84,7 @@ class ZipReader:
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
+        self._lock = threading.Lock()  # the members share one file position
         # opening a pipe would block
         with zip_files.raise_data_errors(self._name), open_regular_file(path):
             self.archive = zipfile.ZipFile(path)
@@ -93,7 +94,7 @@ class ZipReader:
 
     def read(self, path: str) -> bytes:
         """Read a member; raises `DataError` if it is damaged or too large."""
-        with zip_files.raise_data_errors(self._name):
+        with self._lock, zip_files.raise_data_errors(self._name):
             return zip_files.read_member(self.archive, self.archive.getinfo(path), self._name, MAX_FILE_BYTES)
 
     def stamp(self, path: str) -> str:
@@ -118,6 +119,8 @@ class ImageFiles(Source):
     Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
     every row once, so eviction would gain nothing.
     """
+
+    is_decoded = True
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ class UnlabelledSource(Source):
         self.source = source
         self.tensors = {name: spec for name, spec in source.tensors.items() if name != "label"}
         self.notices = source.notices
+        self.is_decoded = source.is_decoded
         self.fingerprint = f"{source.fingerprint} without labels"
 
     def __len__(self) -> int:

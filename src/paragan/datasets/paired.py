@@ -103,6 +103,8 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
 class PairedImages(Source):
     """A `Source` of the halves of wide images. reverse: the right half is the condition."""
 
+    is_decoded = True
+
     def __init__(self, wide: ImageFiles, size: int, reverse: bool, flip: bool) -> None:
         self._wide = wide
         self._reverse = reverse

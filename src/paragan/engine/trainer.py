@@ -149,6 +149,7 @@ class Trainer:
         if self.is_finished:
             yield from self.scores()
         self.scheme.close()
+        self.batches.close()
         if self._log is not None:
             yield from self._log.last_events(self.clock)
 

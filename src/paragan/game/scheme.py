@@ -27,6 +27,8 @@ class Batches(Protocol):
 
     def __next__(self) -> Batch: ...
 
+    def close(self) -> None: ...  # ends threads; the next batch starts them again
+
 
 class Scheme(ABC):
     """The order of turns in one step (`schemes/`). The defaults suit players that train in turns, on the same ranks."""

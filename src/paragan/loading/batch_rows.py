@@ -22,6 +22,9 @@ class BatchRows(Iterator[Batch]):
         self._batch = batch
         self._share = share
 
+    def close(self) -> None:
+        """There are no threads to end."""
+
     def __next__(self) -> Batch:
         rows = Rows(self.position, *self._share, self._batch)
         self.position += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,14 +22,36 @@ _LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-class Loader(Iterator[Batch]):
-    """Endless global batches of `batch` images; a batch may span several epochs.
+class BatchStream(Iterator[Batch]):
+    """Base class of endless streams of batches. `position` is the whole state. wait_s: the consumer's wait so far."""
+
+    def __init__(self, source: Source) -> None:
+        self.position = 0
+        self.wait_s = 0.0
+        self.source = source
+
+    def __next__(self) -> Batch:
+        return next_joint_batch([self])
+
+    @abstractmethod
+    def fetch_next(self) -> dict[str, Tensor]:
+        """Return the host tensors of the batch at `position`, which stays."""
+
+    @abstractmethod
+    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
+        """Move host tensors of this position to the device. num_streams: whose rows are concatenated."""
+
+    def close(self) -> None:
+        """End threads, if there are any."""
+
+
+class Loader(BatchStream):
+    """Endless global batches of `batch` samples; a batch may span several epochs.
 
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`), on every rank.
     share: (first, count) of the rows that this rank loads, all by default. flip: mirror each `image` with probability
-    1/2, drawn per place; sources of pairs draw flips themselves. `position` is the whole state. Images, as the source
-    declares them, are copied to the device as uint8 and returned in [-1, 1] as `dtype`; other tensors are returned
-    unchanged. `wait_s`: seconds spent loading so far.
+    1/2, drawn per place; sources of pairs draw flips themselves. Images, as the source declares them, are copied to the
+    device as uint8 and returned in [-1, 1] as `dtype`; other tensors are returned unchanged.
 
     Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample differs from its
     declaration.
@@ -44,9 +67,7 @@ class Loader(Iterator[Batch]):
         share: tuple[int, int] | None = None,
         flip: bool = False,
     ) -> None:
-        self.position = 0
-        self.wait_s = 0.0
-        self.source = source
+        super().__init__(source)
         self._batch = batch
         self._device = device
         self._dtype = dtype
@@ -57,52 +78,59 @@ class Loader(Iterator[Batch]):
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # first place, and the rows from there
         self._pinned = _copies_from_pinned_memory(device)
 
-    def __next__(self) -> Batch:
-        return next_joint_batch([self])
+    def fetch_next(self) -> dict[str, Tensor]:
+        return self.fetch(self.position)
 
-    def _fetch(self) -> dict[str, Tensor]:
-        """Return the host tensors of the next batch."""
-        places = _places(self._rows)
+    def fetch(self, position: int) -> dict[str, Tensor]:
+        """Return the host tensors of a batch. A function of the position alone; several threads may call it."""
+        places = _places(self._rows(position))
         tensors = dict(self.source.fetch(self._rows_at(places), places, self._order.seed))
         _check_declared(tensors, self.source, len(places))
         if self._flip:
             tensors["image"] = _mirror(tensors["image"], _flip_draws(self._order.seed, places))
         return tensors
 
-    @property
-    def _rows(self) -> Rows:
-        return Rows(self.position, *self._share, self._batch)
+    def fetch_pinned(self, position: int) -> dict[str, Tensor]:
+        """Return the same in pinned memory, if that speeds up the copy to the device."""
+        tensors = self.fetch(position)
+        return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self._pinned else tensors
+
+    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
+        rows = self._rows(position)
+        moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
+        return Batch(replace(rows, count=rows.count * num_streams), normalise_images(moved, self.source, self._dtype))
+
+    def _rows(self, position: int) -> Rows:
+        return Rows(position, *self._share, self._batch)
 
     def _rows_at(self, places: Places) -> Places:
         """Return the rows at consecutive places, permuting many batches at once."""
-        first, ahead = self._lookahead
+        first, ahead = self._lookahead  # read and replaced as a whole: threads share it
         if not first <= places[0] <= places[-1] < first + len(ahead):
             first = int(places[0])
             four_epochs = 4 * len(self.source)  # each epoch has a constant cost, however short
             count = max(len(places), min(_LOOKAHEAD, four_epochs))
-            self._lookahead = first, self._order.at(np.arange(first, first + count, dtype=np.int64))
-        first, ahead = self._lookahead
+            ahead = self._order.at(np.arange(first, first + count, dtype=np.int64))
+            self._lookahead = first, ahead
         return ahead[places[0] - first : places[-1] - first + 1]
 
     def _to_device(self, tensor: Tensor) -> Tensor:
-        if self._pinned:
+        if self._pinned and not tensor.is_pinned():
             tensor = tensor.pin_memory()
         return tensor.to(self._device, non_blocking=True)
 
 
-def next_joint_batch(loaders: Sequence[Loader]) -> Batch:
-    """Return the next batches of several loaders, concatenated and copied to their common device in one transfer."""
+def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
+    """Return the next batches of several streams, concatenated and copied to their common device in one transfer."""
     began = time.perf_counter()
-    first = loaders[0]
-    fetched = [loader._fetch() for loader in loaders]
+    first = streams[0]
+    fetched = [stream.fetch_next() for stream in streams]
     tensors = fetched[0]
     if len(fetched) > 1:
         tensors = {name: torch.cat([each[name] for each in fetched]) for name in tensors}
-    moved = {name: first._to_device(tensor) for name, tensor in tensors.items()}
-    rows = replace(first._rows, count=first._rows.count * len(loaders))
-    batch = Batch(rows, normalise_images(moved, first.source, first._dtype))
-    for loader in loaders:
-        loader.position += 1
+    batch = first.to_batch(tensors, first.position, len(streams))
+    for stream in streams:
+        stream.position += 1
     first.wait_s += time.perf_counter() - began
     return batch
 

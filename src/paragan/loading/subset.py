@@ -26,6 +26,7 @@ class SubsetSource(Source):
         self.tensors = source.tensors
         self.class_names = source.class_names
         self.notices = source.notices
+        self.is_decoded = source.is_decoded
         digest = hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
         self.fingerprint = f"{len(rows)} of {source.fingerprint} ({digest})"
 

@@ -14,6 +14,7 @@ from paragan.runs.folder import RunFolder
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
+    *("data.prefetch", "data.threads"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )

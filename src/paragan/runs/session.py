@@ -89,6 +89,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
         try:
             yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
+            trainer.batches.close()
             if isinstance(trainer, Evolution):
                 trainer.population.release_workers()
 

@@ -12,7 +12,7 @@ from paragan.coevolution.cell import Cell
 from paragan.core.protocols import Augment
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
-from paragan.loading.loader import Loader, next_joint_batch
+from paragan.loading.loader import BatchStream, next_joint_batch
 
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
@@ -40,9 +40,9 @@ class CellStreams:
         return self
 
     def __next__(self) -> Batch:
-        loaders = [stream for stream in self.streams if isinstance(stream, Loader)]
-        if len(loaders) == len(self.streams):
-            return next_joint_batch(loaders)
+        joinable = [stream for stream in self.streams if isinstance(stream, BatchStream)]
+        if len(joinable) == len(self.streams):
+            return next_joint_batch(joinable)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
         return Batch(rows, {name: torch.cat([batch.tensors[name] for batch in batches]) for name in batches[0].tensors})

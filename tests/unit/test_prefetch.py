@@ -1,0 +1,209 @@
+"""The prefetcher: the loader's batches, read ahead by threads."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+
+import pytest
+import torch
+
+from paragan.coevolution.executors.inputs import CellStreams
+from paragan.core.errors import DataError
+from paragan.core.protocols import Source, image_specs
+from paragan.loading.loader import Loader
+from paragan.loading.prefetch import Prefetcher
+
+CPU = torch.device("cpu")
+WAIT_S = 30.0
+
+
+class Slow(Source):
+    """Fifty images whose pixels are the row number; each fetch takes a random time. `damaged`: rows that raise."""
+
+    class_names = ("even", "odd")
+    fingerprint = "slow"
+
+    def __init__(self, longest_s=0.004, damaged=()):
+        self.tensors = image_specs((1, 2, 2), has_labels=True)
+        self.longest_s, self.damaged = longest_s, set(damaged)
+        self.num_fetches = self.num_running = self.most_running = 0
+        self.lock = threading.Lock()
+
+    def __len__(self):
+        return 50
+
+    def fetch(self, indices, places=None, seed=0):
+        with self.lock:
+            self.num_fetches += 1
+            self.num_running += 1
+            self.most_running = max(self.most_running, self.num_running)
+        try:
+            time.sleep(random.random() * self.longest_s)
+            rows = torch.as_tensor(indices)
+            if bad := self.damaged.intersection(rows.tolist()):
+                raise DataError(f"image {min(bad)} is damaged")
+            return {"image": rows.to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 1, 2, 2), "label": rows % 2}
+        finally:
+            with self.lock:
+                self.num_running -= 1
+
+
+def loader(source=None, seed=3):
+    return Loader(source or Slow(), 8, seed, CPU, flip=True)
+
+
+def prefetcher(depth=4, threads=2, source=None, timeout_s=WAIT_S, seed=3):
+    return Prefetcher(loader(source, seed), depth, threads, timeout_s)
+
+
+def same(a, b):
+    return a.rows == b.rows and all(torch.equal(a.tensors[name], b.tensors[name]) for name in b.tensors)
+
+
+def eventually(condition):
+    """Whether it becomes true within the limit."""
+    end = time.monotonic() + WAIT_S
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+    return condition()
+
+
+def threads_alive():
+    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_remains():
+    yield
+    gc.collect()
+    assert eventually(lambda: not threads_alive())
+
+
+@pytest.mark.parametrize(("depth", "threads"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4), (2, 4)])
+def test_batches_and_their_order_are_those_of_the_loader(depth, threads):
+    plain, ahead = loader(), prefetcher(depth, threads)
+    for _ in range(25):
+        assert same(next(ahead), next(plain))
+    assert ahead.position == plain.position == 25
+    ahead.close()
+
+
+def test_a_set_position_continues_there():
+    ahead, plain = prefetcher(), loader()
+    for position in (0, 1, 2, 40, 41, 3, 4, 5, 4):  # resumed, rewound, repeated
+        ahead.position = plain.position = position
+        assert same(next(ahead), next(plain))
+        assert ahead.position == position + 1
+    ahead.close()
+
+
+def test_position_is_that_of_the_consumer_however_far_the_threads_are():
+    source = Slow(longest_s=0)
+    ahead = prefetcher(depth=6, threads=3, source=source)
+    next(ahead)
+    assert eventually(lambda: source.num_fetches >= 6)  # positions 0 to 5
+    assert ahead.position == 1
+    ahead.close()
+
+
+def test_no_more_batches_are_fetched_than_the_depth():
+    source = Slow(longest_s=0)
+    ahead = prefetcher(depth=3, threads=3, source=source)
+    next(ahead)
+    assert eventually(lambda: source.num_fetches == 3)
+    time.sleep(0.05)
+    assert source.num_fetches == 3
+    next(ahead)
+    assert eventually(lambda: source.num_fetches == 4)
+    ahead.close()
+
+
+def test_threads_work_at_the_same_time_up_to_their_number():
+    source = Slow(longest_s=0.05)
+    ahead = prefetcher(depth=6, threads=3, source=source)
+    for _ in range(8):
+        next(ahead)
+    assert source.most_running == 3
+    ahead.close()
+
+
+def test_an_error_is_raised_at_its_batch_and_nothing_is_lost():
+    row = int(loader()._order.at(torch.arange(24, 25).numpy())[0])  # of batch 3, not of those before
+    ahead, plain = prefetcher(source=Slow(damaged=[row])), loader()
+    for _ in range(3):
+        assert same(next(ahead), next(plain))
+    for _ in range(2):  # again: the batch is fetched again
+        with pytest.raises(DataError, match=f"image {row} is damaged"):
+            next(ahead)
+        assert ahead.position == 3
+    ahead._loader.source.damaged.clear()
+    assert same(next(ahead), next(plain))
+    ahead.close()
+
+
+def test_a_fetch_that_hangs_ends_in_an_error_and_does_not_block_close():
+    hanging = threading.Event()
+
+    class Hanging(Slow):
+        def fetch(self, indices, places=None, seed=0):
+            hanging.wait(WAIT_S)
+            return super().fetch(indices, places, seed)
+
+    ahead = prefetcher(source=Hanging(), timeout_s=0.05)
+    with pytest.raises(DataError, match=r"batch 0 was not read within 0.05 s; .* increase train.timeout_s"):
+        next(ahead)
+    hanging.set()
+    ahead.close()
+
+
+def test_close_ends_the_threads_and_the_next_batch_starts_new_ones():
+    ahead, plain = prefetcher(threads=3), loader()
+    ahead.close()  # nothing has begun
+    assert same(next(ahead), next(plain))
+    assert len(threads_alive()) == 3
+    ahead.close()
+    assert not threads_alive()
+    assert same(next(ahead), next(plain))
+    ahead.close()
+
+
+def test_a_dropped_prefetcher_leaves_no_thread():
+    ahead = prefetcher()
+    next(ahead)
+    del ahead  # the fixture looks for threads
+
+
+def test_limits_change_while_it_runs():
+    source = Slow(longest_s=0.01)
+    ahead, plain = prefetcher(depth=2, threads=1, source=source), loader()
+    for depth, threads in ((2, 1), (8, 4), (3, 2), (1, 1), (6, 3)):
+        ahead.resize(depth, threads)
+        for _ in range(6):
+            assert same(next(ahead), next(plain))
+        assert eventually(lambda threads=threads: len(threads_alive()) == threads)
+    ahead.close()
+
+
+def test_several_streams_are_joined_in_one_batch():
+    plain = CellStreams([loader(seed=seed) for seed in (1, 2)])
+    ahead = CellStreams([prefetcher(seed=1), loader(seed=2)])
+    for _ in range(5):
+        assert same(next(ahead), next(plain))
+    assert [stream.position for stream in ahead.streams] == [5, 5]
+    ahead.streams[0].close()
+
+
+def test_wait_is_that_of_the_consumer():
+    source = Slow(longest_s=0)
+    ahead = prefetcher(depth=30, threads=2, source=source)
+    next(ahead)
+    assert eventually(lambda: source.num_fetches >= 30)
+    waited_s = ahead.wait_s
+    source.fetch = None  # whatever is needed now is there
+    for _ in range(20):
+        next(ahead)
+    assert ahead.wait_s > waited_s > 0
+    ahead.close()
