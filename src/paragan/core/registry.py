@@ -263,11 +263,7 @@ def _dataset_options(kind: type) -> type:
         [
             ("labels", hint, field(default=default, metadata={MEANING: meaning})),
             ("prefetch", Natural | None, _unprinted_field(_PREFETCH)),
-            (
-                "threads",
-                Annotated[int, Interval(ge=1, le=256)] | None,
-                field(default=None, repr=False, metadata={MEANING: _THREADS}),
-            ),
+            ("threads", Annotated[int, Interval(ge=1, le=256)] | None, _unprinted_field(_THREADS)),
         ],
         bases=(kind,),
         frozen=kind.__dataclass_params__.frozen,  # type: ignore[attr-defined]
