@@ -9,6 +9,7 @@ import torch
 
 from paragan.core.protocols import Source
 from paragan.game.player import Player
+from paragan.game.prior import Prior
 
 _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -28,9 +29,10 @@ def describe_player(player: Player) -> dict[str, Any]:
     }
 
 
-def describe_data(source: Source, held_out: Source | None, uses_labels: bool) -> dict[str, Any]:
-    """Shape, number of images and classes. held_out: pairs for the samples; None: the data has no pairs."""
-    data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
+def describe_data(source: Source, held_out: Source | None, prior: Prior) -> dict[str, Any]:
+    """Shape and number of samples, and classes. held_out: pairs for the samples; None: the data has no pairs."""
+    shape = source.tensors[prior.arguments[0]].shape
+    data = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
     pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}
-    labels = {} if uses_labels else {"labels": "ignored by the generator"}
+    labels = {} if prior.uses_labels else {"labels": "ignored by the generator"}
     return {**data, **pairs, **labels}

@@ -209,7 +209,7 @@ class Trainer:
             "total_kimg": self.images / 1000,
             "ranks": self.world.size,
             "players": self.describe_players(),
-            "data": describe_data(self.batches.source, self.fixed_samples.held_out, self.prior.uses_labels),
+            "data": describe_data(self.batches.source, self.fixed_samples.held_out, self.prior),
         }
 
     def describe_players(self) -> dict[str, Any]:
