@@ -89,9 +89,14 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
         try:
             yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
-            trainer.batches.close()
-            if isinstance(trainer, Evolution):
-                trainer.population.release_workers()
+            _release(trainer)
+
+
+def _release(trainer: Trainer) -> None:
+    """End the threads and the workers of a run."""
+    trainer.batches.close()
+    if isinstance(trainer, Evolution):
+        trainer.population.release_workers()
 
 
 def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
