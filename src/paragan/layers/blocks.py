@@ -20,7 +20,7 @@ Wrap = Callable[[nn.Module], nn.Module]
 
 
 def identity_wrap(module: nn.Module) -> nn.Module:
-    """The module as it is."""
+    """The module, unchanged."""
     return module
 
 
@@ -46,7 +46,7 @@ class Stem(nn.Module):
 class UpBlock(nn.Module):
     """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
 
-    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the
+    BN, ReLU, double, 3x3, BN, ReLU, 3x3, plus double, 1x1. The 1x1 runs before its doubling: the
     same function, a quarter of the work. norm: makes one for so many channels, called with whatever
     the block is called with.
     """
@@ -69,7 +69,7 @@ class UpBlock(nn.Module):
 class DownBlock(nn.Module):
     """Residual block of a discriminator (Miyato et al. 2018, appendix B.4, figure 9; tables 4 to 6).
 
-    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no
+    ReLU, 3x3, ReLU, 3x3, halve, plus 1x1, halve; the first block, which sees the image, has no
     first ReLU. The halving of the short-cut runs before its 1x1: the same function, a quarter of
     the work. Where nothing changes shape the short-cut is x. hidden: channels between the two 3x3,
     `outputs` unless given.

@@ -26,7 +26,7 @@ _CHANNELS = 256
 
 
 def is_faster(x: Tensor) -> bool:
-    """Whether `doubled_convolved` is the faster way: many channels, beside each other in the memory of a processor."""
+    """Whether `upsample_conv` is faster: many channels, contiguous in a processor's memory."""
     there = x.is_cpu and x.shape[1] >= _CHANNELS and x.stride(1) == 1 and not torch.compiler.is_compiling()
     return there and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
 

@@ -15,8 +15,9 @@ _EPS = 1e-8
 
 
 class MinibatchStd(UpdateOnce):
-    """(B, C, H, W) to (B, C + 1, H, W): beside each image the standard deviation over its group, averaged over C, H, W.
+    """(B, C, H, W) to (B, C + 1, H, W): a channel with the standard deviation over the image's group.
 
+    The deviation is averaged over C, H, W.
     group: so many consecutive images of the batch; the last group may have fewer, and of one alone
     it is nearly 0. Where a batch is shared by ranks they see all of it in training
     (`layers/cross_rank.convert`).

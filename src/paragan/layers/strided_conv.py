@@ -1,4 +1,4 @@
-"""4x4 convolutions of stride two on maps that are small beside their weights, as one matrix product.
+"""4x4 convolutions of stride two on maps smaller than their weights, as one matrix product.
 
 Near the middle of a U-Net nearly all time goes into moving weights about: a convolution brings
 those of every call into an order of its own and back. A matrix product takes them as they lie: at
