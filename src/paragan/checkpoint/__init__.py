@@ -1,1 +1,1 @@
-"""Checkpoints on disk: written whole or not at all, verified when read."""
+"""Checkpoints on disk: written completely or not at all, verified when read."""

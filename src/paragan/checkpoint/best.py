@@ -1,4 +1,4 @@
-"""The checkpoint with the best score, in a separate folder that pruning does not touch."""
+"""Checkpoint with the best score, in a separate folder that pruning does not touch."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Best:
     folder: Path
 
     def path(self) -> Path:
-        """The folder of the checkpoint. Raises `CheckpointError` if there is none."""
+        """Return the folder of the checkpoint. Raises `CheckpointError` if it is missing."""
         if (path := self._find()) is not None:
             return path
         raise CheckpointError(f"{self.folder}: no best checkpoint, the run was never scored; leave --best out")
 
     def _find(self) -> Path | None:
-        """The folder under either name: a kill between two renames leaves it under the second."""
+        """Return the folder under either name; a kill between renames leaves it under the second."""
         return next((path for path in (self.folder, self._next) if (path / MANIFEST).is_file()), None)
 
     def is_beaten_by(self, score: Score) -> bool:
-        """Whether this score is better, or incomparable because the protocols differ."""
+        """Return whether this score is better, or incomparable because the protocols differ."""
         metric = score.decisive
         if metric is None or not math.isfinite(score.metrics[metric]):
             return False
@@ -51,7 +51,7 @@ class Best:
     def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
         """Replace the best checkpoint by this one.
 
-        Files are hard links where the file system supports them.
+        Files are hard links if the file system supports them.
         """
         metric = score.decisive
         assert metric is not None
@@ -102,5 +102,5 @@ class Best:
 
 
 def _through_json(protocol: dict[str, Any]) -> Any:
-    """The protocol as it reads back from a file: tuples become lists."""
+    """Return the protocol as it reads back from a file: tuples become lists."""
     return json.loads(json.dumps(protocol))

@@ -1,4 +1,4 @@
-"""The generator of a checkpoint, read without the discriminator and the optimizers."""
+"""Generator of a checkpoint, read without the discriminator and the optimizers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paragan.core.errors import CheckpointError
 
 @dataclass(frozen=True)
 class GeneratorState:
-    """A generator's weights: the average where there is one. values: the checkpoint's."""
+    """A generator's weights, averaged ones if available. values: the checkpoint's."""
 
     weights: dict[str, Tensor]
     values: dict[str, Any]

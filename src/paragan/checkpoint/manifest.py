@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: the sha256 of every file, and which piece of which tensor is in it.
+"""Manifest of a checkpoint: the sha256 of every file, and which piece of which tensor is in it.
 
 A group of tensors (one per player) is one file, `g.safetensors`, or one per rank that has a part of
-it, `g.0-of-2.safetensors`. Of every tensor in a file the manifest has the shape of the whole, and
+it, `g.0-of-2.safetensors`. For every tensor in a file, the manifest has the shape of the whole, and
 offset and length of the piece, per axis.
 """
 
@@ -35,19 +35,22 @@ class NewerFormat(CheckpointError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """sums: sha256 by file name. groups: by group, the boxes of each file."""
+    """Content of a manifest.
+
+    sums: sha256 by file name. groups: by group, the boxes of each file.
+    """
 
     sums: Mapping[str, str]
     groups: Mapping[str, Mapping[str, Layout]]
 
 
 def describe_boxes(boxes: Layout) -> Boxes:
-    """The boxes as JSON values."""
+    """Return the boxes as JSON values."""
     return {name: {key: list(getattr(box, key)) for key in _KEYS} for name, box in boxes.items()}
 
 
 def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
-    """Which boxes each rank writes, by file name. held: what each rank has, by group.
+    """Return the boxes that each rank writes, by file name. held: boxes of each rank, by group.
 
     A box that several ranks have is written by the first of them.
     """
@@ -75,10 +78,7 @@ def _file_name(group: str, index: int, of: int) -> str:
 
 
 def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Boxes]) -> None:
-    """Write the manifest of the checkpoint in the folder `path`, and check it.
-
-    pieces: boxes by file.
-    """
+    """Write the manifest of the checkpoint folder `path`, and check it. pieces: boxes by file."""
     manifest = {"format": FORMAT, "files": dict(sorted(sums.items())), "pieces": dict(sorted(pieces.items()))}
     write_text(path / MANIFEST, json.dumps(manifest))
     read_manifest(path)
@@ -122,10 +122,7 @@ def _parse_box(values: Mapping[str, list[int]]) -> TensorLayout:
 
 
 def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
-    """Sort files by group.
-
-    Raises `CheckpointError` where pieces of a tensor are missing, overlap or do not fit.
-    """
+    """Group files by player. Raises `CheckpointError` if pieces do not form whole tensors."""
     groups: dict[str, dict[str, Layout]] = {}
     for file, boxes in pieces.items():
         match = _FILE.fullmatch(file)

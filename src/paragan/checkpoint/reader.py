@@ -1,4 +1,4 @@
-"""Reader of checkpoints: files are verified first, then tensors are read one at a time.
+"""Reader of checkpoints: files are verified, then tensors are read one at a time.
 
 Nothing is unpickled.
 """
@@ -27,7 +27,7 @@ _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint.
+    """An opened checkpoint.
 
     groups: tensors by group and name, read on access. values: JSON numbers, strings and maps.
     """
@@ -41,8 +41,8 @@ class Checkpoint:
 def read_checkpoint(path: Path, only: str | None = None) -> Checkpoint:
     """Verify the checkpoint in the folder `path` against its manifest and open it.
 
-    only: name of the one group to verify and open; None: all groups.
-    Raises `CheckpointError` that names the first missing or damaged file.
+    only: name of the one group to verify and open; None: all groups. Raises `CheckpointError` that
+    names the first missing or damaged file.
     """
     manifest = read_manifest(path)
     if only is not None and only not in manifest.groups:
@@ -92,7 +92,7 @@ def _open_group(path: Path, files: Mapping[str, Layout]) -> StoredTensors:
 
 
 def _open_file(path: Path, boxes: Layout) -> Any:
-    """Open a file; refuses one that does not hold these boxes."""
+    """Open a file; refuse one that does not hold these boxes."""
     try:
         with open_regular_file(path):  # safetensors would block on a pipe
             file: Any = safe_open(path, "pt")
@@ -107,7 +107,7 @@ def _open_file(path: Path, boxes: Layout) -> Any:
 
 
 def _assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
-    """Read what the wanted box overlaps, and nothing else."""
+    """Read the parts of the pieces that overlap the wanted box, and nothing else."""
     for box, file in pieces:
         if box == wanted:
             whole: Tensor = file.get_tensor(name)
@@ -147,10 +147,7 @@ def restoring(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def read_counts(values: Any, *names: str) -> dict[str, int]:
-    """Read these counters of a checkpoint.
-
-    Raises `ValueError` unless they are integers in [0, 2^48).
-    """
+    """Read these counters. Raises `ValueError` unless they are integers in [0, 2^48)."""
     counts = {name: values[name] for name in names}
     if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
         raise ValueError(f"{counts}")

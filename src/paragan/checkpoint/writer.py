@@ -46,7 +46,7 @@ class CheckpointWriter:
     def save(self, step: int, groups: Mapping[str, Pieces], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint and prune all but the newest `keep`. Collective.
 
-        groups: the tensors of this rank. values: written by rank 0. Where any rank fails, all ranks
+        groups: the tensors of this rank. values: written by rank 0. If any rank fails, all ranks
         raise `CheckpointError`; older checkpoints stay and no partial one remains.
         """
         final = self.path_of(step)
@@ -67,9 +67,9 @@ class CheckpointWriter:
         return final
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
-        """The boxes that each rank writes, by file.
+        """Assign the boxes to the ranks that write them, by file. Collective.
 
-        A rank with the same as a lower one sends none. Collective.
+        A rank with the same boxes as a lower one sends none.
         """
         held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
         digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
@@ -100,7 +100,7 @@ class CheckpointWriter:
                 if list(tensor.shape) != boxes[name]["length"]:
                     raise CheckpointError(f"{name} has shape {tuple(tensor.shape)}, its layout {boxes[name]['length']}")
             save_file(tensors, path)  # into a folder that rank 0 has just created, so it is no link
-            path.chmod(_file_mode())  # otherwise only the owner could read it, even on a shared disk
+            path.chmod(_file_mode())  # else only the owner could read it, even on a shared disk
             _sync(path)
             written[file] = (file_sha256(path), path.stat().st_size)
         return written
@@ -140,15 +140,15 @@ class CheckpointWriter:
             shutil.rmtree(old, ignore_errors=True)
 
     def path_of(self, step: int) -> Path:
-        """The folder of a step's checkpoint, whether it exists or not."""
+        """Return the folder of a step's checkpoint, whether it exists or not."""
         return self.folder / f"step-{step:09d}"
 
     def paths(self) -> list[Path]:
-        """Folders of all complete checkpoints, oldest first."""
+        """Return the folders of all complete checkpoints, oldest first."""
         return sorted(p for p in self.folder.glob("step-*") if p.is_dir())
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that rank 0 has verified; None if there is none. Collective."""
+        """Open the newest checkpoint that rank 0 has verified; None if none exists. Collective."""
         name = run_on_all_ranks(self.world, lambda: self._find_newest() if self.world.is_main else None)[0]
         if name is None:
             return None
@@ -178,7 +178,7 @@ def _sync(path: Path) -> None:
 
 
 def _file_mode() -> int:
-    """Permissions of a new file under this process's umask."""
+    """Return the permissions of a new file under this process's umask."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

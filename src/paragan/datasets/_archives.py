@@ -16,7 +16,7 @@ _MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
 
 
 class TarReader:
-    """Reader of a tar file, compressed or not.
+    """Reader of a tar file, plain or compressed.
 
     Images, and files named in `texts`, are held in memory undecoded.
     """
@@ -42,7 +42,7 @@ class TarReader:
         return f"{self._name}: {path}"
 
     def folders(self, top: bytes) -> list[bytes]:
-        """Return an empty list: empty folders of a tar file are not recorded."""
+        """Return an empty list: a tar file records no empty folders."""
         return []
 
 
@@ -51,9 +51,8 @@ def list_images(
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images.
 
-    texts: names of other files to hold for reading.
-
-    Raises `DataError` if the folder or file is missing or damaged, or has fewer than two images.
+    texts: names of other files to hold for reading. Raises `DataError` if the folder or file is
+    missing or damaged, or has fewer than two images.
     """
     root = Path(path)
     if not (path and root.is_file() and is_tar(root)):
@@ -67,7 +66,10 @@ def list_images(
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file is a tar archive, by its name (so that a damaged one is reported as such) or by its content."""
+    """Return whether a file is a tar archive, by its name or by its content.
+
+    The name comes first, so that a damaged archive is reported as such.
+    """
     if ".tar" in path.name or path.suffix == ".tgz":
         return True
     try:
@@ -77,7 +79,7 @@ def is_tar(path: Path) -> bool:
 
 
 def is_visible(name: str) -> bool:
-    """Whether neither the file nor one of its parent folders is hidden."""
+    """Return whether neither the file nor one of its parent folders is hidden."""
     return not any(word.startswith((".", "__MACOSX")) for word in name.removeprefix("./").split("/"))
 
 

@@ -11,7 +11,7 @@ _MAX_NAMED = 5
 
 
 def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:
-    """One line for all empty class folders and one line per class without training images.
+    """Return one line for all empty class folders and one line per class without training images.
 
     An empty folder next to class folders is not a class. paths: sorted, of both splits.
     """
@@ -26,7 +26,7 @@ def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPath
 
 
 def _empty_folders(files: FileReader, paths: list[bytes], top: bytes, classes: set[bytes]) -> list[bytes]:
-    """Paths of the folders in `top` that contain no image and are not classes."""
+    """Return the paths of the folders in `top` that contain no image and are not classes."""
     without_images = set(files.folders(top)) - folder_names(paths, len(top), top)
     return [top + folder for folder in sorted(without_images - classes)]
 

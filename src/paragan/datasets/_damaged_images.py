@@ -1,4 +1,4 @@
-"""Exclusion of images that cannot be decoded before training starts, so that the rows of a run never change.
+"""Exclusion of damaged images before training starts, so that the rows of a run never change.
 
 Every image is decoded once, as in training. The result is cached under a key of the names, sizes
 and modification times of all files: a resumed run and `sample` use the same images without decoding
@@ -31,7 +31,7 @@ _PROGRESS_S = 10.0
 def exclude_damaged(
     files: FileReader, paths: list[bytes], decode: Callable[[bytes, str], Any], options: str, name: str
 ) -> tuple[list[bytes], tuple[str, ...]]:
-    """Return the paths whose images can be decoded, in order, and a warning that counts and names the others.
+    """Return the paths of images that can be decoded, and a warning that counts and names the rest.
 
     decode: decodes an image from its bytes and its name in messages. options: the settings that
     decoding depends on. name: the data set in messages. Raises `DataError` if fewer than two images
@@ -55,7 +55,7 @@ def exclude_damaged(
 
 
 def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
-    """Wrap a decoder: its errors also name the setting that excludes damaged images."""
+    """Wrap a decoder so that its errors also name the setting that excludes damaged images."""
 
     def decode_with_hint(data: bytes, where: str) -> Any:
         try:
@@ -87,7 +87,7 @@ def _warning(damaged: list[str], total: int) -> str:
 
 
 def _key(files: FileReader, paths: list[bytes], options: str) -> str:
-    """Hash of the settings and of all file names, sizes and modification times; no file is opened."""
+    """Hash the settings and all file names, sizes and modification times; open no file."""
     digest = hashlib.blake2b(options.encode(), digest_size=16)
     for path in paths:
         where = os.fsdecode(path)
@@ -96,7 +96,7 @@ def _key(files: FileReader, paths: list[bytes], options: str) -> str:
 
 
 def _read(cached: Path) -> set[str] | None:
-    """Return the cached result, or None if there is no valid one."""
+    """Return the cached result, or None if it is missing or invalid."""
     try:
         if cached.stat().st_size > _MAX_CACHE_FILE_BYTES:
             return None

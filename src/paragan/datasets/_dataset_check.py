@@ -31,7 +31,7 @@ Split = Literal["train", "held_out"]
 
 @dataclass
 class DatasetReport:
-    """Result of the check.
+    """Result of the check of a data set.
 
     images: number of image files. sides: minimum, median and maximum shorter side in pixels.
     """
@@ -60,7 +60,7 @@ def check_dataset(
 ) -> DatasetReport:
     """Decode every image and report problems, advice and the command to train.
 
-    size: the training size; None: chosen from the image sizes. progress: called with the number of
+    size: the training size; None: chosen from the image sizes. progress: receives the number of
     images done and the total. Raises `DataError` if `path` contains no images.
     """
     if size is not None and size not in _SIZES:
@@ -160,7 +160,7 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
 
 
 def _advice(report: DatasetReport) -> list[str]:
-    """Advice, one line each, the most important first."""
+    """Return advice, one line each, the most important first."""
     lines = []
     if report.num_damaged:
         lines.append(

@@ -30,14 +30,14 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """File name, the last part of the URL."""
+        """File name: the last part of the URL."""
         return self.url.rpartition("/")[2]
 
 
 def download(remote: RemoteFile, name: str) -> Path:
     """Return the file from the folder `name` of the cache, after downloading it if it is missing.
 
-    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` if there is no
+    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` without a
     network, if PARAGAN_OFFLINE is set, or if the download has another size or sha256; such a
     download is deleted.
     """
@@ -61,12 +61,12 @@ def download(remote: RemoteFile, name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Folder of downloaded and derived files: PARAGAN_CACHE, or ~/.cache/paragan."""
+    """Return the folder of downloaded and derived files: PARAGAN_CACHE, or ~/.cache/paragan."""
     return Path(os.environ.get("PARAGAN_CACHE") or Path.home() / ".cache" / "paragan")
 
 
 def _download_chunks(remote: RemoteFile) -> Iterator[bytes]:
-    """Yield the bytes of the file chunk by chunk; raises at the end if size or sha256 differ."""
+    """Yield the bytes of the file chunk by chunk; raise at the end if size or sha256 differ."""
     digest = hashlib.sha256()
     count = 0
     began = time.monotonic()

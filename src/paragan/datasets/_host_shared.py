@@ -1,4 +1,4 @@
-"""Images shared by all processes of a host: one file of raw bytes, memory-mapped by each process."""
+"""Images shared by all processes of a host: one file of raw bytes, mapped into each process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIN_BYTES = 1 << 20  # smaller data sets are not worth a file
 
 
 def share_on_host(source: Source) -> Source:
-    """Move the images of an in-memory source into a memory-mapped cache file; returns the same source.
+    """Move the images of an in-memory source into a memory-mapped cache file; return that source.
 
     The first process writes the file. Every process compares it with the images that it has read,
     then frees those. If the cache is not writable, each process holds a copy.
@@ -38,10 +38,7 @@ def _map_file(images_NCHW: Tensor, path: Path) -> Tensor:
 
 
 def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
-    """Map the file, or return None if it does not contain these images.
-
-    Copy-on-write: the file never changes.
-    """
+    """Map the file copy-on-write, or return None if it does not contain these images."""
     count = images_NCHW.numel()
     if not path.is_file() or path.stat().st_size != count:
         return None
@@ -50,7 +47,7 @@ def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
 
 
 def _write(images_NCHW: Tensor, path: Path) -> None:
-    """Write the file atomically; of several processes, the first one wins.
+    """Write the file atomically; the first of several processes wins.
 
     A file with other content is deleted.
     """

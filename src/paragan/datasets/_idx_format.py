@@ -1,4 +1,4 @@
-"""Reader of the idx format of the MNIST files: a magic number, big-endian sizes, then bytes; plain or gzipped.
+"""Reader of idx files (MNIST): a magic number, big-endian sizes, then bytes; plain or gzipped.
 
 Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section
 "File formats".
@@ -26,10 +26,8 @@ _MAX_BYTES = 1 << 30
 def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     """Read the array of an idx file.
 
-    Decompresses no more bytes than its header declares, at most 1 GiB.
-
-    Raises `DataError` if the file is missing, damaged, truncated or too long, or is not an idx file
-    of bytes.
+    Decompresses no more bytes than the header declares, at most 1 GiB. Raises `DataError` if the
+    file is missing, damaged, truncated or too long, or is not an idx file of bytes.
     """
     try:
         with path.open("rb") as raw:

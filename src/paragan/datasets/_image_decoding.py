@@ -1,4 +1,7 @@
-"""Image decoding: bytes of any supported file to upright 8-bit pixels over a plain background, with bounded memory."""
+"""Image decoding: any supported file to upright 8-bit pixels over a plain background.
+
+Memory is bounded.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def decode_image(data: bytes, where: str) -> Image.Image:
 
 
 def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
-    """Return the image upright in 8-bit grey (1 channel) or RGB (3), over a `background` of this grey level.
+    """Return the image upright in 8-bit grey (1 channel) or RGB (3), over a grey `background`.
 
     An image that has this form already is returned unchanged. Raises `DataError` if the image and
     its copies would take more than `MAX_BYTES`.
@@ -109,7 +112,7 @@ def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Imag
 
 
 def _bytes_per_pixel(mode: str) -> int:
-    """Bytes per pixel in memory, where Pillow pads three channels to four."""
+    """Return the bytes per pixel in memory, where Pillow pads three channels to four."""
     return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
 
@@ -123,7 +126,7 @@ def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
 
 
 def image_kind(image: Image.Image) -> str:
-    """Kind of an image: colour, grey, palette, alpha, 16-bit or CMYK."""
+    """Return the kind of an image: colour, grey, palette, alpha, 16-bit or CMYK."""
     if image.mode in _HIGH_DEPTH_MODES:
         return "16-bit"
     if _has_transparency(image):
@@ -132,7 +135,10 @@ def image_kind(image: Image.Image) -> str:
 
 
 def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
-    """Resize to `size` x `size` pixels (Lanczos): the largest centred square with `crop`, else the whole image."""
+    """Resize to `size` x `size` pixels with a Lanczos filter.
+
+    crop: take the largest centred square, not the whole image.
+    """
     if image.size == (size, size):
         return image
     width, height = image.size
@@ -143,7 +149,7 @@ def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
 
 
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:
-    """Pixels of a grey or colour image as uint8 (channels, height, width), contiguous: kernels depend on strides."""
+    """Return the pixels of a grey or colour image as contiguous uint8 (channels, height, width)."""
     pixels = np.asarray(image)
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
@@ -176,6 +182,6 @@ def _find_damaged_hint() -> str:
 def _make_bomb_warnings_errors() -> None:
     """Make Pillow's warning about very large images an error, for the whole process.
 
-    A filter around every call would clear Python's registry of warnings that have been shown.
+    A filter around every call would clear Python's registry of warnings already issued.
     """
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)

@@ -1,4 +1,4 @@
-"""Source of image files that are read in place: decoded on demand and cached in memory up to a limit."""
+"""Source of image files read in place: decoded on demand and cached in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -31,16 +31,20 @@ MAX_FILE_BYTES = 256 << 20
 class FileReader(Protocol):
     """Protocol of a folder or archive whose files can be read."""
 
-    def has(self, path: str) -> bool: ...
+    def has(self, path: str) -> bool:
+        """Return whether the file exists."""
 
-    def read(self, path: str) -> bytes: ...
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file."""
 
-    def stamp(self, path: str) -> str: ...  # size and time of change, or a checksum
+    def stamp(self, path: str) -> str:
+        """Return size and modification time of a file, or its checksum."""
 
-    def where(self, path: str) -> str: ...  # the file in messages
+    def where(self, path: str) -> str:
+        """Return the name of the file in messages."""
 
-    # names of the visible folders in `top`, also empty ones
-    def folders(self, top: bytes) -> list[bytes]: ...
+    def folders(self, top: bytes) -> list[bytes]:
+        """Return the names of the visible folders in `top`, also of empty ones."""
 
 
 class FolderReader:
@@ -53,7 +57,7 @@ class FolderReader:
         return os.path.isfile(self.where(path))
 
     def read(self, path: str) -> bytes:
-        """Read a file; raises `DataError` if it is missing or too large."""
+        """Return the bytes of a file. Raises `DataError` if it is missing or too large."""
         where = self.where(path)
         try:
             with open(where, "rb") as stream:
@@ -93,7 +97,7 @@ class ZipReader:
         return path in self.archive.NameToInfo
 
     def read(self, path: str) -> bytes:
-        """Read a member; raises `DataError` if it is damaged or too large."""
+        """Return the bytes of a member. Raises `DataError` if it is damaged or too large."""
         with self._lock, zip_files.raise_data_errors(self._name):
             return zip_files.read_member(self.archive, self.archive.getinfo(path), self._name, MAX_FILE_BYTES)
 
@@ -149,7 +153,7 @@ class ImageFiles(Source):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
-        """Hash of the settings and of all paths, sizes and modification times; no file is opened."""
+        """Hash of the settings and all paths, sizes and modification times; no file is opened."""
         digest = hashlib.blake2b(f"{self.shape} {self._settings}".encode(), digest_size=8)
         for path in self._part.paths:
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))

@@ -1,4 +1,4 @@
-"""Paths of the images in a folder or zip file, in compact form, with the split and class of each."""
+"""Paths of the images in a folder or zip file, in compact form, with split and class of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXTENSIONS = tuple(ending.encode() for ending in EXTENSIONS)
 
 
 class PathList:
-    """Sequence of paths in one bytes object: about 40 bytes each, where a list of `Path` needs hundreds."""
+    """Sequence of paths in one bytes object: about 40 bytes each; a `Path` takes hundreds."""
 
     def __init__(self, paths: list[bytes]) -> None:
         self._bytes = b"".join(paths)
@@ -50,11 +50,11 @@ class SplitPaths:
 
 
 def find_images(root: Path) -> list[bytes]:
-    """Return the sorted relative paths of all images in a folder, by file extension; hidden files are skipped.
+    """Return the sorted relative paths of all images in a folder, by file extension.
 
-    Links are followed, except to a parent of the link. No image is opened. Raises `DataError` if a
-    folder cannot be listed, or is reached through links on more than 64 paths: n folders that link
-    to each other have 2ⁿ paths or more.
+    Hidden files are skipped. Links are followed, except to a parent of the link. No image is
+    opened. Raises `DataError` if a folder cannot be listed, or is reached through links on more
+    than 64 paths: n folders that link to each other have 2ⁿ paths or more.
     """
     try:
         return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter()))
@@ -64,7 +64,7 @@ def find_images(root: Path) -> list[bytes]:
 
 
 def find_images_in_zip(archive: zipfile.ZipFile) -> list[bytes]:
-    """Return the sorted paths of all images in a zip file, by file extension; hidden files are skipped."""
+    """Return the sorted paths of all images in a zip file, by extension, without hidden files."""
     names = (os.fsencode(info.filename) for info in archive.infolist() if info.filename and not info.is_dir())
     return sorted(name for name in names if _is_image(name) and not _is_hidden(name))
 
@@ -75,8 +75,8 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
     If the folders `train` and one of `held_out val valid validation test` exist, they are the
     splits. Otherwise the share `held_out` of the images is held out, at least one, by a hash of the
     path: an image stays in its split when others are added. Classes are the folders at the top of a
-    split, if there are two or more. A single root folder, as archives often have, is skipped.
-    Raises `DataError` if there are images next to class folders.
+    split, if it has two or more. A single root folder, as archives often have, is skipped. Raises
+    `DataError` if images are next to class folders.
     """
     if root := single_root_folder(paths):
         within = split_paths([path[len(root) :] for path in paths], split, held_out, name)
@@ -109,7 +109,10 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
 
 
 def class_folder_levels(paths: list[bytes]) -> list[bytes]:
-    """Return the folders that may contain class folders, with a final slash: the root, a single folder, both splits."""
+    """Return the folders that may contain class folders, each with a final slash.
+
+    They are the root, a single folder, or both splits.
+    """
     levels = [b""]
     top = b""
     while root := single_root_folder([path[len(top) :] for path in paths]):
@@ -123,7 +126,7 @@ def class_folder_levels(paths: list[bytes]) -> list[bytes]:
 
 
 def single_root_folder(paths: list[bytes]) -> bytes:
-    """Return the one folder that contains all images, with its slash; empty if there is no such folder."""
+    """Return the one folder that contains all images, with its slash; empty if none does."""
     top, slash, _ = paths[0].partition(b"/")
     return top + slash if slash and len(paths[prefix_range(paths, top + slash)]) == len(paths) else b""
 

@@ -1,4 +1,4 @@
-"""Data sets in the four files of MNIST: 28x28 grey images of ten classes, 60,000 for training and 10,000 held out."""
+"""Data sets in the format of MNIST: 60,000 training and 10,000 test images, grey, 28x28."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def source(
 ) -> Source:
     """Return a split of shape (1, size, size); above 28, images get a black border.
 
-    name: the data set. path: folder of the files; if it is empty, `remotes` are downloaded.
-    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
+    name: the data set. path: folder of the files; if it is empty, `remotes` are downloaded. Raises
+    `DataError` if a file is missing or truncated, or has other content than its name says.
     """
     images_path, labels_path = (
         _local_file(path, stem) if path else download(remotes[stem], name) for stem in _SPLIT_STEMS[split]
@@ -48,7 +48,7 @@ def source(
 
 
 def remote_files(url: str, sizes_and_hashes: Sequence[tuple[int, str]]) -> dict[str, RemoteFile]:
-    """Remote files by name without `.gz`.
+    """Return the remote files by name without `.gz`.
 
     url: of their folder. sizes_and_hashes: bytes and sha256 of the training images, training
     labels, test images and test labels.
@@ -75,7 +75,7 @@ def _read_bytes(path: Path, num_axes: int) -> Tensor:
 
 
 def _local_file(path: str, stem: str) -> Path:
-    """Path of the gzipped file or of the plain one."""
+    """Return the path of the gzipped file or of the plain one."""
     if not Path(path).is_dir():
         raise DataError(f"data.path: no folder {path!r}; pass the folder of the four idx files: data.path=DIR")
     for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):

@@ -1,4 +1,4 @@
-"""Settings that several data sets share. Read with a config, so this file does not import torch."""
+"""Settings that several data sets share. This module does not import torch."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from paragan.core import rng
 
 
 def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
-    """Row numbers of both splits, in file order: one in `every` rows of each class is held out.
+    """Return the rows of both splits, in file order: one in `every` rows of each class is held out.
 
     The order in which rows are picked is a permutation seeded by `name` alone, so the split is the
     same for every seed of a run.

@@ -1,4 +1,7 @@
-"""Data sets whose classes are WordNet synsets (n01443537, goldfish): labels from folders or lists, class names."""
+"""Data sets whose classes are WordNet synsets (n01443537, goldfish).
+
+Labels are read from folders or lists.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def source(
 ) -> ImageFiles:
     """Return a source of colour images, centre-cropped and resized to `size`.
 
-    labels: index into names per path.
+    labels: index into `names` of each path.
     """
     options = folder.Options(size=size)  # type: ignore[arg-type]
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
@@ -40,7 +43,7 @@ def source(
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
     """Return the class folders in `where`, sorted.
 
-    Raises `DataError` if a name is not a WordNet ID, or there are fewer than two.
+    Raises `DataError` if a name is not a WordNet ID, or if they are fewer than two.
     """
     wnids = tuple(sorted(folders))
     other = next((name for name in wnids if not _WNID.fullmatch(name)), None)
@@ -53,7 +56,7 @@ def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def has_class_folders(paths: list[bytes], top: bytes) -> bool:
-    """Whether the images in `top` are in class folders."""
+    """Return whether the images in `top` are in class folders."""
     return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, len(top)))
 
 
@@ -77,9 +80,8 @@ def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], 
 def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tuple[str, ...], where: str) -> Labels:
     """Return the labels of images from a list.
 
-    class_of: WNID by file name without extension. where: the list.
-
-    Raises `DataError` if the list has more, fewer or other images, or an unknown class.
+    class_of: WNID by file name without extension. where: the list. Raises `DataError` if the list
+    has more, fewer or other images, or an unknown class.
     """
     stems = [PurePath(os.fsdecode(path)).stem for path in paths]
     if len(class_of) != len(stems):
@@ -96,7 +98,7 @@ def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tup
 
 
 def class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """Return the name of each class: the first of its words, with the WNID if two classes have the same name.
+    """Return the name of each class: its first word, with the WNID if two classes share that name.
 
     text: lines of a WNID and words, as in words.txt; a class that is not listed is named by its
     WNID.

@@ -1,4 +1,4 @@
-"""Streaming reader of tar archives, plain or compressed with gzip or xz, with a limit on the unpacked size."""
+"""Streaming reader of tar archives, plain, gzip or xz, with a limit on the unpacked size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK_BYTES = 1 << 20
 def read_members(
     path: Path, is_needed: Callable[[str], bool], max_bytes: int, max_member_bytes: int
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the regular files that are needed, in archive order; nothing is written to disk.
+    """Yield name and content of the needed regular files, in archive order; write nothing to disk.
 
     Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`,
     or if a needed file has more than `max_member_bytes`.

@@ -1,4 +1,4 @@
-"""CIFAR-10: 32x32 colour images of ten classes, from the official binary files or from a partial or lossy copy.
+"""CIFAR-10: 32x32 colour images of ten classes, from the official files or a partial or lossy copy.
 
 Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", University of
 Toronto, 2009; https://www.cs.toronto.edu/~kriz/cifar.html
@@ -85,7 +85,7 @@ def _find_file(options: Options) -> tuple[str, Path]:
 
 
 def _candidates(path: Path, variant: str) -> list[Path]:
-    """Possible paths of a variant.
+    """Return the possible paths of a variant.
 
     A file is identified by its suffix, so that a renamed archive is accepted.
     """

@@ -35,20 +35,19 @@ class Options:
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
-    """How images become square: `center` crops the largest centred square, `squash` changes the
-    aspect ratio."""
+    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
     background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
-    """Share of the images held out from training, if the data has no split folders (`train` and
-    `val`)."""
+    """Share of the images held out from training, if the data has no folders `train` and `val`."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of damaged images: `stop` the run when one is loaded, or `skip`: decode all images
-    once before training and exclude the damaged ones.
+    """Handling of damaged images: `stop` the run when one is loaded, or `skip` them.
+
+    `skip` decodes all images once before training.
     """
 
 

@@ -1,8 +1,8 @@
-"""ImageNet (ILSVRC 2012): 1.28 million colour photos of 1,000 classes, and 50,000 held out, read in place.
+"""ImageNet (ILSVRC 2012): 1.28 million colour photos of 1,000 classes, and 50,000 held out.
 
 Source: O. Russakovsky et al., "ImageNet large scale visual recognition challenge", IJCV 2015;
-https://image-net.org/, whose terms apply. Centre crops are resized as in A. Brock et al., "Large
-scale GAN training for high fidelity natural image synthesis", ICLR 2019.
+https://image-net.org/, whose terms apply. Images are read in place. Centre crops are resized as in
+A. Brock et al., "Large scale GAN training for high fidelity natural image synthesis", ICLR 2019.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 
 @dataclass(frozen=True)
 class Options:
-    """An unpacked folder with train/WNID/*.JPEG and val, or one with ILSVRC/Data/CLS-LOC/train, as from Kaggle.
+    """Unpacked folder with train/WNID/*.JPEG and val, or with ILSVRC/Data/CLS-LOC as from Kaggle.
 
-    Images in val are in class folders like those in train, or are labelled by one of these files in
-    path or val: `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with
-    `map_clsloc.txt`, which maps its numbers to WNIDs. Class names come from
-    `LOC_synset_mapping.txt` or `words.txt`; without these, they are the WNIDs.
+    Images in val are in class folders as in train, or are labelled by one of these files in path or
+    val: `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with `map_clsloc.txt`,
+    which maps its numbers to WNIDs. Class names come from `LOC_synset_mapping.txt` or `words.txt`;
+    without these, they are the WNIDs.
     """
 
     path: FilePath = ""
@@ -50,10 +50,9 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (3, size, size).
 
-    Labels number the classes in order of their WNIDs, as is customary.
-
-    Only the file names are read; a damaged file raises `DataError` when it is fetched.
-    Raises `DataError` if the folder is missing, or images, classes or labels are missing in it.
+    Labels number the classes in order of their WNIDs, as is customary. Only the file names are
+    read; a damaged file raises `DataError` when it is fetched. Raises `DataError` if the folder is
+    missing, or images, classes or labels are missing in it.
     """
     base = _find_base(options.path)
     part = "train" if split == "train" else "val"
@@ -95,7 +94,7 @@ def _find_base(path: str) -> Path:
 
 
 def _class_wnids(train: Path) -> tuple[str, ...]:
-    """Return the class folders in train. Their content is not listed, which would take seconds."""
+    """Return the class folders in train; their content is not listed, which would take seconds."""
     try:
         names = sorted(entry.name for entry in os.scandir(train) if not entry.name.startswith("."))
     except OSError as error:
@@ -110,7 +109,7 @@ def _class_wnids(train: Path) -> tuple[str, ...]:
 
 
 def _find_file(base: Path, name: str) -> Path | None:
-    """Return the file of this name in val, in the base folder, or at its place in the archives of Kaggle and ILSVRC."""
+    """Return the file of this name in val, the base folder, or at its official place."""
     absolute = Path(os.path.abspath(base))
     tops = [base, absolute.parents[2]] if absolute.parts[-3:] == _KAGGLE else [base]
     folders = [base / "val", *tops, *(top / _DEVKIT for top in tops)]
@@ -134,7 +133,10 @@ def _labels_from_files(paths: list[bytes], wnids: tuple[str, ...], base: Path) -
 
 
 def _read_solution(path: Path) -> dict[str, str]:
-    """Return the WNID of each image: lines have its name and a WNID and a box per object, all of one class."""
+    """Return the WNID of each image, from lines of a name and, per object, a WNID and a box.
+
+    All objects of an image have one class.
+    """
     head, *lines = _read_text(path).splitlines() or [""]
     if head != "ImageId,PredictionString":
         raise DataError(
@@ -152,7 +154,7 @@ def _read_solution(path: Path) -> dict[str, str]:
 
 
 def _read_ground_truth(path: Path, paths: list[bytes]) -> dict[str, str]:
-    """Return the WNID of each image: one line per image, in order of names, has the class number of the challenge."""
+    """Return the WNID of each image, from lines of class numbers in the order of image names."""
     synsets = path.with_name(_SYNSETS)
     if not synsets.is_file():
         raise DataError(

@@ -1,4 +1,4 @@
-"""NumPy archive: images and labels in one npz file written by `numpy.savez`; held in memory.
+"""NumPy archive: images and labels in one npz file written by `numpy.savez`, held in memory.
 
 Source: your file.
 """
@@ -26,7 +26,10 @@ _CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Options:
-    """An .npz file: uint8 images (N, H, W, C), (N, C, H, W) or (N, H, W), integer labels (N,) from 0, class names."""
+    """An .npz file with uint8 images, integer labels and class names.
+
+    Images are (N, H, W, C), (N, C, H, W) or (N, H, W), labels (N,) from 0.
+    """
 
     path: FilePath = ""
     """The .npz file."""
@@ -100,7 +103,7 @@ def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | No
 
 
 def _check_unicode(names: NDArray[Any], where: str) -> None:
-    """Raise `DataError` on invalid code points: numpy stores text as 32-bit numbers and converts any of them."""
+    """Raise `DataError` on invalid code points: numpy accepts any 32-bit number as one."""
     if names.dtype.itemsize == 0:
         return
     codes = np.ascontiguousarray(names).view(np.dtype(np.uint32).newbyteorder(names.dtype.byteorder))

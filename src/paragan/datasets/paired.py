@@ -1,7 +1,8 @@
-"""Image pairs: each file holds A (left) and B (right) side by side (Isola et al. 2017); a folder, .zip or .tar.
+"""Image pairs: each file holds A (left) and B (right) side by side; a folder, .zip or .tar file.
 
-Source: your files. The CMP facades in this format (A photo, B labels) are from R. Tylecek and R.
-Sara, "Spatial pattern templates for recognition of objects with regular structure", GCPR 2013.
+Format of P. Isola et al., "Image-to-image translation with conditional adversarial networks", CVPR
+2017. Source: your files. The CMP facades in this format (A photo, B labels) are from R. Tylecek and
+R. Sara, "Spatial pattern templates for recognition of objects with regular structure", GCPR 2013.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class Options:
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
-    """Share of the images held out from training, if the data has no split folders (`train` and
-    `val`)."""
+    """Share of the images held out from training, if the data has no folders `train` and `val`."""
     cache_mb: Natural = 256
     """MiB of decoded pairs cached in memory, per split."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of files that are not image pairs: `stop` the run when one is loaded, or `skip`:
-    decode all files once before training and exclude them.
+    """Handling of files that are not image pairs: `stop` the run at the first one, or `skip` them.
+
+    `skip` decodes all files once before training.
     """
 
 
@@ -85,7 +86,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     """Read input images for translation: uint8 (N, *shape), in order of name.
 
     path: a folder, .zip or .tar file, or one image. Images are cropped to the largest centred
-    square. Raises `DataError` if there are no images, or one is damaged.
+    square. Raises `DataError` if `path` has no images, or one is damaged.
     """
     root = Path(path)
     is_image = root.is_file() and root.name.lower().endswith(_image_decoding.EXTENSIONS)
@@ -101,7 +102,10 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
 
 
 class PairedImages(Source):
-    """A `Source` of the halves of wide images. reverse: the right half is the condition."""
+    """A `Source` of the halves of wide images.
+
+    reverse: the right half is the condition.
+    """
 
     is_decoded = True
 
@@ -121,7 +125,7 @@ class PairedImages(Source):
         return self._wide.fingerprint
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return targets and their conditions, uint8 (B, C, H, W) each. places None: centred crops."""
+        """Return targets and conditions, uint8 (B, C, H, W) each; centred without `places`."""
         wide_BCHW = self._wide.fetch(indices)["image"]
         both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._reverse else 1])
         centred = (self._num_offsets // 2, self._num_offsets // 2, False)
@@ -131,7 +135,7 @@ class PairedImages(Source):
         return {"image": x.contiguous(), "condition": condition.contiguous()}
 
     def _draw_crop(self, seed: int, place: int) -> tuple[int, int, bool]:
-        """Random crop and flip for a place of the stream, equal on every rank and for both halves of a pair."""
+        """Draw the crop and flip of a place, equal on all ranks and for both halves of a pair."""
         key = rng.key(seed, "pair", place)
         rest, top = divmod(key, self._num_offsets)
         rest, left = divmod(rest, self._num_offsets)
@@ -150,7 +154,7 @@ def _load_size(options: Options) -> int:
 
 
 def _decode_pair(size: int, channels: int, data: bytes, where: str) -> NDArray[np.uint8]:
-    """Decode a file and resize each half on its own, so that they do not blend at the seam; both side by side."""
+    """Decode a file and resize each half separately, so that they do not blend at the seam."""
     image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background=255)
     if image.width < 2 or image.width % 2:
         raise DataError(

@@ -49,7 +49,7 @@ class Options:
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return shapes (3, size, size) or dots (1, size, size); the classes are the shapes or the Gaussians."""
+    """Return shapes (3, size, size) or dots (1, size, size); classes are shapes or Gaussians."""
     return SyntheticImages(options, split)
 
 
@@ -87,7 +87,7 @@ class SyntheticImages(Source):
         return pixels.round().astype(np.uint8), label
 
     def _shape(self, draw: np.random.Generator, label: int) -> Plane:
-        """Draw a shape of random position, size, rotation and colour on a plain background of another colour."""
+        """Draw a shape of random position, size, rotation and colour on a plain background."""
         x, y = draw.uniform(-0.3, 0.3, 2)
         radius, angle = draw.uniform(0.35, 0.65), draw.uniform(0, 2 * np.pi)
         ground = draw.uniform(0, 255, 3)

@@ -1,8 +1,8 @@
-"""Tiny ImageNet: 64x64 colour images of 200 classes, 500 for training and 50 held out each; or a subset of classes.
+"""Tiny ImageNet: 64x64 colour images of 200 classes, 500 for training and 50 held out each.
 
 Source: Stanford CS231n, http://cs231n.stanford.edu/tiny-imagenet-200.zip, a part of ImageNet (J.
 Deng et al., "ImageNet: a large-scale hierarchical image database", CVPR 2009), whose terms apply:
-for research and education.
+for research and education. A subset of the classes works, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXTS = frozenset((*_CLASSES, *_NAMES, _ANNOTATIONS))
 
 @dataclass(frozen=True)
 class Options:
-    """`tiny-imagenet-200.zip`, a tar archive, their unpacked folder, or the folder that contains an archive.
+    """Archive `tiny-imagenet-200`, .zip or .tar, its unpacked folder, or the folder containing it.
 
     Training images are in train/WNID (and folders below). Held-out images are in val/WNID, or in
     val and labelled by val/val_annotations.txt.
@@ -47,11 +47,9 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (3, size, size).
 
-    Labels number the classes in order of their WNIDs; grey becomes RGB.
-
-    Only the file names are read (of a tar archive, all bytes); a damaged file raises `DataError`
-    when it is fetched. Raises `DataError` if the archive or folder is missing, or images, classes
-    or labels are missing in it.
+    Labels number the classes in order of their WNIDs; grey becomes RGB. Only the file names are
+    read (of a tar archive, all bytes); a damaged file raises `DataError` when it is fetched. Raises
+    `DataError` if the archive or folder is missing, or images, classes or labels are missing in it.
     """
     files, paths = _archives.list_images(str(_find_archive(options.path)), _TEXTS)
     root = _find_root(files, paths)
@@ -73,7 +71,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def _find_archive(path: str) -> Path:
-    """Return the folder or archive; of a folder that contains only the archive, the archive."""
+    """Return the folder or archive; if the folder contains only the archive, return that."""
     root = Path(path)
     fix = f"download {_URL} and pass data.path=FILE"
     if not path:
@@ -121,7 +119,7 @@ def _display_path(files: FileReader, folder: bytes) -> str:
 
 
 def _read_first(files: FileReader, root: bytes, names: tuple[str, ...]) -> tuple[str, str]:
-    """Return name and content of the first of these files that exists; empty if none does."""
+    """Return name and content of the first of these files that exists, or two empty strings."""
     for name in names:
         if files.has(path := os.fsdecode(root) + name):
             return name, files.read(path).decode("utf-8", "replace")
@@ -129,7 +127,7 @@ def _read_first(files: FileReader, root: bytes, names: tuple[str, ...]) -> tuple
 
 
 def _read_annotations(files: FileReader, top: bytes) -> dict[str, str]:
-    """Return the WNID of each image by its name without extension, from lines of name, WNID and box."""
+    """Return the WNID of each image by its name without extension."""
     path = os.fsdecode(top) + _ANNOTATIONS
     where = files.where(path)
     if not files.has(path):

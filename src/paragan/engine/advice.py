@@ -1,7 +1,7 @@
 """Advice on common failures of GAN training: rules over the telemetry and scores of a run.
 
-Every threshold has its source next to it; "measured" refers to the runs in docs/telemetry.md. A rule needs its sign in
-several observations in a row, because a single one is noise.
+Every threshold has its source next to it; "measured" refers to the runs in docs/telemetry.md. A
+rule needs its sign in several observations in a row, because a single one is noise.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from typing import Any
 
 History = Sequence[Mapping[str, Any]]
 
-# Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the fewer images, the
-# sooner D overfits; with a few thousand, long before G has converged.
+# Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the
+# fewer images, the sooner D overfits; with a few thousand, long before G has converged.
 MANY_IMAGES = 1000
 OVERFITTING = 0.5  # of r_v, in [-1, 1]. Measured: at most 0.34 in good runs, 0.6 to 1 on 64 images
-OVERFITTING_GAP = 0.2  # of D's accuracies: a weak D's r_v is noise. Measured: at most 0.12; 0.4 to 0.8 on 64 images
-SATURATED = 0.9  # share. Measured: at most 0.59 in a good run (hinge: beyond the margin), 0.91 to 0.99 with a strong D
-CERTAIN = 0.2  # share. Measured: 0.22 to 0.76 with learning rates too large, where D is wrong more often than right
+# of D's accuracies: a weak D's r_v is noise. Measured: at most 0.12; 0.4 to 0.8 on 64 images
+OVERFITTING_GAP = 0.2
+SATURATED = 0.9  # share. Measured: at most 0.59 in a good run, 0.91 to 0.99 with a strong D
+CERTAIN = 0.2  # share. Measured: 0.22 to 0.76 with learning rates too large, D mostly wrong
 RIGHT = 0.98  # accuracy. Measured: at most 0.95 in good runs, 1.00 with a strong D or a frozen G
-UNDECIDED = 0.6  # accuracy, while the score is bad: a good run ends there, too. Measured: 0 to 0.1 if D is frozen
-IMPROVED = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 kimg of good runs, 0.4 to 1 in bad
-RATIO = 100.0  # either way. Measured: 0.17 to 1.2 in good runs; 0.001 if D is frozen, 115 to 30,000 if G is
-LOW_DIVERSITY = (
-    0.4  # of the run's best (at most 1). Measured: 0.7 to 1 of it in good runs, 0.6 on 64 images, 0.2 collapsed
-)
-SOME_COVERAGE = 0.2  # below this, a decrease is noise. Measured: 0.01 to 0.04 in runs that never got going
-COVERAGE_LOST = 0.5  # of its best. Measured: 0.9 of it at worst in a good run, 0.2 where learning rates were raised
-WORSE = 2.0  # times the best distance. Measured: 1.5 once in a good run, 3.2 where learning rates were raised
-EXPLODED = 3.0  # times the largest before. Measured: 1.4 at most, 35 where learning rates were raised in mid-run
+UNDECIDED = 0.6  # accuracy at a bad score (a good run ends there, too). Measured: <= 0.1, D frozen
+IMPROVED = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 kimg, 0.4 to 1 if bad
+RATIO = 100.0  # either way. Measured: 0.17 to 1.2; 0.001 if D is frozen, 115 to 30,000 if G is
+# of the run's best (at most 1). Measured: 0.7 to 1 in good runs, 0.6 on 64 images, 0.2 collapsed
+LOW_DIVERSITY = 0.4
+SOME_COVERAGE = 0.2  # below, a decrease is noise. Measured: 0.01 to 0.04 in runs that never trained
+COVERAGE_LOST = 0.5  # of its best. Measured: >= 0.9 in a good run, 0.2 at raised learning rates
+WORSE = 2.0  # times the best distance. Measured: 1.5 in a good run, 3.2 at raised learning rates
+EXPLODED = 3.0  # times the largest before. Measured: at most 1.4, 35 at raised learning rates
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One piece of advice. name: of the rule. value: that triggered it. means, try_: likely cause and remedy."""
+    """One piece of advice.
+
+    name: of the rule. value: that triggered it. means, try_: likely cause and remedy.
+    """
 
     name: str
     value: float
@@ -44,13 +47,16 @@ class Advice:
 
     @property
     def line(self) -> dict[str, Any]:
-        """The advice as values of an event."""
+        """Values of the event."""
         return {"name": self.name, "value": self.value, "means": self.means, "try": self.try_}
 
 
 @dataclass(frozen=True)
 class AdviceRule:
-    """One rule. sees: returns the value that triggers the rule at the end of a history, else None."""
+    """One rule.
+
+    sees: returns the value that triggers the rule at the end of a history, else None.
+    """
 
     name: str
     sees: Callable[[History], float | None]
@@ -59,11 +65,11 @@ class AdviceRule:
 
 
 def advise(history: History, num_images: int, augmented: bool = False, has_pairs: bool = False) -> tuple[Advice, ...]:
-    """All rules that hold now; the caller reports each of them once.
+    """Return the advice of all rules that hold now; the caller reports each of them once.
 
-    history: values of telemetry and scores by name, oldest first; missing and non-finite values are skipped.
-    num_images: training images. augmented: D's inputs are augmented. has_pairs: the data are pairs, whose images
-    cannot be augmented without their conditions.
+    history: values of telemetry and scores by name, oldest first; missing and non-finite values are
+    skipped. num_images: training images. augmented: D's inputs are augmented. has_pairs: the data
+    are pairs, whose images cannot be augmented without their conditions.
     """
     triggered = [(rule, rule.sees(history)) for rule in RULES]
     given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in triggered if value is not None]
@@ -138,7 +144,7 @@ def _diverges(history: History) -> float | None:
 
 
 def _exploded(history: History) -> float | None:
-    """The largest jump over all earlier values of this run; training itself lets them grow slowly."""
+    """Return the largest jump over all earlier values; training itself lets them grow slowly."""
     trained = [moment for moment in history if _number(moment.get("kimg", 1)) > 0]
     jumps = [
         values[-1] / max(values[:-1])
@@ -149,13 +155,13 @@ def _exploded(history: History) -> float | None:
 
 
 def _better(history: History) -> bool:
-    """Whether the score has improved much since the first one; True without scores."""
+    """Return whether the score has improved much since the first one; True without scores."""
     values = _distances(history)
     return len(values) < 2 or values[-1] < IMPROVED * values[0]
 
 
 def _distances(history: History) -> list[float]:
-    """Frechet distances by the newest score's extractor, oldest first; lower is better."""
+    """Return Frechet distances by the newest score's extractor, oldest first; lower is better."""
     names = [name for moment in history for name in moment if name.startswith("fd[")]
     return _all(history, names[-1]) if names else []
 
@@ -165,7 +171,7 @@ def _all(history: History, name: str) -> list[float]:
 
 
 def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]]:
-    """The last `count` observations that have all of `names`; empty where there are fewer."""
+    """Return the last `count` observations that have all of `names`; empty if they are fewer."""
     rows = _rows(history, *names)
     return rows[-count:] if len(rows) >= count else []
 
@@ -176,7 +182,7 @@ def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
 
 
 def _number(value: object) -> float:
-    """A value of a record as a float; NaN for anything that is not a number."""
+    """Return a value of a record as a float; NaN for anything that is not a number."""
     try:
         return float(value) if isinstance(value, (int, float)) else nan
     except OverflowError:  # hundreds of digits

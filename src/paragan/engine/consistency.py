@@ -25,10 +25,10 @@ _SHARD = " of several)"
 
 @dataclass
 class ConsistencyCheck:
-    """Compare the ranks at the first step checked and then every `steps` steps; 0: never.
+    """Compares the ranks at the first step checked and then every `steps` steps; 0: never.
 
-    Compared are, for every player, the tensors of network and average, counters and learning rate. Each rank sends
-    one hash. A shard is compared with its replicas on other ranks.
+    Compared are, for every player, the tensors of network and average, counters and learning rate.
+    Each rank sends one hash. A shard is compared with its replicas on other ranks.
     """
 
     world: World
@@ -69,7 +69,10 @@ class ConsistencyCheck:
 
 
 def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
-    """Checksums and counters that must be equal on all ranks, by name; one device transfer per player."""
+    """Return checksums and counters that must be equal on all ranks, by name.
+
+    Takes one device transfer per player.
+    """
     sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
     for side, player in players.items():
         numbers = {"updates": player.updates}
@@ -96,9 +99,9 @@ def _tensors(player: Player) -> Iterator[tuple[str, Tensor]]:
 
 
 def _named(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
-    """Tensors by name; a piece also by its place, so that it is compared with its replicas alone.
+    """Yield tensors by name; the name of a piece has its place, so that only replicas compare.
 
-    A weight with less rows than ranks may be whole on one rank: where others are cut, it counts as a piece.
+    A weight with fewer rows than ranks can be whole on one rank: if others are cut, it is a piece.
     """
     layout = strategy.layout(net)
     is_cut = not all(box.is_whole for box in layout.values())
@@ -109,9 +112,10 @@ def _named(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[st
 
 
 def checksum(tensor: Tensor) -> Tensor:
-    """Compute three int64 on the tensor's device: the sum of its 64-bit words, and sums weighted by row and by column.
+    """Compute three sums of the tensor's 64-bit words: plain, weighted by row, and by column.
 
-    A flipped bit changes the first; swapping two unequal words changes one of the others.
+    Returns int64 (3,) on the tensor's device. A flipped bit changes the first; swapping two unequal
+    words changes one of the others.
     """
     octets = tensor.contiguous().reshape(-1).view(torch.uint8)
     if len(octets) % 8 or octets.storage_offset() % 8:

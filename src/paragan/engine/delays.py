@@ -1,7 +1,8 @@
-"""Delays on record, of players that do not wait for each other: how old answers were, and how long updates waited.
+"""Delays of players that do not wait for each other: age of answers, and waits of updates.
 
-`Scheme.describe()` returns, by side of the players here and since its last call, `lags` {steps: count}, `waits_ms`
-{at most: count}, `wait_s`, `used` (what each update has used, for a replay) and `in_step_at`.
+`Scheme.describe()` returns, by side of the players here and since its last call, `lags` {steps:
+count}, `waits_ms` {at most: count}, `wait_s`, `used` (what each update has used, for a replay) and
+`in_step_at`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class DelayLog:
     _in_step: set[str] = field(default_factory=set)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Delays since the last call, by side: histograms `lag` or `age` (steps) and `wait_ms`, and `used` by rank.
+        """Return the delays since the last call, by side; empty for synchronous schemes.
 
-        Empty for synchronous schemes. Collective where the players are on separate ranks.
+        Histograms `lag` or `age` (steps) and `wait_ms`, and `used` by rank. Collective if the
+        players are on separate ranks.
         """
         here = self.scheme.describe()
         by_rank = self.roles.world.gather(here) if self.roles.is_split else [here]
@@ -37,7 +39,7 @@ class DelayLog:
         return {side: _merge(side, [delays[side] for delays in by_rank if side in delays]) for side in sides}
 
     def fallback_messages(self, delays: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """A line for each side that has become synchronous since the last call."""
+        """Return a line for each side that has become synchronous since the last call."""
         new = [side for side, of in delays.items() if of["in_step_at"] is not None and side not in self._in_step]
         self._in_step.update(new)
         return [
@@ -48,7 +50,7 @@ class DelayLog:
 
 
 def mean_delays(delays: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Mean lag and age in steps and mean wait per update in milliseconds, for the curves."""
+    """Return mean lag and age in steps and mean wait per update in milliseconds, for the curves."""
     values = {}
     for side, of in delays.items():
         name = _NAMES[side]

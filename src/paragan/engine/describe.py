@@ -15,7 +15,7 @@ _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp
 
 
 def describe_player(player: Player) -> dict[str, Any]:
-    """Weights (number), precision, channels_last, device and strategy of a player."""
+    """Describe a player: number of weights, precision, channels_last, device and strategy."""
     weights = dict(player.net.named_parameters())
     first = next(iter(weights.values()))
     dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
@@ -30,7 +30,10 @@ def describe_player(player: Player) -> dict[str, Any]:
 
 
 def describe_data(source: Source, held_out: Source | None, prior: Prior) -> dict[str, Any]:
-    """Shape and number of samples, and classes. held_out: pairs for the samples; None: the data has no pairs."""
+    """Describe the data: shape and number of samples, and classes.
+
+    held_out: pairs for the samples; None: the data has no pairs.
+    """
     shape = source.tensors[prior.arguments[0]].shape
     data = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
     pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}

@@ -13,7 +13,10 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 
 
 class SkipMonitor:
-    """Counts skipped updates since its construction. Every call synchronizes with the device once per player."""
+    """Counts skipped updates since its construction.
+
+    Every call synchronizes with the device once per player.
+    """
 
     def __init__(self, players: Mapping[str, Player]) -> None:
         self._players = players
@@ -22,7 +25,7 @@ class SkipMonitor:
         self._taken = dict(self._first)  # (version, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
-        """A line for each player that skipped updates since the last call."""
+        """Return a line for each player that skipped updates since the last call."""
         lines = []
         for name, player in self._players.items():
             count = player.version - int(player.updates)
@@ -32,7 +35,7 @@ class SkipMonitor:
         return lines
 
     def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:
-        """Raise `DivergedError` for a player that skipped many updates in a row, or all of a session."""
+        """Raise `DivergedError` if a player skipped many updates in a row, or all of a session."""
         for name, player in self._players.items():
             taken = int(player.updates)
             if taken > self._taken[name][1]:
@@ -46,7 +49,10 @@ class SkipMonitor:
 
 
 def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -> None:
-    """Raise `DivergedError` on all ranks before a state that is not finite replaces good checkpoints. Collective."""
+    """Raise `DivergedError` on all ranks if a tensor is not finite. Collective.
+
+    Called before a checkpoint, so that diverged state never replaces good checkpoints.
+    """
     names = world.gather(_first_not_finite(groups))
     name = next((name for name in names if name is not None), None)
     if name is not None:

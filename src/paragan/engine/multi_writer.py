@@ -1,4 +1,7 @@
-"""Several writers as one, in order. A writer that fails is reported once and switched off; training continues."""
+"""Several writers as one, in order.
+
+A writer that fails is reported once and switched off; training continues.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class MultiWriter:
         for name, writer in self._writers.items():
             try:
                 writer.write(event)
-            except (Exception, SystemExit) as error:  # rich exits where the reader of a pipe has closed it
+            except (Exception, SystemExit) as error:  # rich exits if the reader has closed a pipe
                 failed[name] = error
         for name, reason in failed.items():
             self._drop(name, reason, event)

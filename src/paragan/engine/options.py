@@ -21,29 +21,33 @@ class TrainOptions:
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
-    """eager: networks run as written; compile: by torch's compiler, which takes a minute or two; graphs: compiled,
-    with launches recorded on an accelerator (not run on a device yet); auto: a new run measures these, with precision
-    and channels_last where they are open, and stays with the fastest.
+    """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
+
+    `compile`: torch's compiler, which takes a minute or two. `graphs`: compiled, with launches
+    recorded on an accelerator (not run on a device yet). `auto`: a new run measures them, with
+    precision and channels_last if they are open.
     """
     change_rates: bool = False
-    """Let this resume change learning rates, groups and schedules (`--change`). Each change is recorded in
-    `history`.
+    """Let this resume change learning rates, groups and schedules (`--change`).
+
+    Each change is recorded in `history`.
     """
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """Weights of another run to start from: both networks and their averages, where names and shapes match.
+    """Weights of another run to start from: both networks and their averages.
 
-    Optimiser state, clock and data order begin anew. Written `init: RUN` for short.
+    Names and shapes must match. Optimiser state, clock and data order begin anew. Written `init:
+    RUN` for short.
     """
 
     SHORT: ClassVar[str] = "path"
 
     path: FilePath
-    """A run folder (its newest checkpoint), one of its checkpoints, or a file of `paragan export`."""
+    """Run folder (its newest checkpoint), one of its checkpoints, or a file of `paragan export`."""
     sha256: str | None = None
-    """Fingerprint of the weights that were read; the run writes it, and a later start refuses other weights."""
+    """Fingerprint of the weights, written by the run; a later start refuses other weights."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True)
 class EveryOptions:
-    """Periods. Those in kimg are in thousands of real images; 0 means never."""
+    """Periods of a run's work, in thousands of real images (kimg) or steps; 0 means never."""
 
     log_steps: Count = 20
     """Steps between two log points, the only moments at which numbers of a step reach the host."""

@@ -1,4 +1,4 @@
-"""Speed and remaining time of a run; steps and the periodic work between them are timed separately."""
+"""Speed and remaining time of a run; steps and periodic work are timed separately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProgressTimer:
         self._last = self.began
 
     def record(self, event: Event) -> None:
-        """Attribute the time since the previous event to this kind of event; kinds that take no time do not count."""
+        """Attribute the time since the previous event to this kind, unless that takes no time."""
         if event.kind not in _TIMED:
             self._images = event.images
             return
@@ -41,7 +41,7 @@ class ProgressTimer:
         spent, self._last = now - self._last, now
         if event.kind == "step":
             self._steps += 1
-            decay = 0.0 if self._steps == 2 else _DECAY  # the first step is a warm-up: the second replaces it
+            decay = 0.0 if self._steps == 2 else _DECAY  # the second step replaces the warm-up
             self._step_s = decay * self._step_s + (1 - _DECAY) * spent
             self._step_images = decay * self._step_images + (1 - _DECAY) * (event.images - self._images)
             self._images = event.images
@@ -49,17 +49,18 @@ class ProgressTimer:
             self._costs[event.kind] = spent if event.repeat_s is None else event.repeat_s
 
     def seconds(self) -> float:
-        """Seconds since this session began."""
+        """Return the seconds since this session began."""
         return time.monotonic() - self.began
 
     def images_per_s(self) -> float:
-        """Images per second of the steps alone."""
+        """Return the images per second of the steps only."""
         return self._step_images / self._step_s if self._step_s else 0.0
 
     def eta_s(self, images: int) -> float:
-        """Seconds from `images` on for the remaining steps and for the samples, scores and checkpoints due among them.
+        """Return the seconds from `images` on for the remaining steps and the work due among them.
 
-        A kind of event that has not happened yet counts as 0 s.
+        The work is samples, telemetry, scores and checkpoints; a kind without an event yet counts
+        as 0 s.
         """
         remaining = max(0, self.total - images)
         rate = self.images_per_s()
@@ -67,7 +68,7 @@ class ProgressTimer:
         return (remaining / rate if rate else 0.0) + other_s
 
     def _count_due(self, images: int) -> dict[str, int]:
-        """Number of remaining events by kind."""
+        """Return the number of remaining events by kind."""
         periods = {
             "samples": self.every.sample_kimg,
             "telemetry": self.every.sample_kimg,

@@ -1,4 +1,4 @@
-"""A session of a run: passes the trainer's events to the writers, with speed and advice."""
+"""Session of a run: passes the trainer's events to the writers, with speed and advice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paragan.engine.trainer import Trainer
 
 @dataclass
 class Session:
-    """The record of a run while a process trains it: write every event of the trainer to it, then `end` it.
+    """Record of a run while a process trains it: `write` every event of the trainer, then `end`.
 
     folder: the run folder; its record is read for the advice after a resume.
     writer: of this rank; rank 0 alone writes the record and gives advice.
@@ -35,7 +35,7 @@ class Session:
     world: World = ALONE
     messages: Sequence[str] = ()
     last_score: Mapping[str, Any] = field(default_factory=dict)  # values of the newest score event
-    is_complete: bool = False  # the folder has the finished run: nothing is left to train, score or record
+    is_complete: bool = False  # nothing is left to train, score or record in the folder
     _history: list[Mapping[str, Any]] = field(default_factory=list)
     _advice_given: set[str] = field(default_factory=set)
 
@@ -43,7 +43,7 @@ class Session:
         self.timer = ProgressTimer(self.trainer.images, self.trainer.every)
 
     def write(self, event: Event) -> None:
-        """Pass an event of the trainer to the writers, and what follows from it."""
+        """Pass an event of the trainer to the writers, with speed and the advice that follows."""
         match event.kind:
             case "start":
                 self._start(event)
@@ -66,11 +66,11 @@ class Session:
         self.writer.close()
 
     def seconds(self) -> float:
-        """Seconds since this session began."""
+        """Return the seconds since this session began."""
         return self.timer.seconds()
 
     def _start(self, event: Event) -> None:
-        """Write the first event and the messages; give the advice that the record does not have yet."""
+        """Write the first event, the messages, and advice that the record does not have yet."""
         before = read_history(self.folder / "metrics.jsonl", event.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._advice_given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
@@ -103,7 +103,7 @@ class Session:
 
 
 def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
-    """Telemetry, scores and advice of the record up to `step`, oldest first."""
+    """Return telemetry, scores and advice of the record up to `step`, oldest first."""
     entries: list[Mapping[str, Any]] = []
     with suppress(FileNotFoundError), open_regular_file(record) as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-"""Numbers of the steps as events. They reach the host at log points only."""
+"""Events with the numbers of the steps, which reach the host at log points only."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ class StepLog:
         self._players = players
         self._batches = batches
         self._log_steps = log_steps
-        self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties are due now and then
+        self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties skip steps
         self._delays = DelayLog(scheme, roles)
         self._skips = SkipMonitor(players)
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
 
     def events(self, report: Report) -> Iterator[Event]:
-        """The events of a step. Collective at log points. Raises `DivergedError` if a player skips all updates."""
+        """Yield the events of a step. Collective at log points.
+
+        Raises `DivergedError` if a player skips all updates.
+        """
         self._scalars |= report.scalars
         at = Clock(report.step, report.images)
         if report.step % self._log_steps:
@@ -52,13 +55,13 @@ class StepLog:
         self._skips.raise_if_idle(at.step)
 
     def last_events(self, at: Clock) -> Iterator[Event]:
-        """Delays and skips since the last log point. Collective. Raises `DivergedError` as `events`."""
+        """Yield delays and skips since the last log point. Collective. Raises as `events`."""
         yield from self._delay_events(at, self._delays.read())
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step, at_the_end=True)
 
     def _rates(self) -> dict[str, float]:
-        """Learning rates of the players here, and the share of the time that was spent waiting for data."""
+        """Return the learning rates of the players here, and the share of time waited for data."""
         rates: dict[str, float] = {}
         for side, player in self._players.items():
             rates |= {f"{side}/{name}": rate for name, rate in learning_rates(player.optimizer).items()}

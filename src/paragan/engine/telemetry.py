@@ -31,17 +31,17 @@ _USEFUL = 0.01  # share of the gradient of an undecided D
 _ITERATIONS = 15
 _MAX_PAIRS = 16  # they are large, and their generators slow
 
-Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # of a network: images or latents, labels, conditions
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # images or latents, labels, conditions
 
 
 @dataclass
 class Telemetry:
-    """Measures a game without side effects on weights, buffers, gradients, modes and random generators.
+    """Measures a game without side effects on weights, buffers, gradients, modes and random state.
 
-    One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs), `batch` at a time,
-    and one device synchronization. Images and latents are always the same; both networks run in training mode (batch
-    norm uses batch statistics), and D's inputs are augmented where the game augments.
-    layers: names of the layers with the top singular values of the last call.
+    One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs),
+    `batch` at a time, and one device synchronization. Images and latents are always the same; both
+    networks run in training mode (batch norm uses batch statistics), and D's inputs are augmented
+    if the game augments. layers: names of the layers with the top singular values of the last call.
     """
 
     train: Source
@@ -51,19 +51,23 @@ class Telemetry:
     layers: dict[str, str] = field(default_factory=dict, init=False)
 
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] | None = None) -> dict[str, float]:
-        """Compute the values by name. scalars: of the newest report, for the ratio of the gradient norms.
+        """Compute the values by name. scalars: of the newest report, for the gradient norms.
 
-        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share classified correctly. The threshold is midway
-        between the medians of training images and fakes, so it is valid for losses whose zero has no meaning.
+        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share classified correctly. The
+        threshold is midway between the medians of training images and fakes, so it is valid for
+        losses whose zero has no meaning.
         d/held_out: mean logit of held-out images, to compare with d/real and d/fake of the steps.
-        d/overfitting: r_v of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", equation
-        1, within [-1, 1]: 0 where D judges held-out images like training images, 1 where like fakes.
-        d/saturation: share of logits at which D's loss has less than 1 % of the gradient that an undecided D gets.
+        d/overfitting: r_v of Karras et al. 2020, "Training Generative Adversarial Networks with
+        Limited Data", equation 1, within [-1, 1]: 0 if D judges held-out images as training images,
+        1 if as fakes.
+        d/saturation: share of logits at which D's loss has less than 1 % of the gradient that an
+        undecided D gets.
         gradient_norm_ratio: g/gradient_norm over d/gradient_norm.
-        diversity: mean distance of samples to the nearest other one, over that of as many training images.
-        g/top_singular_value, d/top_singular_value: largest over the layers, of the weights as they are used.
+        diversity: mean distance of samples to the nearest other one, over that of as many training
+        images.
+        g/top_singular_value, d/top_singular_value: largest over the layers, of the weights in use.
 
-        Values that need held-out images or gradient norms are left out where there are none.
+        Values that need missing held-out images or gradient norms are left out.
         """
         g, d = gan.g.network(), gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
@@ -80,7 +84,7 @@ class Telemetry:
         return telemetry
 
     def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
-        """The values that follow from real images, fakes and D's logits of them."""
+        """Compute the values that follow from real images, fakes and D's logits of them."""
         train = _placed(self._train, self.train, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
@@ -113,7 +117,7 @@ class Telemetry:
 
 
 def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """D's accuracy on training images and fakes, from logits."""
+    """Compute D's accuracy on training images and fakes, from logits."""
     border = _border(train_B, fake_B)
     return {
         "d/accuracy_train": _share(train_B > border, border),
@@ -122,7 +126,7 @@ def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
 
 
 def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """D's accuracy and mean on held-out images, and its overfitting, from logits."""
+    """Compute D's accuracy and mean on held-out images, and its overfitting, from logits."""
     border = _border(train_B, fake_B)
     held_out = held_out_B.mean()
     gap = train_B.mean() - fake_B.mean()
@@ -130,28 +134,33 @@ def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str
     return {
         "d/accuracy_held_out": _share(held_out_B > border, border),
         "d/held_out": held_out,
-        "d/overfitting": torch.where(gap <= 0, torch.zeros_like(ratio), ratio),  # D has learned nothing yet
+        # a gap below 0: D has learned nothing yet
+        "d/overfitting": torch.where(gap <= 0, torch.zeros_like(ratio), ratio),
     }
 
 
 def saturation(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Share of logits (any shape) with less than 1 % of the gradient of an undecided D (all logits 0)."""
+    """Return the share of logits with less than 1 % of the gradient of an undecided D.
+
+    Logits have any shape; those of an undecided D are all 0.
+    """
     now = _slopes(d_loss, real, fake)
     undecided = _slopes(d_loss, torch.zeros_like(real), torch.zeros_like(fake)).mean()
     return _share(now < _USEFUL * undecided, now.sum())
 
 
 def nearest_distance(x_BCHW: Tensor) -> Tensor:
-    """Mean Euclidean distance of an image to the nearest other one."""
+    """Return the mean Euclidean distance of an image to the nearest other one."""
     x = x_BCHW.flatten(1).float()
     return torch.cdist(x, x).fill_diagonal_(torch.inf).amin(1).mean()
 
 
 def singular_values(net: nn.Module) -> dict[str, Tensor]:
-    """The largest singular value of every layer's weight as the layer uses it, by the layer's name.
+    """Return the largest singular value of every layer's weight in use, by the layer's name.
 
-    A weight is a matrix of (outputs, all other axes); embeddings are left out. 15 power iterations from a fixed start
-    give a lower bound, at most a few per cent below the true value. Collective for sharded networks.
+    A weight is a matrix of (outputs, all other axes); embeddings are left out. 15 power iterations
+    from a fixed start give a lower bound, at most a few per cent below the true value. Collective
+    for sharded networks.
     """
     weights = ((name, module, _weight(module)) for name, module in net.named_modules())
     return {
@@ -162,21 +171,21 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
 
 
 def _weight(module: nn.Module) -> Tensor | None:
-    """The unsharded weight as the layer uses it."""
+    """Return the unsharded weight that the layer uses."""
     if not parametrize.is_parametrized(module, "weight"):
         held = getattr(module, "weight", None)
         return gather_full(held) if isinstance(held, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
     if not isinstance(chain.original, DTensor):
         return cast(Tensor, module.weight)
-    weight = gather_full(chain.original)  # computed from the unsharded weight: the layer would use its shard
+    weight = gather_full(chain.original)  # the layer would compute it from its shard
     for step in chain:
         weight = step(weight)
     return weight
 
 
 def _some(source: Source, most: int) -> Mapping[str, Tensor]:
-    """Fetch `most` random rows, at least two; always the same ones. Random because files are often sorted by class."""
+    """Fetch `most` random rows, at least two, always the same; files are often sorted by class."""
     most = min(most, _MAX_PAIRS) if source.has_pairs else most
     count = max(2, min(most, len(source), _MAX_BYTES // prod(source.shape)))
     rows = Order(len(source), 0).at(np.arange(count) % len(source))
@@ -184,14 +193,14 @@ def _some(source: Source, most: int) -> Mapping[str, Tensor]:
 
 
 def _placed(reals: Mapping[str, Tensor], source: Source, gan: GAN) -> Inputs:
-    """Move the inputs to the device; labels only where fakes have them, too."""
+    """Move the inputs to the device; labels only if fakes have them, too."""
     moved = {name: value.to(gan.prior.device) for name, value in reals.items()}
     placed = normalise_images(moved, source, gan.prior.dtype)
     return placed["image"], placed.get("label") if gan.prior.num_classes else None, placed.get("condition")
 
 
 def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tensor:
-    """Call in chunks of nearly equal size, because batch norm cannot take a last chunk of one sample."""
+    """Call in chunks of nearly equal size: batch norm cannot take a last chunk of one sample."""
     pieces = -(-len(inputs[0]) // batch)
     cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]
     return torch.cat([call(*piece) for piece in zip(*cut, strict=True)])
@@ -206,12 +215,12 @@ def _border(train_B: Tensor, fake_B: Tensor) -> Tensor:
 
 
 def _share(is_true: Tensor, threshold: Tensor) -> Tensor:
-    """Share of true entries; NaN where the threshold that they were compared with is not finite."""
+    """Return the share of true entries; NaN if the threshold of the comparison is not finite."""
     return is_true.float().mean() + 0 * threshold
 
 
 def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Absolute gradient of the summed loss with respect to all logits."""
+    """Return the absolute gradient of the summed loss with respect to all logits."""
     with torch.enable_grad():
         logits = real.detach().requires_grad_(), fake.detach().requires_grad_()
         slopes = torch.autograd.grad(d_loss(*logits).sum(), logits, materialize_grads=True)
@@ -224,7 +233,7 @@ def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
 
 
 def _top(matrix: Tensor) -> Tensor:
-    """A lower bound of the largest singular value."""
+    """Return a lower bound of the largest singular value."""
     start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
     u = start.to(matrix)
     for _ in range(_ITERATIONS):

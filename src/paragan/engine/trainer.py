@@ -1,4 +1,4 @@
-"""The trainer: steps of a scheme and the periodic work between them, as events."""
+"""Trainer: steps of a scheme and the periodic work between them, as events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, fl
 
 @dataclass
 class Trainer:
-    """Trains a GAN by a scheme on batches, with checkpoints, samples, telemetry and scores at their periods.
+    """Trains a GAN by a scheme, with checkpoints, samples, telemetry and scores at their periods.
 
     images: length of the run in real images.
     score: scores the sampling generator; None: scoring is off.
@@ -94,26 +94,27 @@ class Trainer:
 
     @property
     def is_synchronized(self) -> bool:
-        """Whether all ranks of a player hold the same weights; saving, scoring and ending wait for this."""
+        """Whether all ranks of a player hold the same weights; needed to save, score and end."""
         is_due = self.clock.step % self.sync_period == 0
         return is_due and all(player.is_synchronized for player in self.players.values())
 
     @property
     def best(self) -> Best:
-        """The folder of the checkpoint with the best score."""
+        """Folder of the checkpoint with the best score."""
         return Best(self.checkpoints.folder.parent / "best")
 
     @property
     def players(self) -> dict[str, Player]:
-        """The players that train in this process, by side."""
+        """Players that train in this process, by side."""
         slots = (self.gan.g, self.gan.d)
         return {slot.side.value: slot for slot in slots if isinstance(slot, Player) and slot.side in self.roles.sides}
 
     def run(self, num_steps: int | None = None) -> Iterator[Event]:
-        """Train to the end or to a stop; the end is a checkpoint and, if the run is finished, a score.
+        """Train to the end or to a stop, save a checkpoint, and score a finished run.
 
-        Yields an event for every step, with values at log points only, and for everything else that happens.
-        num_steps: train that many steps and return without the end; a later call continues.
+        Yields an event for every step, with values at log points only, and for everything else that
+        happens. num_steps: train that many steps and return without the end; a later call
+        continues.
         """
         if self._log is None:
             yield from self._begin()
@@ -154,11 +155,14 @@ class Trainer:
             yield from self._log.last_events(self.clock)
 
     def _should_stop(self) -> bool:
-        """Collective; only at log points where players are on separate ranks, which would have to wait otherwise."""
+        """Return whether to stop. Collective.
+
+        If players are on separate ranks, only at log points: each call would make them wait.
+        """
         return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
 
     def save(self) -> Event:
-        """Write a checkpoint. Collective. Raises `DivergedError` where a tensor is not finite."""
+        """Write a checkpoint. Collective. Raises `DivergedError` if a tensor is not finite."""
         self.scheme.quiesce()
         groups, values = self.state()
         raise_if_not_finite(self.world, self.clock.step, groups)
@@ -174,13 +178,13 @@ class Trainer:
         return self.event("checkpoint", {"path": str(path)})
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
-        """The state of the players for a checkpoint: tensors by group, and JSON values."""
+        """Return the state of the players for a checkpoint: tensors by group, and JSON values."""
         states = {name: state_of(player) for name, player in self.players.items()}
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
 
     def resume(self, best: bool = False) -> bool:
-        """Restore the newest undamaged checkpoint, or the best one; False if there is none. Collective."""
+        """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
         checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
         if checkpoint is not None:
             run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
@@ -197,13 +201,16 @@ class Trainer:
         self.is_score_pending = checkpoint.values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore what `state` returned. Raises `KeyError`, `TypeError` or `ValueError` for invalid values."""
+        """Restore what `state` returned.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for invalid values.
+        """
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
             restore(player, checkpoint.groups[name], counts)
 
     def describe(self) -> dict[str, Any]:
-        """Values of the `start` event: length, ranks, players, data. Collective."""
+        """Return the values of the `start` event: length, ranks, players, data. Collective."""
         return {
             "resumed": self.clock.step > 0,
             "total_kimg": self.images / 1000,
@@ -213,11 +220,11 @@ class Trainer:
         }
 
     def describe_players(self) -> dict[str, Any]:
-        """Describe all players, on whatever ranks they train. Collective."""
+        """Describe all players on all ranks. Collective."""
         return self.roles.gather_merged({name: describe_player(player) for name, player in self.players.items()})
 
     def _evaluate_untrained(self) -> Iterator[Event]:
-        """Samples, telemetry and a score before the first step, where the run has periods for them."""
+        """Sample, measure and score before the first step, if the run has periods for it."""
         if self.every.sample_kimg:
             yield from self._sample_events()
             yield from self._observe(Report(0, 0, {}))
@@ -225,7 +232,7 @@ class Trainer:
             yield from self.scores()
 
     def _run_due(self, report: Report) -> Iterator[Event]:
-        """The periodic work that is due after a step; a finished run is scored by `end`."""
+        """Do the periodic work that is due after a step; `end` scores a finished run."""
         before = self._observed_at
         now = report.images
         self._observed_at = now
@@ -249,7 +256,7 @@ class Trainer:
         return samples_event(self.clock, *images, self.fixed_samples.mode)
 
     def event(self, kind: str, values: Mapping[str, Any]) -> Event:
-        """An event at the current step."""
+        """Return an event at the current step."""
         return Event(kind, self.clock.step, self.clock.images, values=values)
 
     def _observe(self, report: Report) -> Iterator[Event]:
@@ -261,13 +268,13 @@ class Trainer:
         self.roles.wait_for_all()
 
     def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
-        """The numbers of a step; without synchronizing with the device where both players are on this rank."""
+        """Return the numbers of a step; without device synchronization if both players are here."""
         if self.roles.is_split:
             return read_numbers(self.roles, report)
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
     def scores(self) -> Iterator[Event]:
-        """Score the sampling generator and save the checkpoint if it is the best so far. Collective."""
+        """Score the sampling generator; save the checkpoint if it is the best so far. Collective."""
         if self.score is None:
             return
         self.scheme.quiesce()

@@ -1,1 +1,1 @@
-"""How good a generator is: samples, features, metrics, and what happens to their numbers."""
+"""Evaluation of a generator: fixed samples, features, metrics and scores."""

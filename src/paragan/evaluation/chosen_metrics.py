@@ -1,4 +1,4 @@
-"""The metrics of a score: those that a config names, or every file of `metrics/` that applies to the data."""
+"""Metrics of a score: those that a config names, or all of `metrics/` that apply to the data."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ class ChosenMetric:
         return self.kind.from_reference(real, self.options)
 
     def count(self, available: int) -> int:
-        """Return how many of these images it compares; 0: they are too few."""
+        """Return how many of the available images the metric compares; 0: too few."""
         count = min(available, self.kind.max_images or available)
         return count if count >= self.kind.min_images else 0
 
 
 def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]) -> tuple[ChosenMetric, ...]:
-    """Return the metrics of a score. choices: from the config; None: every one whose needs are available.
+    """Return the metrics of a score.
 
-    Raises `ConfigError` for a metric that needs something else, for none, and for two of one name.
+    choices: from the config; None: every metric whose needs are available. Raises `ConfigError` for
+    a metric that needs something else, for an empty list, and for two metrics of one name.
     """
     if choices is None:
         names = registry.names("metrics")
@@ -62,14 +63,14 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
 
 
 def refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
-    """Raise `ConfigError` where a metric needs something that is not available."""
+    """Raise `ConfigError` if a metric needs something that is not available."""
     missing = sorted(metric.kind.needs - available, key=lambda need: need.value)
     if missing:
         raise ConfigError(f"evaluation.metrics: {metric.kind.name} needs {_WORDS[missing[0]]}; leave it out")
 
 
 def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
-    """Raise `ConfigError` where a score has fewer images than a metric needs."""
+    """Raise `ConfigError` if a score has fewer images than a metric needs."""
     for metric in metrics:
         if num_images < metric.kind.min_images:
             raise ConfigError(

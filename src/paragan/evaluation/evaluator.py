@@ -33,11 +33,12 @@ _RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a 
 
 @dataclass
 class Evaluator:
-    """Scores generators against one data set; statistics of the real images are computed once, at the first score.
+    """Scores generators against one data set.
 
-    chosen: metrics that a config names; None: all that apply. warn: receives one line at the first score where the
-    extractor's accuracy is low.
-    Raises `ConfigError` where the extractor does not accept the images, or there are too few images for a metric.
+    Statistics of the real images are computed once, at the first score. chosen: metrics that a
+    config names; None: all that apply. warn: receives one line at the first score if the accuracy
+    of the extractor is low. Raises `ConfigError` if the extractor does not accept the images, or a
+    metric needs more images.
     """
 
     extractor: FeatureExtractor
@@ -68,9 +69,9 @@ class Evaluator:
         return self.score(sample_player(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
-        """Score `num_images` rows of `generate`; metrics that need labels only where it returns some.
+        """Score `num_images` rows of `generate`; metrics of labels only if it returns labels.
 
-        Raises `ConfigError` where images are not finite.
+        Raises `ConfigError` if images are not finite.
         """
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
@@ -82,10 +83,11 @@ class Evaluator:
         return Score(values, self.num_images, self.protocol, real, directions, time.monotonic() - began)
 
     def _fakes(self, generate: Generate) -> SampleFeatures:
-        """Features of all rows, gathered on every rank. Collective.
+        """Compute the features of all rows, gathered on every rank. Collective.
 
-        Blocks are distributed round-robin. Every rank makes the same number of calls of the generator, which may be
-        sharded. In mode `train-stats` every rank generates all images, because batches must be equal.
+        Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
+        equally often. In mode `train-stats` every rank generates all images, because batches must
+        be equal.
         """
         world = self.world if self.mode == "eval" else ALONE
         size = self._at_once
@@ -112,12 +114,15 @@ class Evaluator:
 
     @property
     def num_real(self) -> int:
-        """Number of held-out images that are scored like generated ones; 0: too few for one of the metrics."""
+        """Number of held-out images scored like generated ones; 0: too few for a metric."""
         count = min(self.num_images, len(self.held_out))
         return count if all(metric.count(count) for metric in self.metrics) else 0
 
     def num_compared(self, metric: ChosenMetric) -> int:
-        """Number of reference images of a metric; 0: too few. Held-out ones meet as many generated ones."""
+        """Return the number of reference images of a metric, or 0 if they are too few.
+
+        Held-out images are compared with as many generated ones.
+        """
         split = self.held_out if metric.kind.reference == "held_out" else self.train
         return metric.count(min(self.num_images, len(split)))
 
@@ -143,13 +148,13 @@ class Evaluator:
         }
 
     def _compared(self, metric: ChosenMetric) -> dict[str, Any]:
-        """The reference and the settings of one metric."""
+        """Return the reference and the settings of one metric."""
         kind = metric.kind
         options = {} if metric.options is None else asdict(metric.options)
         return {"split": kind.reference, "num_images": self.num_compared(metric), **kind.settings, **options}
 
     def _measure(self, samples: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
-        """Compute the metrics. covering: the samples for metrics whose reference is held-out images."""
+        """Compute the metrics. covering: samples for metrics whose reference is held-out images."""
         values = {}
         for metric in self.metrics:
             count = self.num_compared(metric)
@@ -174,9 +179,10 @@ class Evaluator:
 
     @cached_property
     def _real_values(self) -> dict[str, float]:
-        """The metrics of held-out images in place of generated ones, where training images replace held-out ones.
+        """Metrics of held-out images in place of generated ones, as a reference.
 
-        Empty where there are too few. Also emits the warning about the extractor, once, before the first score.
+        Training images replace the held-out ones. Empty if they are too few. Also emits the warning
+        about the extractor, once, before the first score.
         """
         warning = accuracy_warning(self.extractor, self._accuracy)
         if warning is not None:
@@ -206,19 +212,19 @@ class Evaluator:
 
 
 def has_classes(source: Source) -> bool:
-    """Whether the images have classes to tell apart, which are then those of an extractor's logits."""
+    """Return whether the images have classes to distinguish, those of an extractor's logits."""
     return len(source.class_names) > 1
 
 
 def available_needs(train: Source, has_logits: bool = True) -> frozenset[Needs]:
-    """Return what metrics may read of images of this data."""
+    """Return what metrics can read about images of this data."""
     labels = {Needs.LABELS} if has_classes(train) else set()
     logits = {Needs.LOGITS} if has_logits else set()
     return frozenset({Needs.FEATURES, *logits, *labels})
 
 
 def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str | None:
-    """Return a warning for scores by an extractor of low accuracy; None: it is high enough or unknown."""
+    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown."""
     if accuracy is None or accuracy >= _RELIABLE:
         return None
     name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
@@ -240,12 +246,15 @@ def _expected(extractor: FeatureExtractor) -> str:
 
 
 def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
-    """Generate rows of `total` images by the sampling generator; latents depend on the run's seed and `total` only."""
+    """Return a function that generates rows of `total` images by a player's sampling generator.
+
+    Latents depend only on the run's seed and `total`.
+    """
     return sample_generator(sampling_network(player), prior, total, mode)
 
 
 def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
-    """Generate rows of `total` images by a network; see `sample_player`."""
+    """Return a function that generates rows of `total` images by a network, as `sample_player`."""
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
@@ -257,7 +266,7 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
 
 
 def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
-    """Gather the blocks of `counts` rows of all ranks, in order, without the padding blocks. Collective."""
+    """Gather blocks of `counts` rows of all ranks, in order, without padding blocks. Collective."""
     if world.size == 1:
         return mine
     columns = [
@@ -273,7 +282,7 @@ def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatu
 
 
 def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
-    """Return the images. Raises `ConfigError` on all ranks where some are not finite. Collective."""
+    """Return the images, or raise `ConfigError` on all ranks if some are not finite. Collective."""
     if world.any(not x_BCHW.isfinite().all()):
         raise ConfigError(
             "score: generated images are not finite, the run has diverged; go back to an earlier checkpoint"

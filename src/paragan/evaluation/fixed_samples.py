@@ -27,7 +27,7 @@ PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 class FixedSamples:
     """Samples a generator on fixed inputs.
 
-    held_out: pairs whose first few conditions are the inputs; None: latents are.
+    held_out: pairs whose first conditions are the inputs; None: latents are the inputs.
     """
 
     mode: Mode = "eval"
@@ -36,7 +36,7 @@ class FixedSamples:
     def __call__(
         self, player: Player, prior: Prior, class_names: tuple[str, ...]
     ) -> tuple[Tensor, int, tuple[str, ...]]:
-        """x_BCHW in [-1, 1], images per row, and the class of each row (empty without classes)."""
+        """Return x_BCHW in [-1, 1], images per row, and the class of each row (if any)."""
         generator = sampling_network(player)
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
@@ -52,7 +52,7 @@ class FixedSamples:
 
 
 def samples_event(clock: Clock, x_BCHW: Tensor, columns: int, rows: tuple[str, ...], mode: Mode) -> Event:
-    """The event of sample images. rows: the class of each row; empty where there are no classes."""
+    """Return the event of sample images. rows: the class of each row; empty without classes."""
     values = {
         "path": f"samples/step-{clock.step:07d}.png",
         "columns": columns,
@@ -71,5 +71,5 @@ def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:
-    """Interleave equal batches: the first image of each, the second of each, …"""
+    """Interleave equal batches: the first image of each, then the second of each, and so on."""
     return torch.stack(columns_BCHW, 1).flatten(0, 1)

@@ -11,21 +11,22 @@ from paragan.core.option_types import Category, Choice, Count
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """How a run is scored and its generator sampled."""
+    """Scoring of a run and sampling of its generator."""
 
     num_images: Count = 2000
     """Samples per score. Data of pairs is scored against its held-out targets instead."""
     features: Annotated[Choice, Category("features")] | None = field(
         default_factory=lambda: Choice("auto", registry.options("features", "auto")())
     )
-    """Network in whose features images are compared: `auto` is the packaged one of the data set, where there is one for
-    its images, otherwise `judge`, a small CNN trained on this run's real images. null switches scores off.
+    """Network in whose features images are compared; null switches scores off.
+
+    `auto` is the packaged network of the data set if it has one for its images, otherwise `judge`,
+    a small CNN trained on this run's real images.
     """
     metrics: tuple[Annotated[Choice, Category("metrics")], ...] | None = None
-    """Metrics of a score, in order; null: every one that applies to the data. The first with a direction decides which
-    checkpoint is the best.
+    """Metrics of a score, in order; null: every one that applies to the data.
+
+    The first with a direction decides which checkpoint is the best.
     """
     mode: Literal["eval", "train-stats"] = "eval"
-    """How the generator is sampled for scores and images: `eval`, or `train-stats` as in training (batch
-    statistics, dropout on).
-    """
+    """Sampling for scores and images: `eval`, or `train-stats` (batch statistics, dropout on)."""

@@ -29,9 +29,10 @@ _PAIRS_AT_ONCE = 10
 
 @dataclass(frozen=True)
 class PairEvaluator:
-    """Scores image-to-image generators by the distance to the targets of the first `num_images` held-out pairs.
+    """Scores image-to-image generators by their distance to held-out targets.
 
-    chosen: metrics that a config names; None: all that compare pairs.
+    The first `num_images` pairs are compared. chosen: metrics that a config names; None: all that
+    compare pairs.
     """
 
     held_out: Source
@@ -40,7 +41,8 @@ class PairEvaluator:
     chosen: Sequence[Choice] | None = None
 
     def __post_init__(self) -> None:
-        choose_metrics(self.chosen, frozenset({Needs.PAIRS}))  # refuse others before anything is written
+        # refuse others before anything is written
+        choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
 
     @property
     def num_pairs(self) -> int:
@@ -48,7 +50,7 @@ class PairEvaluator:
         return min(self.num_images, len(self.held_out))
 
     def __call__(self, player: Player, prior: Prior) -> Score:
-        """The score of a player's sampling generator."""
+        """Score a player's sampling generator."""
         generator = sampling_network(player)
         z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_pairs, self.num_pairs))
 
@@ -60,7 +62,10 @@ class PairEvaluator:
         return self.score(translate)
 
     def score(self, translate: Translate) -> Score:
-        """Compare the translated conditions with their targets. Raises `ConfigError` where they are not finite."""
+        """Compare the translated conditions with their targets.
+
+        Raises `ConfigError` if they are not finite.
+        """
         began = time.monotonic()
         metrics = [chosen.empty() for chosen in choose_metrics(self.chosen, frozenset({Needs.PAIRS}))]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):

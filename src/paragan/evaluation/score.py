@@ -1,4 +1,4 @@
-"""The score of a generator."""
+"""Score of a generator."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from paragan.core.metric import Direction
 
 @dataclass(frozen=True)
 class Score:
-    """The score of a generator.
+    """Values of all metrics for a generator, with the protocol of their measurement.
 
-    metrics: values by name. num_images: number of generated images. protocol: must be equal where two scores are
-    compared. real: values of held-out real images by the same metrics, as a reference; empty where there are none.
-    directions: of the metrics; lower is better where none is given. seconds: duration without the work that only the
-    first score has.
+    metrics: values by name. num_images: number of generated images. protocol: must be equal for two
+    scores to compare. real: values of held-out real images by the same metrics, as a reference, if
+    any. directions: of the metrics; lower is better by default. seconds: duration without the work
+    that only the first score has.
     """
 
     metrics: dict[str, float]
@@ -28,7 +28,7 @@ class Score:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The score as values of an event and of `score.json`."""
+        """Values of an event and of `score.json`."""
         real = {"real": self.real} if self.real else {}
         directions = {name: int(direction) for name, direction in self.directions.items()}
         return {
@@ -41,9 +41,9 @@ class Score:
 
     @property
     def decisive(self) -> str | None:
-        """The metric that decides which checkpoint is the best, the first with a direction; None: there is none."""
+        """Metric that decides which checkpoint is the best: the first with a direction, or None."""
         return next((name for name in self.metrics if self.direction(name)), None)
 
     def direction(self, metric: str) -> Direction:
-        """Which values of a metric are better."""
+        """Return which values of a metric are better."""
         return self.directions.get(metric, Direction.LOWER)

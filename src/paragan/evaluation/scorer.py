@@ -1,4 +1,4 @@
-"""Scorers of a run: comparison with targets for data of pairs, else with real images in an extractor's features."""
+"""Scorers of a run: images are compared with targets (pairs) or by an extractor's features."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _AUTO = "auto"
 
 
 def resolve_features(options: EvaluationOptions, dataset: str, shape: tuple[int, int, int]) -> Choice | None:
-    """Return the chosen extractor, with the one that `auto` is for this data set; None: scoring is off."""
+    """Return the chosen extractor, with `auto` resolved for this data set; None: scoring is off."""
     chosen = options.features
     return auto.resolve(chosen.options, dataset, shape) if chosen is not None and chosen.name == _AUTO else chosen
 
 
 def extractor_name(chosen: Choice) -> str:
-    """Return the name under which an extractor is recorded; of outside code the last part."""
+    """Return the recorded name of an extractor; of outside code, the last part of its path."""
     return chosen.name.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
 
 
 def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Callable[[Player, Prior], Score] | None:
     """Build the scorer of a player; None: scoring is off.
 
-    options: resolved. An extractor that is a function is trained or read at the first score; others are read now,
-    so that a missing file is reported before anything is written.
+    options: resolved. An extractor that is a function is trained or read at the first score; others
+    are read now, so that a missing file is reported before anything is written.
     """
     held_out = context.held_out
     if options.features is not None and held_out.has_pairs:

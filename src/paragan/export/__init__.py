@@ -1,1 +1,1 @@
-"""A trained generator as a file: loading, sampling, and formats for other programs."""
+"""Export of a trained generator: loading, sampling, and formats for other programs."""

@@ -36,7 +36,7 @@ class Bundle:
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
         """Write all files into `folder` and return a line per file.
 
-        Always with the weights, the model card last.
+        The weights are always included; the model card is last.
         """
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
@@ -63,10 +63,7 @@ class Bundle:
         generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
 
     def _picture(self, path: Path) -> list[str]:
-        """Write the sample sheet and return its path.
-
-        Empty where it needs held-out pairs that are not available.
-        """
+        """Write the sample sheet and return its path; empty if its held-out pairs are missing."""
         s = self.sampler
         if s.takes_condition:
             with suppress(ParaganError):
@@ -79,10 +76,7 @@ class Bundle:
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
-    """Read the newest or the best score of a run, or that of an exported file.
-
-    Empty where there is none.
-    """
+    """Read the newest or the best score of a run, or that of an exported file; empty if missing."""
     if path.is_file():
         return generator_file.read(path).score
     try:
@@ -93,7 +87,7 @@ def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
 
 
 def _without_folders(tree: Any) -> Any:
-    """The config with paths shortened to their last part, to publish no folder of this machine."""
+    """Shorten the paths in a config to their last part, to publish no folder of this machine."""
     if isinstance(tree, Mapping):
         return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
     return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree

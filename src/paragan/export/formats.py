@@ -1,4 +1,4 @@
-"""A generator as a program for other frameworks, compared with its network."""
+"""Programs for other frameworks made of a generator, compared with its network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Call = Callable[..., Tensor]
 
 
 class Bare(nn.Module):
-    """z (B, Z) and, where the generator is conditional, labels (B,) to images alone."""
+    """Generator that maps z (B, Z) and, if conditional, labels (B,) to images only."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -41,12 +41,10 @@ class Bare(nn.Module):
 
 
 def torch_program(sampler: Sampler, path: Path) -> float:
-    """A `torch.export` program (.pt2) for any batch size.
+    """Write a `torch.export` program (.pt2) for any batch size; return its largest difference.
 
-    Returns the largest difference to the network.
-
-    Raises `CheckpointError`, and leaves no file, where the network cannot be traced or differs by
-    more than 1e-4.
+    Raises `CheckpointError`, and leaves no file, if the network cannot be traced or differs by more
+    than 1e-4.
     """
     bare = _bare(sampler)
     program = _traced(bare, _inputs(sampler, _TRACED))
@@ -59,7 +57,7 @@ def torch_program(sampler: Sampler, path: Path) -> float:
 
 
 def onnx_program(sampler: Sampler, path: Path) -> float:
-    """An ONNX model for any batch size, run by onnxruntime to compare; else as `torch_program`."""
+    """Write an ONNX model as `torch_program` writes a program; onnxruntime runs the comparison."""
     refuse_without_onnx()
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
@@ -84,7 +82,7 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
 
 
 def refuse_without_onnx() -> None:
-    """`ConfigError` where a package of the extra is missing."""
+    """Raise `ConfigError` if a package of the extra is missing."""
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -137,13 +135,13 @@ def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
 
 @contextlib.contextmanager
 def _tracing(bare: Bare) -> Iterator[None]:
-    """Context of a tracer: hides its output; a network it cannot follow is refused in one line."""
+    """Hide the output of a tracer, and report a network that it cannot trace in one line."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
             yield
-    except Exception as error:  # there is no common class
+    except Exception as error:  # tracers have no common class of errors
         text = next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
         name = type(bare.net).__name__
         raise CheckpointError(f"export: {name} cannot be traced ({text}); export safetensors") from error

@@ -28,7 +28,7 @@ COLUMNS = 10
 class Sheet:
     """A layout of tiles: tile i has latent number which_B[i] and class y_B[i].
 
-    `columns` tiles per row.
+    columns: tiles per row.
     """
 
     which_B: Tensor
@@ -42,15 +42,12 @@ class Sheet:
 
 
 def latent_sheet(sampler: Sampler, num: int, columns: int, labels: Sequence[Label], seed: int | None) -> Sheet:
-    """Layout with one latent per tile; labels: taken in turn, drawn where empty."""
+    """Lay out one latent per tile. labels: taken in turn; empty: drawn."""
     return Sheet(torch.arange(num), sampler.labels(num, labels or None, seed, "--class"), min(num, columns))
 
 
 def class_sheet(sampler: Sampler, labels: Sequence[Label], rows: int | None, columns: int) -> Sheet:
-    """Layout with one class per row and the same latents in every row.
-
-    labels: all classes where empty.
-    """
+    """Lay out one class per row and the same latents in every row. labels: empty: all classes."""
     if not sampler.num_classes:
         raise ConfigError("--classes: the generator is unconditional; leave --classes out")
     if not sampler.num_comparable_classes:
@@ -91,9 +88,8 @@ def render_pairs(
 ) -> tuple[SampledImages, int]:
     """Sample from inputs: input, output and, for held-out pairs, target of each.
 
-    And the number of tiles per row.
-
-    given: inputs, (num, C, H, W) in [-1, 1]; None: the first `num` held-out pairs.
+    Also returns the number of tiles per row. given: inputs, (num, C, H, W) in [-1, 1]; None: the
+    first `num` held-out pairs.
     """
     inputs = (given,) if given is not None else sampler.pairs(num)[::-1]
     condition, *target = (x.cpu() for x in inputs)

@@ -31,7 +31,7 @@ _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
 class GeneratorConfig(Protocol):
-    """The settings that are read of a run's config."""
+    """Settings that are read of a run's config."""
 
     @property
     def model(self) -> Choice: ...
@@ -59,7 +59,7 @@ class GeneratorReader:
 
     config: reads a file. text: reads a config in memory, with a name for messages. data: opens both
     splits. say: receives a line for every damaged checkpoint that is skipped. model: networks from
-    memory, where the config names none. device: a device or its name (`device.device_by_name`).
+    memory, if the config names none. device: a device or its name (`device.device_by_name`).
     """
 
     config: Callable[[str], Any]
@@ -70,7 +70,7 @@ class GeneratorReader:
     device: str | torch.device = "auto"
 
     def network(self, config: GeneratorConfig, where: str) -> Model:
-        """The module of `models/`, or the networks from memory of a run without such a module."""
+        """Return the module of `models/`, or the networks from memory if the run has no module."""
         module: Any = registry.load("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
         if from_memory and self.model is None:
@@ -84,10 +84,8 @@ class GeneratorReader:
 def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
     """Load the generator at `path` on the reader's device.
 
-    best: from the run's checkpoint with the best score.
-
-    Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file,
-    `ConfigError` where `reader` refuses its config.
+    best: from the run's checkpoint with the best score. Raises `CheckpointError` for anything but a
+    run folder with a checkpoint or an exported file, `ConfigError` if `reader` refuses its config.
     """
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
@@ -147,10 +145,7 @@ def _sampler(
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Load the weights.
-
-    Refuses other dtypes, because copying would silently convert complex numbers and integers.
-    """
+    """Load the weights; refuse other dtypes, which a copy would convert silently."""
     for name, mine in net.state_dict().items():
         if weights[name].is_floating_point() != mine.is_floating_point():
             raise CheckpointError(f"{where}: {name} is {weights[name].dtype} instead of {mine.dtype}; export it again")

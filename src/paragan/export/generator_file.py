@@ -27,7 +27,7 @@ _MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata
 
 @dataclass(frozen=True)
 class GeneratorFile:
-    """The content of an exported file.
+    """Content of an exported file.
 
     config: JSON. score: as in `score.json`; empty if the run was never scored.
     """
@@ -72,7 +72,7 @@ def read(path: Path) -> GeneratorFile:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 raise _read_error(path, f"its format is {str(metadata.get('format'))[:40]!r}, not {FORMAT!r}")
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 no mapping
     except (SafetensorError, OSError, TypeError, ValueError, RuntimeError) as error:
         raise _read_error(path, f"not a complete safetensors file ({str(error).splitlines()[0][:100]})") from None
     if fingerprint(weights) != metadata.get("sha256"):

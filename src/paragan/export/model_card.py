@@ -1,4 +1,4 @@
-"""The model card of an exported generator."""
+"""Model card of an exported generator."""
 
 from __future__ import annotations
 

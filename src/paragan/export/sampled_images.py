@@ -43,9 +43,9 @@ class SampledImages(Sequence[Image.Image]):
         return to_pil_image(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
-        """Save all images as one sheet, .png or .jpg, `columns` images per row.
+        """Save all images as one sheet, .png or .jpg; small images are enlarged to 32 px.
 
-        Small images are enlarged to 32 px.
+        columns: images per row.
         """
         path = Path(path)
         check_sheet_path("save", path)
@@ -54,6 +54,6 @@ class SampledImages(Sequence[Image.Image]):
 
 
 def _bytes(x_CHW: Tensor) -> Tensor:
-    """Convert to uint8 with one or three channels: of more the first three; two as red, green."""
+    """Convert to uint8 with one or three channels: the first three, or two as red and green."""
     x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

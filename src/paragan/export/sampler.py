@@ -33,7 +33,7 @@ class StyledGenerator(Protocol):
     """A generator that truncates its styles; it is called with (z, y, shift)."""
 
     def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
-        """The shift that scales the distance of the styles from their mean by `psi`."""
+        """Return the shift that scales the distance of the styles from their mean by `psi`."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class GeneratorInfo:
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A generator ready to sample, with averaged weights where the run has them.
+    """A generator ready to sample, with averaged weights if the run has them.
 
     info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
-    held-out data; None where the generator comes from an exported file.
+    held-out data; None if the generator comes from an exported file.
     """
 
     net: nn.Module
@@ -102,7 +102,7 @@ class Sampler:
 
     @property
     def mode(self) -> Mode:
-        """The sampling mode of the run, the default of `sample`."""
+        """Sampling mode of the run, the default of `sample`."""
         return getattr(getattr(self.config, "evaluation", None), "mode", "eval")
 
     def sample(
@@ -133,7 +133,7 @@ class Sampler:
         return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
-        """Input images of n samples; None for a generator that takes latents only."""
+        """Return the input images of n samples; None for a generator that takes latents only."""
         if not self.takes_condition:
             if given is not None:
                 raise ConfigError("conditions: this generator has no input images; leave them out")
@@ -147,11 +147,11 @@ class Sampler:
 
     @property
     def num_pairs(self) -> int:
-        """Number of held-out pairs. Raises `ConfigError` where the data is not available."""
+        """Number of held-out pairs. Raises `ConfigError` if the data is not available."""
         return len(self._pairs)
 
     def pairs(self, n: int) -> tuple[Tensor, Tensor]:
-        """Targets and conditions of the first n held-out pairs, in [-1, 1]."""
+        """Return targets and conditions of the first n held-out pairs, in [-1, 1]."""
         if type(n) is not int or not 0 < n <= self.num_pairs:
             raise ConfigError(
                 f"n={n!r}, but there are {self.num_pairs} held-out pairs; pass conditions, or --input FOLDER"
@@ -168,9 +168,9 @@ class Sampler:
         return source
 
     def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
-        """z_BZ of n images.
+        """Draw the latents z_BZ of n images.
 
-        Not truncated for a generator with styles, where `generate` truncates the styles.
+        They are not truncated for a generator with styles, where `generate` truncates the styles.
         """
         z_BZ = latents.draw(self._prior(n, seed), n)[0]
         cut = latents.truncated(z_BZ, truncation)
@@ -179,7 +179,7 @@ class Sampler:
     def labels(
         self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"
     ) -> Tensor | None:
-        """y_B of n images: the given classes in turn, or drawn.
+        """Return the labels y_B of n images: the given classes in turn, or drawn.
 
         option: name of the argument in messages.
         """
@@ -206,7 +206,7 @@ class Sampler:
         """Generate the images of these latents in batches.
 
         progress: receives the number of finished images. seed: of dropout. truncation: of styles,
-        where the generator has them.
+        if the generator has them.
         """
         mode = mode or self.mode
         if mode not in SAYS:
@@ -238,7 +238,7 @@ class Sampler:
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, option: str) -> int:
-        """The class of this name (ignoring case where that is unique), or of this number."""
+        """Return the class with this number, or this name (ignoring case if that is unique)."""
         if not self.num_classes:
             raise ConfigError(f"{option}: this generator is unconditional; leave it out")
         if isinstance(label, str) and label in self.class_names:

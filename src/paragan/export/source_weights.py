@@ -1,4 +1,4 @@
-"""Weights to start from: of a run folder, one of its checkpoints, or an exported file."""
+"""Initial weights from a run folder, one of its checkpoints, or an exported file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXPORTED = "generator.safetensors"
 
 @dataclass(frozen=True)
 class SourceWeights:
-    """Initial weights.
+    """Initial weights of both networks.
 
     networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file.
     """
@@ -31,10 +31,7 @@ class SourceWeights:
 
 
 def read_source_weights(path: Path, say: Callable[[str], None]) -> SourceWeights:
-    """The newest undamaged weights at `path`.
-
-    Tensors are read, and no config and no code: nothing there is run.
-    """
+    """Read the newest undamaged weights at `path`; neither its config nor its code is used."""
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():

@@ -1,1 +1,1 @@
-"""Feature extractors, one file each: networks in whose features a score compares images. They know no metric."""
+"""Feature extractors, one file each: networks in whose features a score compares images."""

@@ -1,4 +1,4 @@
-"""The residual network of the CIFAR extractors, whose weights are read from a file."""
+"""Residual network of the CIFAR extractors, whose weights are read from a file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from torch import Tensor, nn
 
 
 class CifarResNet(nn.Module):
-    """(B, 3, 32, 32) in [-1, 1] to 64 features, the mean of the last map, and 10 logits (He et al. 2016, section 4.2).
+    """Residual network of 6 n + 2 layers for images of 32x32 (He et al. 2016, section 4.2).
 
-    6 n + 2 layers for n `blocks` at each of three resolutions; short-cuts without weights ("option A").
+    (B, 3, 32, 32) in [-1, 1] to 64 features, the mean of the last map, and 10 logits. n `blocks` at
+    each of three resolutions; short-cuts without weights ("option A").
     """
 
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of images in [0, 1], as the weights were trained
+    # of images in [0, 1], as the weights were trained
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
     def __init__(self, blocks: int) -> None:
         super().__init__()
@@ -31,7 +33,10 @@ class CifarResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and a short cut; where the width doubles, it has stride 2 and new channels of zeros."""
+    """Two 3x3 convolutions and a short-cut.
+
+    If the width doubles, the stride is 2, and the short-cut pads new channels with zeros.
+    """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The classifier that is trained as the judge of a run; it returns (features, logits)."""
+"""Classifier that is trained as the judge of a run; it returns (features, logits)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("line
 
 
 class Classifier(nn.Module):
-    """Halves the image until its shorter side is 4 to 7, then 64 ReLU features, then logits.
+    """CNN that halves the image until its shorter side is 4 to 7: 64 ReLU features, then logits.
 
-    The features are normalised before their ReLU: without, a third of them learnt to be 0 everywhere.
+    The features are normalised before their ReLU: without, a third of them learnt to be 0
+    everywhere.
     """
 
     def __init__(self, shape: tuple[int, int, int], num_classes: int) -> None:
@@ -51,12 +52,12 @@ def build_classifier(shape: tuple[int, int, int], num_classes: int, seed: int) -
 
 
 def train_classifier(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
-    """Train a classifier on `train`: a fixed number of steps on the CPU, images shifted by up to one pixel.
+    """Train a classifier for a fixed number of steps on the CPU.
 
-    progress: called before each step with the number of steps done; it may raise to end the training.
-
-    The same weights for the same data, seed and machine: on one thread, since sums over several depend on their number
-    (and kernels this small gain nothing by them). Draws nothing from the global random state.
+    Images are shifted by up to one pixel. progress: called before each step with the number of
+    steps done; it may raise to end the training. Weights are equal for equal data, seed and
+    machine: one thread is used, since sums over several depend on their number (and kernels this
+    small gain nothing from more). The global random state does not change.
     """
     with _one_thread(), torch.enable_grad():
         return _train(train, seed, progress)

@@ -1,4 +1,4 @@
-"""What one file of `features/` is given, and what it returns."""
+"""Inputs and outputs of the files of `features/`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Shape = tuple[int, int, int]
 class FeatureExtractor:
     """A trained network whose features, and perhaps logits, metrics compare.
 
-    network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF alone where num_classes is None. It is
-    moved to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal where two scores are by one
-    extractor. accuracy: on held-out images; None: unknown. task: what its classes are. crop: pixels that are cut off at
-    each edge of an image. resize: filter that brings an image to the input size; None: another size is refused.
-    batch_size: images per call of the network.
+    network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF only if num_classes is
+    None. It is moved to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal
+    if two scores use one extractor. accuracy: on held-out images; None: unknown. task: what its
+    classes are. crop: pixels cut off at each edge of an image. resize: filter that brings an image
+    to the input size; None: another size is refused. batch_size: images per call of the network.
     """
 
     name: str
@@ -57,20 +57,20 @@ class FeatureExtractor:
         self.network.to(self.device, self.dtype).eval().requires_grad_(False)
 
     def accepts(self, shape: Shape) -> bool:
-        """Whether images of this shape can be its input."""
+        """Return whether images of this shape are valid inputs."""
         return shape == self.input_shape or (shape[0] == self.shape[0] and self.resize is not None)
 
     @property
     def input_shape(self) -> Shape:
-        """(C, H, W) of images that are cropped, but not resized."""
+        """Shape (C, H, W) of images that are cropped, but not resized."""
         channels, height, width = self.shape
         return channels, height + 2 * self.crop, width + 2 * self.crop
 
     @torch.no_grad()
     def compute(self, x_BCHW: Tensor, labels_B: Tensor | None = None) -> SampleFeatures:
-        """Compute features and logits of images in [-1, 1] on any device. labels_B: requested labels, passed on.
+        """Compute features and logits of images in [-1, 1] on any device, as float32 on the CPU.
 
-        The results are float32 on the CPU.
+        labels_B: requested labels, passed on.
         """
         with full_precision(self.device):
             outputs = [self._call(chunk) for chunk in x_BCHW.detach().split(self.batch_size)]
@@ -81,12 +81,12 @@ class FeatureExtractor:
         )
 
     def compute_rows(self, source: Source, count: int) -> SampleFeatures:
-        """Compute the features of `count` images of a data set, always the same ones, with their labels."""
+        """Compute the features of `count` images of a data set, always the same, with labels."""
         parts = [self.compute(samples["image"], samples.get("label")) for samples in _batches(source, count)]
         return SampleFeatures.concatenate(parts)
 
     def with_accuracy(self, held_out: Source) -> FeatureExtractor:
-        """Return a copy with the accuracy on at most 10,000 of these images; unchanged if they have no labels."""
+        """Return a copy with the accuracy on up to 10,000 of these images, if they have labels."""
         if not held_out.class_names:
             return self
         judged = self.compute_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))
@@ -103,11 +103,12 @@ class FeatureExtractor:
 
 @dataclass(frozen=True)
 class ExtractorContext:
-    """What an extractor may read, and where one that is trained for a run is trained and saved.
+    """Inputs of an extractor: data, device, and the place where a trained one is saved.
 
-    name: under which the extractor is recorded. folder: of the trained extractor; None: it is not saved. path: of the
-    data; None: it has none. device: of the run. must_save: failing to write the extractor is an error. say: receives
-    progress and warnings. world: all ranks. stop: True ends the training; collective.
+    name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
+    saved. path: of the data; None: it has none. device: of the run. must_save: failing to write the
+    extractor is an error. say: receives progress and warnings. world: all ranks. stop: True ends
+    the training; collective.
     """
 
     name: str
@@ -138,10 +139,10 @@ def accuracy(judged: SampleFeatures) -> float:
 
 
 def _batches(source: Source, count: int) -> Iterator[dict[str, Tensor]]:
-    """Random batches of `count` images, always the same ones; random because files may be sorted by class.
+    """Yield random batches of `count` images, always the same ones.
 
-    (MNIST is not shuffled: its training images with even and with uneven row numbers are fd 6.7 apart, random halves
-    0.4.)
+    Random, because files may be sorted by class. (MNIST is not shuffled: the fd between training
+    images of even and uneven row numbers is 6.7, between random halves 0.4.)
     """
     rows = Order(len(source), _REFERENCE).at(np.arange(count))
     for first in range(0, count, _AT_ONCE):

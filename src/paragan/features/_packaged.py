@@ -1,4 +1,7 @@
-"""Extractors that are part of the package, one per data set; `benchmarks/train_extractors.py` trains them."""
+"""Extractors that are part of the package, one per data set.
+
+`benchmarks/train_extractors.py` trains them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ FOLDER = Path(__file__).with_name("_weights")
 
 @dataclass(frozen=True)
 class PackagedExtractor:
-    """An extractor of ten classes whose weights are `_weights/NAME.safetensors`; `NAME.json` has their sha256.
+    """Extractor of ten classes with weights in `_weights/NAME.safetensors`, sha256 in `NAME.json`.
 
-    name: of the data set whose training images it was trained on. shape: (C, H, W) of its inputs. crops: pixels cut off
-    at each edge, by image size.
+    name: of the data set whose training images it was trained on. shape: (C, H, W) of its inputs.
+    crops: pixels cut off at each edge, by image size.
     """
 
     name: str
@@ -33,17 +36,17 @@ class PackagedExtractor:
 
     @property
     def weights(self) -> Path:
-        """The file of the weights, in half precision."""
+        """File of the weights, in half precision."""
         return FOLDER / f"{self.name}.safetensors"
 
     @property
     def info(self) -> dict[str, Any]:
-        """sha256, trained_on, trained_by, and accuracy by test images."""
+        """Facts about the weights: sha256, trained_on, trained_by, and accuracy by test images."""
         found: dict[str, Any] = json.loads((FOLDER / f"{self.name}.json").read_text(encoding="utf-8"))
         return found
 
     def accepts(self, shape: tuple[int, int, int]) -> bool:
-        """Whether it was made for images of this shape."""
+        """Return whether images of this shape are valid inputs."""
         channels, height, width = shape
         return height == width and height in self.crops and channels == self.shape[0]
 

@@ -1,5 +1,7 @@
-"""The network of the packaged extractors: small enough to be part of the package, trained by
-`benchmarks/train_extractors.py`."""
+"""Network of the packaged extractors, small enough to be part of the package.
+
+`benchmarks/train_extractors.py` trains it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ NUM_FEATURES = 64
 
 
 class ResidualCnn(nn.Module):
-    """(B, channels, H, W) in [-1, 1] to 64 features >= 0, the mean of the last map, and the logits of the classes.
+    """Residual network with 64 features >= 0, the mean of the last map, and logits of the classes.
 
-    widths: channels of the maps at 1/2 (two convolutions), 1/4 and 1/8 of the resolution.
-    Source of the block: K. He et al., "Deep residual learning for image recognition", CVPR 2016, section 3.2.
+    Input (B, channels, H, W) in [-1, 1]. widths: channels of the maps at 1/2 (two convolutions),
+    1/4 and 1/8 of the resolution. Source of the block: K. He et al., "Deep residual learning for
+    image recognition", CVPR 2016, section 3.2.
     """
 
     def __init__(self, channels: int, widths: tuple[int, int, int, int], num_classes: int = 10) -> None:

@@ -23,12 +23,11 @@ _FIX = "check evaluation.features.weights, or use evaluation.features=auto"
 
 
 def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | None = None) -> tuple[nn.Module, str]:
-    """Build a network with the weights of an .npz or .safetensors file; return it with the sha256 of the file.
+    """Build a network with the weights of an .npz or .safetensors file; also return its sha256.
 
-    The file must hold all parameters and buffers of the network by name, and nothing else; floating-point formats are
-    converted to the network's. Draws nothing from the global random state. sha256: of the expected file; None: any.
-
-    Raises `DataError` for another file.
+    The file must hold all parameters and buffers of the network by name, and nothing else;
+    floating-point formats are converted to the network's. The global random state does not change.
+    sha256: of the expected file; None: any. Raises `DataError` for another file.
     """
     with torch.random.fork_rng(devices=[]):
         network = make()
@@ -48,14 +47,17 @@ def extractor_from_file(
     context: ExtractorContext,
     crop: int = 0,
 ) -> FeatureExtractor:
-    """Read an extractor of ten classes. file: name of its weights where no path is given."""
+    """Read an extractor of ten classes. file: default name of its weights."""
     path = Path(options.weights) if options.weights else find_weights(context, file)
     network, sha256 = build_with_weights(make, path, options.sha256)
     return FeatureExtractor(context.name, network, shape, 10, sha256, crop=crop, **context.call_settings(options))
 
 
 def find_weights(context: ExtractorContext, file: str) -> Path:
-    """Find the weights of an extractor in or next to the data folder. Raises `ConfigError` if there are none."""
+    """Find the weights of an extractor in or next to the data folder.
+
+    Raises `ConfigError` if they are missing.
+    """
     folder = Path(context.path or "")
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
     found = next((path for path in candidates if context.path and path.exists()), None)
@@ -69,7 +71,7 @@ def find_weights(context: ExtractorContext, file: str) -> Path:
 
 
 def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tuple[str, dict[str, Tensor]]:
-    """The sha256 of a file and its tensors. A file, or an array, that is much larger than the network is not read."""
+    """Return the sha256 and the tensors of a file, unless it is much larger than the network."""
     most = sum(map(_max_bytes, expected.values())) + _MAX_HEADER_BYTES
     try:
         content = read_bytes(path, most)
@@ -98,7 +100,7 @@ def _read_npz(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
-    """The first difference between the tensors of a file and those of the network; empty where there is none."""
+    """Return the first difference between the tensors of a file and of the network, or ""."""
     if missing := [name for name in expected if name not in weights]:
         return f"the file has no tensor {missing[0]!r} of this network"
     if unknown := [name for name in weights if name not in expected]:

@@ -1,4 +1,4 @@
-"""Extractor of the run's data set where there is one for its images, otherwise the judge."""
+"""Packaged extractor of the run's data set if it fits the images, otherwise the judge."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from paragan.core.option_types import Choice, ExtractorOptions
 
 @dataclass(frozen=True)
 class Options(ExtractorOptions):
-    """How the network is called."""
+    """Settings for calling the network."""
 
 
 def resolve(options: Options, dataset: str, shape: tuple[int, int, int]) -> Choice:
-    """Return the extractor with the name of the data set if it `accepts` images of this shape, else the judge."""
+    """Return the extractor named as the data set if it accepts this image shape, else the judge."""
     is_made_for = dataset in registry.names("features") and registry.load("features", dataset).accepts(shape)
     name = dataset if is_made_for else "judge"
     return Choice(name, registry.options("features", name)(**asdict(options)))

@@ -12,7 +12,7 @@ from paragan.features._weight_files import extractor_from_file
 
 @dataclass(frozen=True)
 class Options(FileExtractorOptions):
-    """The file of the weights, and how the network is called."""
+    """File of the weights, and settings for calling the network."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:

@@ -1,6 +1,6 @@
-"""Small classifier that is trained on the run's real images at the first score, 64 features.
+"""Small classifier with 64 features that is trained on a run's real images at the first score.
 
-On data without classes it learns which way up images are.
+Without classes in the data, it learns to recognise the rotation of images.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PERIOD_S = 10.0  # between two lines of progress
 
 @dataclass(frozen=True)
 class Options(ExtractorOptions):
-    """How the network is called."""
+    """Settings for calling the network."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> Callable[[], FeatureExtractor]:
@@ -59,10 +59,10 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
 
 
 class RotatedSource(Source):
-    """Images of `source` rotated by multiples of 90 degrees (180 if not square); labels are the rotations.
+    """Images of `source` rotated by multiples of 90 degrees (180 if not square), as classes.
 
-    Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
-    ICLR 2018.
+    Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting
+    image rotations", ICLR 2018.
     """
 
     def __init__(self, source: Source) -> None:
@@ -76,7 +76,10 @@ class RotatedSource(Source):
         return len(self.source) * len(self.class_names)
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Row i is image i % n, rotated i // n times, so that evenly spread rows have every rotation."""
+        """Return images and rotations: row i is image i % n, rotated i // n times.
+
+        Evenly spread rows therefore have every rotation.
+        """
         turns, rows = np.divmod(np.asarray(indices), len(self.source))
         x_BCHW = self.source.fetch(rows)["image"]
         turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
@@ -92,12 +95,13 @@ def train_or_load(
     world: World = ALONE,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> FeatureExtractor:
-    """The judge of this data: read from `folder` if data, settings and seed are equal, else trained and saved there.
+    """Return the judge of this data: read from `folder`, or trained and saved there.
 
-    Data with fewer than two classes give a judge of rotations (`RotatedSource`), whose features serve the same purpose.
-    Every rank trains the same judge, so that no rank waits; the weights of rank 0 are used and saved.
-    progress: see `train_classifier`; where it raises, nothing is written.
-    Raises `CheckpointError` if the folder cannot be written and `must_save` is set.
+    A saved judge is used if data, settings and seed are equal. Data with fewer than two classes
+    give a judge of rotations (`RotatedSource`). Every rank trains the same judge, so that no rank
+    waits; the weights of rank 0 are used and saved. progress: see `train_classifier`; if it raises,
+    nothing is written. Raises `CheckpointError` if the folder cannot be written and `must_save` is
+    set.
     """
     task = CLASSES
     if len(train.class_names) < 2:
@@ -122,7 +126,7 @@ def train_or_load(
 
 
 def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureExtractor | None:
-    """The judge of the folder; None if there is none, it is damaged, or it was trained on other data."""
+    """Read the judge of a folder; None if it is missing, damaged, or of other data."""
     try:
         note = json.loads(read_bytes(folder / "judge.json", _MAX_INFO_BYTES))
         weights = read_bytes(folder / "judge.safetensors", _MAX_BYTES)
@@ -156,7 +160,7 @@ def _save(judge: FeatureExtractor, folder: Path, weights: bytes, fingerprint: st
 
 
 def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
-    """Hash of everything that the trained weights and their accuracy depend on."""
+    """Hash everything that the trained weights and their accuracy depend on."""
     settings = (classifier.NUM_FEATURES, classifier.STEPS, classifier.BATCH, classifier.LEARNING_RATE, classifier.SHIFT)
     digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
     for source in (train, held_out):
@@ -166,7 +170,7 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
 
 @dataclass
 class _TrainingProgress:
-    """Prints the progress of a judge's training, and ends it where the run is to stop."""
+    """Prints the progress of a judge's training, and ends it if the run is to stop."""
 
     num_images: int
     say: Callable[[str], None]
@@ -175,7 +179,7 @@ class _TrainingProgress:
     _said: float = 0.0
 
     def __call__(self, steps: int) -> None:
-        """Called before each step. Raises `StopRequested`."""
+        """Report a step that is about to start, or raise `StopRequested`."""
         if self.stop():
             raise StopRequested
         now = time.monotonic()

@@ -1,5 +1,7 @@
-"""Packaged residual network of 64 features, trained on MNIST's 60,000 training images; 99.6% of the 10,000
-test images are classified correctly."""
+"""Packaged residual network of 64 features, trained on the 60,000 training images of MNIST.
+
+It classifies 99.6% of the 10,000 test images correctly.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from paragan.features._residual_cnn import ResidualCnn
 
 @dataclass(frozen=True)
 class Options(PretrainedOptions):
-    """How the network is called."""
+    """Settings for calling the network."""
 
 
 EXTRACTOR = PackagedExtractor("mnist", lambda: ResidualCnn(1, (16, 32, 64, 64)), (1, 28, 28), {28: 0, 32: 2})

@@ -16,7 +16,7 @@ _FRAMES = {28: 0, 32: 2}  # image size -> pixels cut off at each edge
 
 @dataclass(frozen=True)
 class Options(FileExtractorOptions):
-    """The file of the weights, and how the network is called."""
+    """File of the weights, and settings for calling the network."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
@@ -26,7 +26,7 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
 
 
 class MnistCnn(nn.Module):
-    """LeNet-like: (B, 1, 28, 28) in [-1, 1] to 50 ReLU features and 10 logits."""
+    """LeNet with 50 ReLU features and 10 logits, for (B, 1, 28, 28) in [-1, 1]."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,9 +9,10 @@ from paragan.core.types import Batch, Rows
 
 
 class BatchRows(Iterator[Batch]):
-    """Endless batches of rows without tensors, numbered by `position` as in `Loader`. Never reads the source.
+    """Endless batches of rows without tensors, numbered by `position` as in `Loader`.
 
-    share: (first, count) of the rows of the global batch of `batch` images.
+    The source is never read. share: (first, count) of the rows of the global batch of `batch`
+    images.
     """
 
     wait_s = 0.0
@@ -23,7 +24,7 @@ class BatchRows(Iterator[Batch]):
         self._share = share
 
     def close(self) -> None:
-        """There are no threads to end."""
+        """Do nothing, because a stream of rows has no threads."""
 
     def __next__(self) -> Batch:
         rows = Rows(self.position, *self._share, self._batch)

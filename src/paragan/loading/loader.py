@@ -23,7 +23,10 @@ Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class BatchStream(Iterator[Batch]):
-    """Base class of endless streams of batches. `position` is the whole state. wait_s: the consumer's wait so far."""
+    """Base class of endless streams of batches.
+
+    position: the whole state. wait_s: seconds that the consumer has waited.
+    """
 
     def __init__(self, source: Source) -> None:
         self.position = 0
@@ -35,26 +38,30 @@ class BatchStream(Iterator[Batch]):
 
     @abstractmethod
     def fetch_next(self) -> dict[str, Tensor]:
-        """Return the host tensors of the batch at `position`, which stays."""
+        """Return the host tensors of the batch at `position`, which does not change."""
 
     @abstractmethod
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        """Move host tensors of this position to the device. num_streams: whose rows are concatenated."""
+        """Move host tensors of this position to the device.
+
+        num_streams: number of streams whose rows are concatenated.
+        """
 
     def close(self) -> None:
-        """End threads, if there are any."""
+        """End threads, if any."""
 
 
 class Loader(BatchStream):
     """Endless global batches of `batch` samples; a batch may span several epochs.
 
-    Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`), on every rank.
-    share: (first, count) of the rows that this rank loads, all by default. flip: mirror each `image` with probability
-    1/2, drawn per place; sources of pairs draw flips themselves. Images, as the source declares them, are copied to the
-    device as uint8 and returned in [-1, 1] as `dtype`; other tensors are returned unchanged.
+    Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`),
+    on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
+    mirror each `image` with probability 1/2, drawn per place; sources of pairs draw flips
+    themselves. Images, as the source declares them, are copied to the device as uint8 and returned
+    in [-1, 1] as `dtype`; other tensors are returned unchanged.
 
-    Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample differs from its
-    declaration.
+    Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample
+    differs from its declaration.
     """
 
     def __init__(
@@ -75,14 +82,15 @@ class Loader(BatchStream):
         self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order = Order(len(source), seed)
-        self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # first place, and the rows from there
+        # first place, and the rows from there
+        self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))
         self._pinned = _copies_from_pinned_memory(device)
 
     def fetch_next(self) -> dict[str, Tensor]:
         return self.fetch(self.position)
 
     def fetch(self, position: int) -> dict[str, Tensor]:
-        """Return the host tensors of a batch. A function of the position alone; several threads may call it."""
+        """Return the host tensors of a batch, which depend on the position only; thread-safe."""
         places = _places(self._rows(position))
         tensors = dict(self.source.fetch(self._rows_at(places), places, self._order.seed))
         _check_declared(tensors, self.source, len(places))
@@ -91,7 +99,7 @@ class Loader(BatchStream):
         return tensors
 
     def fetch_pinned(self, position: int) -> dict[str, Tensor]:
-        """Return the same in pinned memory, if that speeds up the copy to the device."""
+        """Return the tensors of `fetch`, in pinned memory if that speeds up the copy."""
         tensors = self.fetch(position)
         return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self._pinned else tensors
 
@@ -121,7 +129,7 @@ class Loader(BatchStream):
 
 
 def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
-    """Return the next batches of several streams, concatenated and copied to their common device in one transfer."""
+    """Return the next batches of several streams, concatenated, in one transfer to their device."""
     began = time.perf_counter()
     first = streams[0]
     fetched = [stream.fetch_next() for stream in streams]
@@ -140,7 +148,7 @@ def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
 
 
 def _flip_draws(seed: int, places: Places) -> Tensor:
-    """Return whether to flip the image at each place, bool (B,): one bit of a key shared by 32 places."""
+    """Return whether to flip the image at each place, bool (B,); 32 places share one key."""
     keys, bits = np.divmod(places, 32)
     words = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
     return torch.tensor([words[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
@@ -154,7 +162,7 @@ def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 def normalise_images(
     tensors: Mapping[str, Tensor], source: Source, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Normalise the tensors that the source declares as images; the others stay."""
+    """Normalise the tensors that the source declares as images; return the others unchanged."""
     return {
         name: normalise(tensor, dtype) if source.tensors[name].is_image else tensor for name, tensor in tensors.items()
     }
@@ -166,7 +174,7 @@ def _places(rows: Rows) -> Places:
 
 
 def _copies_from_pinned_memory(device: torch.device) -> bool:
-    """Whether copies from pinned memory to this device can overlap with computation."""
+    """Return whether copies from pinned memory to this device can overlap with computation."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator is not None and accelerator.type == device.type
 

@@ -1,11 +1,12 @@
-"""Order of an endless stream over a data set: a seeded permutation per epoch, computed position by position.
+"""Order of an endless stream over a data set: a seeded permutation per epoch.
 
-No list of rows is stored. A row number is written as a pair (left, right) on a grid of about sqrt(n) x sqrt(n) places,
-and each half in turn is moved by a keyed hash of the other: a generalised Feistel network, which is a bijection of the
-grid for any hash. The few pairs outside the n rows are permuted again until they are inside ("cycle walking"), which
-preserves the bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, sections
-4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even power of two could be four times as
-large, and most of the work would be walking.
+It is computed position by position; no list of rows is stored. A row number is written as a pair
+(left, right) on a grid of about sqrt(n) x sqrt(n) places, and each half in turn is moved by a keyed
+hash of the other: a generalised Feistel network, which is a bijection of the grid for any hash. The
+few pairs outside the n rows are permuted again until they are inside ("cycle walking"), which
+preserves the bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains",
+CT-RSA 2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even
+power of two could be four times as large, and most of the work would be walking.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ from paragan.core import rng
 Indices = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 
-_ROUNDS = 12  # even; with fewer rounds, the orders of five or six rows are measurably not equally likely
+# even; with fewer rounds, the orders of five or six rows are measurably not equally likely
+_ROUNDS = 12
 
 
 @dataclass(frozen=True)
 class Order:
-    """Seeded order over `num_rows` rows. Position p is place p % num_rows of epoch p // num_rows."""
+    """Seeded order over `num_rows` rows.
+
+    Position p is place p % num_rows of epoch p // num_rows.
+    """
 
     num_rows: int
     seed: int
 
     def at(self, positions: Indices) -> Indices:
-        """Return row numbers, int64 (B,), for non-negative positions, int64 (B,). Time and memory O(B)."""
+        """Return the row numbers, int64 (B,), at non-negative positions, int64 (B,), in O(B)."""
         epochs, places = np.divmod(positions, self.num_rows)
         rows = np.empty_like(places)
         for epoch in np.unique(epochs):

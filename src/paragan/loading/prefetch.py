@@ -1,4 +1,4 @@
-"""Prefetcher: threads that read and decode the next batches of a loader while the device computes."""
+"""Prefetcher: threads that read and decode the next batches while the device computes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _Fetched = dict[str, Tensor] | BaseException
 
 
 class Prefetcher(BatchStream):
-    """The batches of a loader, fetched by `threads` threads, at most `depth` batches ahead of the consumer.
+    """Batches of a loader, fetched by threads at most `depth` batches ahead of the consumer.
 
-    The batches and their order are those of the loader, whatever the threads do: a batch depends on its position alone.
-    `position` is that of the next batch for the consumer; setting it drops the batches that were fetched for others.
-    An error of a fetch is raised at its batch; the next call fetches it again.
-    The threads start at the first batch. `close` ends them, and so does dropping the prefetcher.
+    Batches and order are those of the loader: a batch depends on its position only. `position` is
+    that of the next batch; setting it drops the batches fetched for other positions. An error of a
+    fetch is raised at its batch; the next call fetches it again. The threads start at the first
+    batch and end with `close`, or when the prefetcher is deleted.
 
     timeout_s: raises `DataError` if a batch takes longer.
     """
@@ -48,14 +48,14 @@ class Prefetcher(BatchStream):
         return self._loader.to_batch(tensors, position, num_streams)
 
     def resize(self, depth: int, threads: int) -> None:
-        """Change both limits, also while batches are fetched. Superfluous threads end after their batch."""
+        """Change both limits, also during fetches; superfluous threads end after their batch."""
         self._depth = depth
         self._threads = threads
         if self._stage is not None:
             self._stage.resize(depth, threads)
 
     def close(self) -> None:
-        """End the threads; one that does not end in time is abandoned. The next batch starts new ones."""
+        """End the threads, or abandon them after a timeout; the next batch starts new ones."""
         if self._stage is not None:
             self._end_stage()
             self._stage.join(_JOIN_S)
@@ -63,7 +63,7 @@ class Prefetcher(BatchStream):
 
 
 class _Stage:
-    """Threads and the batches that they have fetched, by position. Does not refer to the prefetcher."""
+    """Threads and the batches that they have fetched, without a reference to the prefetcher."""
 
     def __init__(self, fetch: Callable[[int], dict[str, Tensor]]) -> None:
         self._fetch = fetch
@@ -77,7 +77,7 @@ class _Stage:
         self._fetched: dict[int, _Fetched] = {}
 
     def take(self, position: int, timeout_s: float) -> dict[str, Tensor]:
-        """Return the batch of this position when it is fetched; the threads continue from there."""
+        """Wait for the batch of this position and return it; the threads continue from there."""
         with self._changed:
             self._window = range(position, position + self._depth)
             self._fetched = {key: found for key, found in self._fetched.items() if key in self._window}
@@ -106,7 +106,7 @@ class _Stage:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Let the threads end, and drop what they have fetched."""
+        """Let the threads end, and drop the fetched batches."""
         with self._changed:
             self._num_threads = 0
             self._window = range(0)
@@ -130,7 +130,7 @@ class _Stage:
                 self._changed.notify_all()
 
     def _claim(self) -> int | None:
-        """Wait for a position that no thread has; None: this thread is superfluous."""
+        """Wait for a position that no thread fetches; return None if this thread is superfluous."""
         with self._changed:
             while self._num_alive <= self._num_threads:
                 missing = (p for p in self._window if p not in self._fetched and p not in self._running)

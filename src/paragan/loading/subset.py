@@ -1,4 +1,7 @@
-"""Subset of a data set for each of several cells (Toutouh et al. 2020, "Data dieting in GAN training")."""
+"""Subset of a data set for each of several cells.
+
+Source: J. Toutouh et al., "Data dieting in GAN training", 2020.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _BLOCK_ROWS = 256
 
 
 class SubsetSource(Source):
-    """A `Source` of selected rows of another source. Labels are not renumbered, even if classes are missing."""
+    """A `Source` of selected rows of another source.
+
+    Labels are not renumbered, even if classes are missing.
+    """
 
     def __init__(self, source: Source, rows: Indices) -> None:
         self.source = source
@@ -39,7 +45,7 @@ class SubsetSource(Source):
 
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
-    """Draw a sorted random share of `num` rows for one cell; the rows of different cells may overlap."""
+    """Draw a sorted random share of `num` rows for one cell; the rows of cells may overlap."""
     return _rows(num, rng.key(seed, "diet", cell), 0, _count(num, share))
 
 
@@ -47,7 +53,7 @@ def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> In
     """Draw a sorted random share of `num` rows for one cell, without overlap with other cells.
 
     The rows of cells 0, 1, … are consecutive parts of one random order. shares: of all cells.
-    Raises `ConfigError` if there are fewer rows than needed.
+    Raises `ConfigError` if `num` is too small.
     """
     counts = [_count(num, share) for share in shares]
     if sum(counts) > num:
@@ -56,7 +62,7 @@ def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> In
 
 
 def read_labels(source: Source) -> Indices:
-    """Return the label of every row, int64 (N,). Reads the whole data set, block by block."""
+    """Read the label of every row, int64 (N,). Reads the whole data set, block by block."""
     labels_N = np.empty(len(source), np.int64)
     for first in range(0, len(source), _BLOCK_ROWS):
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))

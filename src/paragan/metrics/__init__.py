@@ -1,1 +1,1 @@
-"""Metrics of a score, one file each. They compare features or pairs of images, and know no network and no run."""
+"""Metrics of a score, one file each. They compare features or pairs of images."""

@@ -14,7 +14,10 @@ from paragan.core.metric import Metric, Needs, SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class ClassMoments:
-    """Moments per class, float64: images count_K, feature sums sum_KF, sums of squared norms squares_K; `+` merges."""
+    """Moments per class, float64; `+` merges two sets.
+
+    Images count_K, feature sums sum_KF, and sums of squared norms squares_K.
+    """
 
     count_K: Tensor
     sum_KF: Tensor
@@ -22,7 +25,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
-        """Moments of these features by requested label."""
+        """Compute the moments of these features by requested label."""
         features_BF, labels_B = in_float64(judged.features_BF), _labels(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
@@ -54,7 +57,7 @@ class VarianceRatio(Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Self:
-        """An empty metric; the labels of `real` determine the number of classes."""
+        """Return an empty metric; the labels of `real` determine the number of classes."""
         if real.requested_labels_B is None or not len(real):
             raise ConfigError("variance within classes needs real images with labels; use a labelled data set")
         num_classes = int(real.requested_labels_B.max()) + 1
@@ -75,7 +78,7 @@ class VarianceRatio(Metric):
 
     @property
     def ratios(self) -> Tensor:
-        """One ratio for each class whose real images differ."""
+        """Ratio of each class whose real images differ."""
         varied = self.real_K > 0
         return self.seen.variance_K[varied] / self.real_K[varied]
 

@@ -14,7 +14,7 @@ from paragan.core.metric import ImagePairs, Metric, Needs, in_float64
 
 @dataclass(frozen=True)
 class PairMean(Metric):
-    """The mean of a value per pair."""
+    """Mean of a value per pair."""
 
     needs = frozenset({Needs.PAIRS})
     reference = "held_out"
@@ -23,7 +23,7 @@ class PairMean(Metric):
 
     @classmethod
     def from_reference(cls, real: Any = None, options: Any = None) -> Self:
-        """An empty metric; every pair has its target."""
+        """Return an empty metric; every pair has its target."""
         return cls()
 
     def update(self, samples: ImagePairs) -> Self:
@@ -37,7 +37,7 @@ class PairMean(Metric):
         return type(self)(self.total + other.total, self.count + other.count)
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the mean over all pairs. Raises `ConfigError` without pairs."""
         if not self.count:
             raise ConfigError("score: there are no held-out pairs; use data with at least one")
         return self.total / self.count
@@ -45,4 +45,4 @@ class PairMean(Metric):
     @staticmethod
     @abstractmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """The value of each pair: (B,), float64."""
+        """Return the value of each pair, float64 (B,)."""

@@ -1,4 +1,4 @@
-"""Variance of the features within a class, generated over real, on average over the classes; 1 is as varied as real."""
+"""Variance within a class, generated over real, mean over classes; 1 is as varied as real."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paragan.metrics._class_variance import VarianceRatio
 
 @dataclass(frozen=True)
 class Metric(VarianceRatio):
-    """class_variance_mean: the mean ratio over the classes, >= 0."""
+    """Mean ratio over the classes, >= 0."""
 
     name = "class_variance_mean"
     direction = Direction.NEITHER
@@ -21,5 +21,5 @@ class Metric(VarianceRatio):
     order = 3
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the mean ratio."""
         return float(self.ratios.mean())

@@ -1,6 +1,6 @@
-"""Variance of the features within a class, generated over real, in the class where it is least; 1 is as varied as real.
+"""Variance within a class, generated over real, minimum over classes; 1 is as varied as real.
 
-The class that collapsed first shows here, where a mean over classes hides it.
+The class that collapsed first determines it, where a mean over classes hides it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paragan.metrics._class_variance import VarianceRatio
 
 @dataclass(frozen=True)
 class Metric(VarianceRatio):
-    """class_variance_min: the least ratio over the classes, >= 0."""
+    """Minimum ratio over the classes, >= 0."""
 
     name = "class_variance_min"
     direction = Direction.NEITHER
@@ -24,5 +24,5 @@ class Metric(VarianceRatio):
     order = 2
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the minimum ratio."""
         return float(self.ratios.min())

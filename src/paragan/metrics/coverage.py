@@ -1,8 +1,9 @@
 """Coverage: share of real images that have a generated image nearby; higher is better.
 
-Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2,
-with k = 5 as recommended there. Near is within the distance to the k-th nearest other real image. It grows with the
-number of generated images, so as many are taken as there are real ones; a perfect generator then comes to 1 - 2^-k.
+Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML
+2020, section 3.2, with k = 5 as recommended there. Near is within the distance to the k-th nearest
+other real image. Coverage grows with the number of generated images, so as many are taken as real
+ones; a perfect generator then has 1 - 2^-k.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Metric(metric.Metric):
-    """coverage in [0, 1].
+    """Coverage in [0, 1].
 
-    Only the distance of the nearest generated image to each real one is stored, so memory does not grow.
+    Only the distance of the nearest generated image to each real one is stored, so memory does not
+    grow.
     """
 
     name = "coverage"
@@ -46,7 +48,7 @@ class Metric(metric.Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
-        """An empty metric with the radius around each image of `real`."""
+        """Return an empty metric with the radius around each image of `real`."""
         if len(real) <= K:
             raise ConfigError(
                 f"coverage needs more than k = {K} real images, not {len(real)}; raise evaluation.num_images"
@@ -69,17 +71,17 @@ class Metric(metric.Metric):
         return replace(self, nearest_N=self.nearest_N.minimum(other.nearest_N))
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the share of real images with a generated image within their radius."""
         return float((self.nearest_N <= self.radius_N).double().mean())
 
 
 def _distance_to_kth_other(real_NF: Tensor) -> Tensor:
-    """(N,): distance of each row to its K-th nearest other row."""
-    # Each row is its own nearest, at distance 0: the K-th other is the K + 1-th of all.
+    """Return the distance of each row to its K-th nearest other row, (N,)."""
+    # Each row is nearest to itself, at distance 0: the K-th other is the K + 1-th of all.
     kth = [_distances(rows, real_NF).kthvalue(K + 1, dim=1).values for rows in real_NF.split(_ROWS_AT_ONCE)]
     return torch.cat(kth)
 
 
 def _distances(a_NF: Tensor, b_MF: Tensor) -> Tensor:
-    """(N, M) distances; not by inner products, which give equal rows a distance and depend on the chunk size."""
+    """Return (N, M) distances; inner products would give equal rows a distance above 0."""
     return torch.cdist(a_NF, b_MF, compute_mode="donot_use_mm_for_euclid_dist")

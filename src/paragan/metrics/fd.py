@@ -1,9 +1,10 @@
-"""Frechet distance between Gaussians fitted to the features of generated and of real images; lower is better.
+"""Frechet distance of Gaussians fitted to generated and real features; lower is better.
 
-Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", NeurIPS
-2017, equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between multivariate normal distributions", 1982. It
-depends on the extractor and on the number of images (fewer: higher), so values compare only where both agree; only with
-the published Inception weights would it be the FID.
+Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
+equilibrium", NeurIPS 2017, equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between
+multivariate normal distributions", 1982. It depends on the extractor and on the number of images
+(fewer: higher), so values compare only if both agree; only with the published Inception weights
+would it be the FID.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from paragan.core.metric import Direction, SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of features, float64: count, sum_F and sum of outer products outer_FF. `+` merges two sets."""
+    """Moments of features, float64; `+` merges two sets.
+
+    Number of images count, sum_F, and sum of outer products outer_FF.
+    """
 
     count: int
     sum_F: Tensor
@@ -29,7 +33,7 @@ class Moments:
 
     @classmethod
     def of(cls, features_BF: Tensor) -> Moments:
-        """Moments of these features."""
+        """Compute the moments of these features."""
         features_BF = in_float64(features_BF)
         return cls(len(features_BF), features_BF.sum(0), features_BF.T @ features_BF)
 
@@ -37,7 +41,10 @@ class Moments:
         return Moments(self.count + other.count, self.sum_F + other.sum_F, self.outer_FF + other.outer_FF)
 
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
-        """Mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below two images."""
+        """Return the mean (F,) and the unbiased covariance (F, F).
+
+        Raises `ConfigError` below two images.
+        """
         if self.count < 2:
             raise ConfigError(
                 f"a Frechet distance needs at least 2 images, not {self.count}; raise evaluation.num_images"
@@ -48,7 +55,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Metric(metric.Metric):
-    """fd: squared distance >= 0 in squared units of the features."""
+    """Squared distance >= 0, in squared units of the features."""
 
     name = "fd"
     direction = Direction.LOWER
@@ -66,7 +73,7 @@ class Metric(metric.Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
-        """An empty metric with the moments of `real`, the reference."""
+        """Return an empty metric with the moments of `real`, the reference."""
         mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
 
@@ -79,9 +86,9 @@ class Metric(metric.Metric):
         return replace(self, seen=self.seen + other.seen)
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the distance. Raises `ConfigError` below two images."""
         mean_F, covariance_FF = self.seen.mean_and_covariance()
-        # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex, also if S1 is singular.
+        # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex.
         product_FF = self.real_root_FF @ covariance_FF @ self.real_root_FF
         overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
         spread = self.real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap
@@ -89,7 +96,7 @@ class Metric(metric.Metric):
 
 
 def root(covariance_FF: Tensor) -> Tensor:
-    """The symmetric square root; eigenvalues that rounding made negative count as 0."""
+    """Return the symmetric square root; eigenvalues that rounding made negative count as 0."""
     values_F, vectors_FF = torch.linalg.eigh(_symmetric(covariance_FF))
     return (vectors_FF * values_F.clamp(min=0).sqrt()) @ vectors_FF.T
 

@@ -12,7 +12,7 @@ from paragan.metrics._pairs import PairMean
 
 @dataclass(frozen=True)
 class Metric(PairMean):
-    """l1 in [0, 2]. Blurred images have a good l1; look at the samples, too."""
+    """L1 distance in [0, 2]. Blurred images have a good one; look at the samples, too."""
 
     name = "l1"
     direction = Direction.LOWER
@@ -21,5 +21,5 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """l1 of each image: (B,), float64."""
+        """Return the L1 distance of each pair, float64 (B,)."""
         return (made_BCHW - target_BCHW).abs().flatten(1).mean(1)

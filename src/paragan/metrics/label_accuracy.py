@@ -1,7 +1,8 @@
-"""Share of conditional samples that the judge classifies as the requested label; higher is better.
+"""Share of conditional samples that the judge classifies as the requested label.
 
-Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?", ECCV 2018, section 3. A generator that
-shows one good image per class scores 1: read it together with the variance within classes.
+Higher is better. Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?",
+ECCV 2018, section 3. A generator of one good image per class scores 1: read it together with the
+variance within classes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from paragan.core.metric import Direction, Needs, SampleFeatures
 
 @dataclass(frozen=True)
 class Metric(metric.Metric):
-    """label_accuracy in [0, 1]."""
+    """Accuracy in [0, 1]."""
 
     name = "label_accuracy"
     direction = Direction.HIGHER
@@ -31,7 +32,7 @@ class Metric(metric.Metric):
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
-        """An empty metric; the real images are not used."""
+        """Return an empty metric; the real images are not used."""
         return cls()
 
     def update(self, samples: SampleFeatures) -> Metric:
@@ -46,7 +47,7 @@ class Metric(metric.Metric):
         return Metric(self.recognised + other.recognised, self.count + other.count)
 
     def compute(self) -> float:
-        """The value of the metric."""
+        """Return the share of correct labels."""
         if not self.count:
             raise ConfigError("label accuracy needs at least 1 image; raise evaluation.num_images")
         return self.recognised / self.count

@@ -1,6 +1,7 @@
-"""Peak signal-to-noise ratio to the target in dB, on average over the images; higher is better.
+"""Peak signal-to-noise ratio to the target in dB, as the mean over images; higher is better.
 
-10 log10(peak² / mse) with the peak 2 of values in [-1, 1]: the same number as of grey levels with the peak 255.
+10 log10(peak² / mse) with peak 2 for values in [-1, 1], which equals that of grey levels with peak
+255.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MOST = 100.0  # dB, for equal images, because JSON has no infinity
 
 @dataclass(frozen=True)
 class Metric(PairMean):
-    """psnr, at most 100 dB for one image."""
+    """Ratio in dB, at most 100 for one image."""
 
     name = "psnr"
     direction = Direction.HIGHER
@@ -26,6 +27,6 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """psnr of each image: (B,), float64."""
+        """Return the ratio of each pair in dB, float64 (B,)."""
         mse_B = (made_BCHW - target_BCHW).square().flatten(1).mean(1)
         return 10 * (4 / mse_B).log10().clamp(max=MOST / 10)

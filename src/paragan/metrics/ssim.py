@@ -1,8 +1,9 @@
-"""Structural similarity to the target, on average over the images; higher is better, 1 is equal.
+"""Structural similarity to the target, as the mean over images; higher is better, 1 is equal.
 
-Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity", IEEE TIP 2004,
-equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels, sigma 1.5, K1 = 0.01, K2 = 0.03, only
-where the window lies within the image. They use luminance; here the mean over the channels is taken.
+Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity",
+IEEE TIP 2004, equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels,
+sigma 1.5, K1 = 0.01, K2 = 0.03, only at places where the window is within the image. The paper uses
+luminance; here the mean over the channels is taken.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _C1, _C2 = (0.01 * _PEAK) ** 2, (0.03 * _PEAK) ** 2
 
 @dataclass(frozen=True)
 class Metric(PairMean):
-    """ssim in [-1, 1]. Images smaller than the window use the middle of the window."""
+    """Similarity in [-1, 1]. Images smaller than the window use the middle of the window."""
 
     name = "ssim"
     direction = Direction.HIGHER
@@ -30,8 +31,9 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """ssim of each image: (B,), float64."""
-        x, y = made_BCHW + 1, target_BCHW + 1  # in [0, 2]: means of values around 0 would have no meaning
+        """Return the similarity of each pair, float64 (B,)."""
+        # in [0, 2]: means of values around 0 would have no meaning
+        x, y = made_BCHW + 1, target_BCHW + 1
         mean_x, mean_y = _smooth(x), _smooth(y)
         var_x, var_y = _smooth(x * x) - mean_x**2, _smooth(y * y) - mean_y**2
         covariance = _smooth(x * y) - mean_x * mean_y
@@ -41,13 +43,13 @@ class Metric(PairMean):
 
 
 def _smooth(x_BCHW: Tensor) -> Tensor:
-    """Weighted means under the window, which is a product of two: one matrix over the rows, one over the columns."""
+    """Compute weighted means under the window by two matrices, 3 times as fast as convolutions."""
     over_rows, over_columns = (_means(side).to(x_BCHW) for side in x_BCHW.shape[2:])
     return over_rows @ x_BCHW @ over_columns.T
 
 
 def _means(side: int) -> Tensor:
-    """(places, side): the window at each place along an axis; three times as fast as a convolution per channel."""
+    """Return the window at each place along an axis, (places, side)."""
     length = min(_WINDOW, (side - 1) // 2 * 2 + 1)
     window = _gauss(length)
     places = torch.zeros(side - length + 1, side, dtype=window.dtype)

@@ -1,1 +1,1 @@
-"""The laws of training, tried on a user's own networks."""
+"""Laws of training, verified on a user's networks."""

@@ -34,13 +34,14 @@ _SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spec
 class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
-    mixing_layers: batch norms. random_layers: layers that declare that they draw random numbers.
+    mixing_layers: batch norms.
+    random_layers: layers that declare that they draw random numbers.
     hidden_generator: random generator that a forward draws from without declaring it.
     torch_spectral_norms: modules with torch's spectral norm.
     used_outside: (weight, block) of weights that are used outside the forward of their block.
     value_access: source line where a forward reads the value of a tensor.
     row_dependence: how much a row changes with the number of rows.
-    low_precision: dtype of the output where it is not float64.
+    low_precision: dtype of the output if it is not float64.
     custom_functions: autograd Functions that are not part of torch.
     """
 
@@ -61,7 +62,7 @@ class NetworkTraits:
 
 
 def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
-    """Find the traits from the modules, one traced forward, and one on half of the rows."""
+    """Find the traits from the modules, one traced forward, and one forward on half of the rows."""
     net = subject.net(side)
     watch = _Watch(net)
     before = _random_states()
@@ -86,13 +87,13 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
 
 
 def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
-    """Call the network: images of a generator, logits of a discriminator."""
+    """Call the network: return images of a generator, logits of a discriminator."""
     out = CalledNetwork(net)(*given)
     return GeneratorOutput.of(out).images if side is Side.G else DiscriminatorOutput.of(out).logits_B
 
 
 def has_torch_spectral_norm(module: nn.Module) -> bool:
-    """Whether the module has torch's spectral norm, which advances at every forward in training."""
+    """Return whether the module has torch's spectral norm, which every training forward changes."""
     hooks = module._forward_pre_hooks.values()
     return isinstance(module, parametrizations._SpectralNorm) or any(
         type(hook).__name__ == _SPECTRAL_HOOK for hook in hooks
@@ -105,8 +106,9 @@ def _module_names(net: nn.Module, condition: Callable[[nn.Module], bool]) -> tup
 
 
 def _random_states() -> dict[str, bytes]:
-    """States of the global random generators."""
-    _, keys, position, *_ = np.random.get_state()  # of the generator behind the functions of numpy.random
+    """Return the states of the global random generators."""
+    # state of the generator behind the functions of numpy.random
+    _, keys, position, *_ = np.random.get_state()
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
         "numpy.random": np.asarray(keys).tobytes() + str(position).encode(),
@@ -115,10 +117,10 @@ def _random_states() -> dict[str, bytes]:
 
 
 def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
-    """Compare half of the rows alone with the same rows of the batch, on two new networks.
+    """Compare half of the rows with the same rows of the whole batch, on two new networks.
 
     Batch norms are in evaluation mode because their statistics span ranks; any other mixing of rows
-    shows.
+    is detected.
     """
     half = subject.batch // 2
     net_half = subject.net(side)
@@ -161,7 +163,7 @@ class _Watch(TorchFunctionMode):
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Context in which the forward is traced."""
+        """Trace the forward inside this context."""
         hooks = []
         for block in self.blocks:
             hooks.append(block.register_forward_pre_hook(lambda module, _: self.inside.append(module)))
@@ -186,7 +188,7 @@ class _Watch(TorchFunctionMode):
 
 
 def user_code_line() -> str:
-    """File and line of the user's code that is running; empty where there is none."""
+    """Return file and line of the user's code that is running, or ""."""
     frames = traceback.extract_stack()
     inside = next((n for n, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))
     for frame in reversed(frames[inside:]):

@@ -41,7 +41,7 @@ def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawRe
                     "no gradient reaches the images: is there a detach or a no_grad in Discriminator.forward?"
                 )
             weights = [w for w in net.parameters() if w.requires_grad]
-            # before anything else: later calls restore buffers that batch norm in evaluation mode reads in its backward
+            # first, since later calls restore buffers that the backward of batch norm reads
             slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True) if gradient.requires_grad else None
             wrong = _first_is_wrong(net, x, rest, gradient.detach())
             if wrong > _TOLERANCE:
@@ -62,7 +62,7 @@ def _second(
 ) -> LawResult:
     if not all(slope.isfinite().all() for slope in slopes):
         return failed_result("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
-    if of.torch_spectral_norms:  # its vectors change with the weights, which would show in the differences
+    if of.torch_spectral_norms:  # its vectors change with the weights, and so would the differences
         return passed_result()
     wrong = _second_is_wrong(net, x, rest, slopes)
     if wrong > _TOLERANCE:
@@ -71,7 +71,7 @@ def _second(
 
 
 def _suspects(of: NetworkTraits) -> str:
-    """The custom autograd Functions, as the likely cause."""
+    """Name the custom autograd Functions, as the likely cause."""
     if not of.custom_functions:
         return ""
     names = " and ".join(of.custom_functions)
@@ -80,10 +80,7 @@ def _suspects(of: NetworkTraits) -> str:
 
 @contextmanager
 def _again(net: nn.Module) -> Iterator[None]:
-    """Context with the same random numbers every time.
-
-    Restores buffers and random state at the end.
-    """
+    """Use the same random numbers every time; restore buffers and random state afterwards."""
     with preserved_state(net):
         torch.manual_seed(0)
         yield
@@ -134,5 +131,5 @@ def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], s
 
 
 def _relative(a: float, b: float, rounding: float) -> float:
-    """Relative difference; 0 where it is explained by rounding."""
+    """Return the relative difference; 0 if rounding explains it."""
     return 0.0 if abs(a - b) <= rounding else abs(a - b) / max(abs(a), abs(b))

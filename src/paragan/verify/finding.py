@@ -1,4 +1,4 @@
-"""The result of one law: one row of the table of `paragan verify`."""
+"""Result of one law: one row of the table of `paragan verify`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LawResult:
     """One row of the table.
 
     result: held; FAILED; exempt: the law does not apply, for `reason`; not run: an earlier law
-    prevents it. difference: the largest difference; None where nothing was compared.
+    prevents it. difference: the largest difference; None if nothing was compared.
     """
 
     law: str
@@ -39,12 +39,12 @@ class LawResult:
 
 
 def passed_result(difference: float | None = None) -> LawResult:
-    """A result that `run_law` completes with law and strategy."""
+    """Return a result that `run_law` completes with law and strategy."""
     return LawResult("", "", "held", difference)
 
 
 def failed_result(reason: str, difference: float | None = None) -> LawResult:
-    """A result that `run_law` completes with law and strategy."""
+    """Return a result that `run_law` completes with law and strategy."""
     return LawResult("", "", "FAILED", difference, reason)
 
 

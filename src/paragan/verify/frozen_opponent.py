@@ -16,7 +16,7 @@ _TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 
 
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
-    """Check this side while the other one runs its turn."""
+    """Check that this player does not change while the other one runs its turn."""
     game = ReferenceRun(subject)
     mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
@@ -71,7 +71,7 @@ def _shared(mine: nn.Module, theirs: nn.Module) -> str:
 
 
 def _why(net: nn.Module, name: str) -> str:
-    """Which module changes the tensor, and what to use instead."""
+    """Name the module that changes the tensor, and what to use instead."""
     module = net.get_submodule(name.rpartition(".")[0])
     if has_torch_spectral_norm(module):
         return SPECTRAL

@@ -1,8 +1,7 @@
 """Laws of training that run in one process, one result per row.
 
-`on_ranks` has the law that needs several.
-
-A failed result gives the difference and what in the networks is known to cause it (`diagnosis`).
+`on_ranks` has the law that needs several. A failed result gives the difference and its known cause
+in the networks (`diagnosis`).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class PreparedLaws:
     """Inputs of the laws that compare runs.
 
     subject: the networks, without penalties that they do not support. seen: traits by side. plain:
-    the reference run, None where it is not deterministic.
+    the reference run; None if it is not deterministic.
     """
 
     subject: VerifiedNetworks
@@ -72,7 +71,7 @@ Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
 def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
     """Run all laws; a network that cannot be called in float64 gives one row only.
 
-    comparisons: laws that compare a run with the reference run; "not run" where there is none.
+    comparisons: laws that compare a run with the reference run; "not run" without one.
     """
     seen: dict[Side, NetworkTraits] = {}
     for side in Side:
@@ -108,14 +107,14 @@ def compare_with_plain(
 
 
 def law_result(found: TraceDifference, seen: Traits) -> LawResult:
-    """The result of a comparison, with its explanation where it failed."""
+    """Return the result of a comparison, with an explanation if it failed."""
     if not found.name:
         return passed_result(found.largest)
     return failed_result("; ".join(filter(None, (explain_difference(found, seen), str(found)))), found.largest)
 
 
 def explain_difference(found: TraceDifference, seen: Traits) -> str:
-    """The likely cause of a difference, from the traits of the networks; or empty."""
+    """Return the likely cause of a difference, from the traits of the networks; or ""."""
     if found.step == 0:
         return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
     for side, of in seen.items():
@@ -136,7 +135,7 @@ def explain_difference(found: TraceDifference, seen: Traits) -> str:
 
 
 def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
-    """Two reference runs from different states of all random generators.
+    """Compare two reference runs from different states of all random generators.
 
     `plain` receives the first if they agree.
     """
@@ -167,7 +166,7 @@ def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]
 
 
 class _other_random_state:
-    """Context in which the global random generators have another state."""
+    """Context manager that gives the global random generators another state."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -216,17 +215,14 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
 
 
 def _comparing(subject: VerifiedNetworks, side: Side) -> str:
-    """Why micro-batches are refused: an objective compares samples; or empty."""
+    """Return why micro-batches are refused (an objective compares samples), or ""."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
     names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
     return f"{names[0]} compares the samples of a batch, so micro-batches are refused" if names else ""
 
 
 def _no_parts(seen: Traits, side: Side) -> str:
-    """Why micro-batches differ from the batch by design; empty where they do not.
-
-    G's turn runs D, too.
-    """
+    """Return why micro-batches differ from the batch by design, or ""; G's turn runs D, too."""
     for who in (Side.G, Side.D) if side is Side.G else (Side.D,):
         if seen[who].mixing_layers:
             return f"{NAMES[who]}: {_some(seen[who].mixing_layers)} computes its statistics per micro-batch"
@@ -234,7 +230,7 @@ def _no_parts(seen: Traits, side: Side) -> str:
 
 
 def explain_randomness(seen: Traits) -> str:
-    """Why runs on other splits of the batch differ by design (random layers); or empty."""
+    """Return why runs on other splits of the batch differ by design (random layers), or ""."""
     for side, of in seen.items():
         if of.draws:
             return (
@@ -248,7 +244,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
-    """Run each strategy in a group of one rank: equal to the reference run bit for bit."""
+    """Run each strategy in a group of one rank, which must equal the reference run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
         alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
@@ -268,7 +264,7 @@ def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Si
 
 
 def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
-    """Why `build` would refuse the penalties under this strategy; empty where it would not."""
+    """Return why `build` would refuse the penalties under this strategy, or ""."""
     lacking = ((p.name, need) for p in subject.penalties for need in p.needs - make_strategy(name).can)
     return next(
         (f"penalty {penalty} needs {need.value}, which {name} does not support" for penalty, need in lacking), ""
@@ -276,7 +272,7 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
 
 
 def explain_sharding(seen: Traits, found: LawResult) -> str:
-    """Why a sharded strategy failed: a weight used while its block is sharded; or empty."""
+    """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
     is_sharded = Can.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).can
     for side, of in seen.items():
         if of.used_outside and found.result == "FAILED" and is_sharded:

@@ -47,7 +47,8 @@ _START_S = 120.0  # Python and torch on a busy machine
 _TALK_S = 60.0  # one exchange
 _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
-_SECONDARY = ("onnection", "imed out", "timeout")  # in errors of a rank that are caused by the failure of another one
+# words of errors of a rank that the failure of another one caused
+_SECONDARY = ("onnection", "imed out", "timeout")
 _HOST = 2  # ranks that stand for one host, so that there are both shards and replicas under `hsdp`
 
 
@@ -67,7 +68,7 @@ class Row:
         return f"{self.strategy}, uneven" if self.uneven else self.strategy
 
     def share(self, rank: int, size: int, batch: int) -> tuple[int, int]:
-        """(first, count) of a rank's rows; at least two each."""
+        """Return (first, count) of a rank's rows; at least two each."""
         counts = [batch // size] * size
         if self.uneven:
             counts[0], counts[1] = counts[0] - 1, counts[1] + 1
@@ -87,7 +88,7 @@ class RankProcesses:
     folder: Path
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
-        """Yield the rows of the law; strategies that are exempt, or need more ranks, follow."""
+        """Yield the rows of the law, then the strategies that are exempt or need more ranks."""
         strategies = ready.subject.joining_strategies
         exempt = {name: placed.exemption for name, placed in strategies.items() if placed.exemption}
         too_few = {name for name, placed in strategies.items() if placed.needs_hosts and not self._has_hosts}
@@ -113,7 +114,7 @@ class RankProcesses:
         return self.size > _HOST and not self.size % _HOST
 
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
-        """The result where no process is needed; None: run the law."""
+        """Return the result if no process is needed, or None to run the law."""
         if ready.plain is None:
             return LawResult(
                 RANKS, "", "not run", None, f"there is no reference run to compare with; see {DETERMINISTIC}"
@@ -134,7 +135,7 @@ class RankProcesses:
 
 
 def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawResult:
-    """The result of one row from the answers of its ranks."""
+    """Return the result of one row from the answers of its ranks."""
     errors = [answer for answer in answers if "error" in answer]
     if not errors:
         worst = max((TraceDifference(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
@@ -147,7 +148,7 @@ def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawR
 
 
 class _Processes:
-    """The rank processes, restarted after a row that a rank did not answer."""
+    """Rank processes, restarted after a row that a rank did not answer."""
 
     def __init__(self, ranks: RankProcesses, double: bool) -> None:
         self.ranks, self.double, self.number = ranks, double, 0
@@ -160,7 +161,7 @@ class _Processes:
         self.processes.kill()
 
     def play(self, row: Row) -> list[dict[str, Any]]:
-        """The answers of all ranks; an error for a rank that did not answer."""
+        """Return the answers of all ranks; an error for a rank that did not answer."""
         is_fresh = not self.processes.processes
         if is_fresh:
             self._start()
@@ -218,7 +219,7 @@ def _run_row(
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-        gc.collect()  # the networks of this row reference the group, whose connections close with the last of them
+        gc.collect()  # the networks of this row reference the group, and so hold its connections
 
 
 def _group(rank: int, size: int, store: dist.Store) -> World:

@@ -1,4 +1,4 @@
-"""A short training run of two networks in float64, recorded after each step."""
+"""Short training run of two networks in float64, recorded after each step."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class VerifiedNetworks:
 
     @property
     def joining_strategies(self) -> dict[str, Strategy]:
-        """The strategies to verify, by name: those in which several ranks train one network."""
+        """Strategies to verify, by name: those in which several ranks train one network."""
         found = {name: make_strategy(name) for name in (*registry.names("parallel"), *self.strategies)}
         return {name: strategy for name, strategy in found.items() if strategy.joins_ranks}
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
-        """The penalties of both players."""
+        """Penalties of both players."""
         return (*self.game.g_penalties, *self.game.d_penalties)
 
     def without(self, need: Can) -> VerifiedNetworks:
-        """A copy without the penalties that need this capability."""
+        """Return a copy without the penalties that need this capability."""
 
         def rest(penalties: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
             return tuple(penalty for penalty in penalties if need not in penalty.needs)
@@ -73,11 +73,11 @@ class VerifiedNetworks:
         return replace(self, game=game)
 
     def net(self, side: Side) -> nn.Module:
-        """A new network with its initial weights, in training mode."""
+        """Build a new network with its initial weights, in training mode."""
         return self.makes[side]()
 
     def real(self, step: int = 0, first: int = 0, count: int | None = None) -> Batch:
-        """Rows of the global batch of step `step`; uniform noise in [-1, 1]."""
+        """Return rows of the global batch of step `step`; uniform noise in [-1, 1]."""
         rows = Rows(step, first, self.batch if count is None else count, self.batch)
 
         def images(stream: str) -> Tensor:
@@ -90,7 +90,7 @@ class VerifiedNetworks:
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Context with float64 as default dtype and one thread, so that sums have a fixed order."""
+    """Use float64 as default dtype and one thread, so that sums have a fixed order."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
@@ -110,7 +110,7 @@ def make_strategy(name: str) -> Strategy:
 
 @dataclass
 class ReferenceRun:
-    """A run of the subject.
+    """A training run of the networks to verify.
 
     name: strategy of both players. parts: micro-batches by side; default 1. first, count: rows of
     this process.
@@ -126,7 +126,8 @@ class ReferenceRun:
     def __post_init__(self) -> None:
         seats = {side: self._seat(side) for side in Side}
         game = self.subject.game
-        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))  # they may be stateful
+        # a copy, because they can be stateful
+        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
         self.gan = GAN(seats[Side.G], seats[Side.D], game.loss, game.prior, *own, total=self.world.sum)
         attach_state(self.gan)
         self.seats = seats
@@ -146,7 +147,7 @@ class ReferenceRun:
             self.subject.scheme.step(self.gan, batches)
 
     def weights(self) -> Weights:
-        """Unsharded parameters, buffers and averages of both players. Collective."""
+        """Return unsharded parameters, buffers and averages of both players. Collective."""
         weights: Weights = {}
         for side, seat in self.seats.items():
             nets = {NAMES[side]: seat.net}
@@ -158,7 +159,7 @@ class ReferenceRun:
         return weights
 
     def trace(self) -> Trace:
-        """Weights of a whole run: at the start, after one step, at the end."""
+        """Return the weights of a whole run: at the start, after one step, at the end."""
         trace = {0: self.weights()}
         for step in (1, STEPS):
             self.steps(step)
@@ -168,10 +169,10 @@ class ReferenceRun:
 
 @dataclass(frozen=True)
 class TraceDifference:
-    """The difference of two runs.
+    """Difference of two runs.
 
     largest: over all tensors and steps. name, step, first: the first tensor that differs by more
-    than the tolerance, where and by how much; name is empty where none does.
+    than the tolerance, with its step and difference; name is empty if none does.
     """
 
     largest: float = 0.0
@@ -197,7 +198,7 @@ def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDi
 
 
 def max_difference(a: Tensor, b: Tensor) -> float:
-    """Largest difference: absolute where |b| <= 1, relative above; 0 for empty tensors.
+    """Return the largest difference: absolute if |b| <= 1, relative above; 0 for empty tensors.
 
     Two NaNs are equal; a NaN and a number differ by infinity.
     """
@@ -211,7 +212,7 @@ def max_difference(a: Tensor, b: Tensor) -> float:
 
 
 def network_inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
-    """Inputs for a single call of a network."""
+    """Return inputs for a single call of a network."""
     feed = subject.game.prior.feed("laws", subject.real())
     inputs = feed.real_inputs if side is Side.D else feed.fake_inputs
     return tuple(None if x is None else x[:count] for x in inputs)

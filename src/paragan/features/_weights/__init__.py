@@ -1,1 +1,1 @@
-"""Weights of the packaged extractors, and for each a JSON file: sha256, what it was trained on, accuracies."""
+"""Weights of the packaged extractors, each with a JSON file: sha256, training data, accuracies."""
