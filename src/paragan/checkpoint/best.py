@@ -20,7 +20,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Best:
-    """`RUN/best`: a checkpoint folder with its `score.json`. `Score.decisive` decides."""
+    """Folder `RUN/best`: the checkpoint that `Score.decisive` selects, with its `score.json`."""
 
     folder: Path
 
@@ -31,7 +31,7 @@ class Best:
         raise CheckpointError(f"{self.folder}: no best checkpoint, the run was never scored; leave --best out")
 
     def _find(self) -> Path | None:
-        """Return the folder under either name; a kill between renames leaves it under the second."""
+        """Return the folder under either name; a kill between renames leaves the second name."""
         return next((path for path in (self.folder, self._next) if (path / MANIFEST).is_file()), None)
 
     def is_beaten_by(self, score: Score) -> bool:
@@ -49,10 +49,7 @@ class Best:
         return score.direction(metric) * (score.metrics[metric] - former) > 0
 
     def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
-        """Replace the best checkpoint by this one.
-
-        Files are hard links if the file system supports them.
-        """
+        """Replace the best checkpoint by this one, as hard links if the file system has them."""
         metric = score.decisive
         assert metric is not None
         value = score.metrics[metric]

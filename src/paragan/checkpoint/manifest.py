@@ -35,10 +35,7 @@ class NewerFormat(CheckpointError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """Content of a manifest.
-
-    sums: sha256 by file name. groups: by group, the boxes of each file.
-    """
+    """Content of a manifest: sha256 by file name (`sums`), boxes of each file by group."""
 
     sums: Mapping[str, str]
     groups: Mapping[str, Mapping[str, Layout]]

@@ -67,10 +67,7 @@ class CheckpointWriter:
         return final
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
-        """Assign the boxes to the ranks that write them, by file. Collective.
-
-        A rank with the same boxes as a lower one sends none.
-        """
+        """Assign each box, by file, to the lowest rank that holds the box. Collective."""
         held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
         digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
         is_replica = digests[self.world.rank] in digests[: self.world.rank]

@@ -16,10 +16,7 @@ _MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
 
 
 class TarReader:
-    """Reader of a tar file, plain or compressed.
-
-    Images, and files named in `texts`, are held in memory undecoded.
-    """
+    """Reader of a tar file; images, and files named in `texts`, are held in memory undecoded."""
 
     def __init__(self, path: Path, texts: frozenset[str] = frozenset()) -> None:
         self._name = str(path)
@@ -66,10 +63,7 @@ def list_images(
 
 
 def is_tar(path: Path) -> bool:
-    """Return whether a file is a tar archive, by its name or by its content.
-
-    The name comes first, so that a damaged archive is reported as such.
-    """
+    """Return whether a file is a tar archive, by its name (also if damaged) or by its content."""
     if ".tar" in path.name or path.suffix == ".tgz":
         return True
     try:

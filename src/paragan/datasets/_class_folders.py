@@ -11,9 +11,9 @@ _MAX_NAMED = 5
 
 
 def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:
-    """Return one line for all empty class folders and one line per class without training images.
+    """Return a line for all empty class folders and a line per class without training images.
 
-    An empty folder next to class folders is not a class. paths: sorted, of both splits.
+    paths: sorted, of both splits.
     """
     classes = {os.fsencode(name) for name in part.class_names}
     empty = [folder for top in class_folder_levels(paths) for folder in _empty_folders(files, paths, top, classes)]

@@ -47,10 +47,7 @@ def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
 
 
 def _write(images_NCHW: Tensor, path: Path) -> None:
-    """Write the file atomically; the first of several processes wins.
-
-    A file with other content is deleted.
-    """
+    """Write the file atomically, or delete it if it has other content; the first process wins."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

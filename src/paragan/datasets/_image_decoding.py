@@ -1,7 +1,4 @@
-"""Image decoding: any supported file to upright 8-bit pixels over a plain background.
-
-Memory is bounded.
-"""
+"""Image decoding in bounded memory: any supported file to upright 8-bit pixels."""
 
 from __future__ import annotations
 
@@ -135,10 +132,7 @@ def image_kind(image: Image.Image) -> str:
 
 
 def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
-    """Resize to `size` x `size` pixels with a Lanczos filter.
-
-    crop: take the largest centred square, not the whole image.
-    """
+    """Resize the largest centred square (`crop`) or the whole image to a square (Lanczos)."""
     if image.size == (size, size):
         return image
     width, height = image.size
@@ -180,8 +174,5 @@ def _find_damaged_hint() -> str:
 
 @cache
 def _make_bomb_warnings_errors() -> None:
-    """Make Pillow's warning about very large images an error, for the whole process.
-
-    A filter around every call would clear Python's registry of warnings already issued.
-    """
+    """Make Pillow's warning about very large images an error, for the whole process."""
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)

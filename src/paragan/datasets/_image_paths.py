@@ -109,10 +109,7 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
 
 
 def class_folder_levels(paths: list[bytes]) -> list[bytes]:
-    """Return the folders that may contain class folders, each with a final slash.
-
-    They are the root, a single folder, or both splits.
-    """
+    """Return the folders that may contain class folders, each with a final slash."""
     levels = [b""]
     top = b""
     while root := single_root_folder([path[len(top) :] for path in paths]):
@@ -164,10 +161,7 @@ def _is_hidden(path: bytes) -> bool:
 
 
 def folder_names(paths: list[bytes], start: int = 0, top: bytes = b"") -> set[bytes]:
-    """Return the names of the top folders of paths, whose relative part begins at byte `start`.
-
-    top: only consider paths that begin with this prefix.
-    """
+    """Return the top folders of the paths with prefix `top`, relative to byte `start`."""
     names = set()
     row = 0
     paths = paths[prefix_range(paths, top)] if top else paths

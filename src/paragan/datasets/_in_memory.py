@@ -41,9 +41,6 @@ class InMemorySource(Source):
 
 
 def compute_fingerprint(*parts: object) -> str:
-    """Hash what identifies a data set, to 16 hex digits: text, numbers, and files.
-
-    Files count by size and modification time.
-    """
+    """Hash what identifies a data set to 16 hex digits; files by size and modification time."""
     words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in parts)
     return hashlib.blake2b("\x1f".join(words).encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -1,7 +1,4 @@
-"""Data sets whose classes are WordNet synsets (n01443537, goldfish).
-
-Labels are read from folders or lists.
-"""
+"""Data sets whose classes are WordNet synsets (n01443537, goldfish), from folders or lists."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 def source(
     files: FileReader, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
 ) -> ImageFiles:
-    """Return a source of colour images, centre-cropped and resized to `size`.
-
-    labels: index into `names` of each path.
-    """
+    """Return a source of cropped and resized colour images. labels: index into `names` of each."""
     options = folder.Options(size=size)  # type: ignore[arg-type]
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     part = SplitPaths(PathList(paths), labels, names)
@@ -41,10 +35,7 @@ def source(
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return the class folders in `where`, sorted.
-
-    Raises `DataError` if a name is not a WordNet ID, or if they are fewer than two.
-    """
+    """Return the sorted class folders. Raises `DataError` for other names, or fewer than two."""
     wnids = tuple(sorted(folders))
     other = next((name for name in wnids if not _WNID.fullmatch(name)), None)
     if other is not None or len(wnids) < 2:
@@ -61,10 +52,7 @@ def has_class_folders(paths: list[bytes], top: bytes) -> bool:
 
 
 def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
-    """Return the labels of images in top/WNID.
-
-    Raises `DataError` if an image is next to the class folders, or in a folder that is not a class.
-    """
+    """Return the labels of images in top/WNID. Raises `DataError` for an image elsewhere."""
     numbers = {os.fsencode(wnid): number for number, wnid in enumerate(wnids)}
     folders = (path[len(top) :].partition(b"/") for path in paths)
     labels = np.fromiter((numbers.get(name, -1) if slash else -2 for name, slash, _ in folders), np.int32, len(paths))
@@ -78,10 +66,9 @@ def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], 
 
 
 def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tuple[str, ...], where: str) -> Labels:
-    """Return the labels of images from a list.
+    """Return the labels of images from a list. Raises `DataError` if it does not fit the images.
 
-    class_of: WNID by file name without extension. where: the list. Raises `DataError` if the list
-    has more, fewer or other images, or an unknown class.
+    class_of: WNID by file name without extension. where: the list.
     """
     stems = [PurePath(os.fsdecode(path)).stem for path in paths]
     if len(class_of) != len(stems):
@@ -100,8 +87,7 @@ def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tup
 def class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
     """Return the name of each class: its first word, with the WNID if two classes share that name.
 
-    text: lines of a WNID and words, as in words.txt; a class that is not listed is named by its
-    WNID.
+    text: lines of a WNID and words, as in words.txt; the WNID names a class that is not listed.
     """
     words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(text)}
     names = [words.get(wnid) or wnid for wnid in wnids]

@@ -85,10 +85,7 @@ def _find_file(options: Options) -> tuple[str, Path]:
 
 
 def _candidates(path: Path, variant: str) -> list[Path]:
-    """Return the possible paths of a variant.
-
-    A file is identified by its suffix, so that a renamed archive is accepted.
-    """
+    """Return the possible paths of a variant, by suffix, so that renamed archives are accepted."""
     if path.is_dir():
         folders = (path, path / "cifar-10-batches-bin")
         return (

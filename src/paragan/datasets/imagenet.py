@@ -133,10 +133,7 @@ def _labels_from_files(paths: list[bytes], wnids: tuple[str, ...], base: Path) -
 
 
 def _read_solution(path: Path) -> dict[str, str]:
-    """Return the WNID of each image, from lines of a name and, per object, a WNID and a box.
-
-    All objects of an image have one class.
-    """
+    """Return the WNID of each image, from lines of a name and, per object, a WNID and a box."""
     head, *lines = _read_text(path).splitlines() or [""]
     if head != "ImageId,PredictionString":
         raise DataError(

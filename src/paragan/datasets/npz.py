@@ -46,10 +46,7 @@ class Options:
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return a split of shape (C, H, W).
-
-    Raises `DataError` if the file or an array is missing, damaged or invalid.
-    """
+    """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")

@@ -102,10 +102,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
 
 
 class PairedImages(Source):
-    """A `Source` of the halves of wide images.
-
-    reverse: the right half is the condition.
-    """
+    """A `Source` of the halves of wide images. reverse: the right half is the condition."""
 
     is_decoded = True
 

@@ -97,10 +97,7 @@ def _find_root(files: FileReader, paths: list[bytes]) -> bytes:
 
 
 def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[str, ...]:
-    """Return the class folders in train.
-
-    Raises `DataError` if a class of the class list is missing.
-    """
+    """Return the class folders in train. Raises `DataError` if one of the class list is missing."""
     top = root + b"train/"
     where = _display_path(files, top)
     wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, len(top))), where)

@@ -53,10 +53,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class AdviceRule:
-    """One rule.
-
-    sees: returns the value that triggers the rule at the end of a history, else None.
-    """
+    """One rule. sees: returns the value that triggers it at the end of a history, else None."""
 
     name: str
     sees: Callable[[History], float | None]

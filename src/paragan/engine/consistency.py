@@ -25,7 +25,7 @@ _SHARD = " of several)"
 
 @dataclass
 class ConsistencyCheck:
-    """Compares the ranks at the first step checked and then every `steps` steps; 0: never.
+    """Comparison of all ranks at the first step checked and then every `steps` steps; 0: never.
 
     Compared are, for every player, the tensors of network and average, counters and learning rate.
     Each rank sends one hash. A shard is compared with its replicas on other ranks.
@@ -69,10 +69,7 @@ class ConsistencyCheck:
 
 
 def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
-    """Return checksums and counters that must be equal on all ranks, by name.
-
-    Takes one device transfer per player.
-    """
+    """Return values that must be equal on all ranks, by name, in one device transfer per player."""
     sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
     for side, player in players.items():
         numbers = {"updates": player.updates}

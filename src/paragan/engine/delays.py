@@ -21,7 +21,7 @@ _NAMES = {"g": "lag", "d": "age"}  # of the D that G trains against; of the fake
 
 @dataclass
 class DelayLog:
-    """Collects the delays of asynchronous schemes at log points."""
+    """Record of the delays of asynchronous schemes, read at log points."""
 
     scheme: Scheme
     roles: Roles

@@ -30,10 +30,7 @@ def describe_player(player: Player) -> dict[str, Any]:
 
 
 def describe_data(source: Source, held_out: Source | None, prior: Prior) -> dict[str, Any]:
-    """Describe the data: shape and number of samples, and classes.
-
-    held_out: pairs for the samples; None: the data has no pairs.
-    """
+    """Describe the data: shape and number of samples, and classes. held_out: pairs, if any."""
     shape = source.tensors[prior.arguments[0]].shape
     data = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
     pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}

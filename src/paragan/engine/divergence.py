@@ -13,10 +13,7 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 
 
 class SkipMonitor:
-    """Counts skipped updates since its construction.
-
-    Every call synchronizes with the device once per player.
-    """
+    """Monitor of skipped updates since its construction; a call synchronizes once per player."""
 
     def __init__(self, players: Mapping[str, Player]) -> None:
         self._players = players
@@ -49,10 +46,7 @@ class SkipMonitor:
 
 
 def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -> None:
-    """Raise `DivergedError` on all ranks if a tensor is not finite. Collective.
-
-    Called before a checkpoint, so that diverged state never replaces good checkpoints.
-    """
+    """Raise `DivergedError` on all ranks before non-finite state is saved. Collective."""
     names = world.gather(_first_not_finite(groups))
     name = next((name for name in names if name is not None), None)
     if name is not None:

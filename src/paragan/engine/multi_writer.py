@@ -1,7 +1,4 @@
-"""Several writers as one, in order.
-
-A writer that fails is reported once and switched off; training continues.
-"""
+"""Several writers as one, in order; a writer that fails is reported once and switched off."""
 
 from __future__ import annotations
 

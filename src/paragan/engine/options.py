@@ -28,18 +28,14 @@ class TrainOptions:
     precision and channels_last if they are open.
     """
     change_rates: bool = False
-    """Let this resume change learning rates, groups and schedules (`--change`).
-
-    Each change is recorded in `history`.
-    """
+    """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """Weights of another run to start from: both networks and their averages.
+    """Weights of another run to start from (`init: RUN`): both networks and their averages.
 
-    Names and shapes must match. Optimiser state, clock and data order begin anew. Written `init:
-    RUN` for short.
+    Names and shapes must match. Optimiser state, clock and data order begin anew.
     """
 
     SHORT: ClassVar[str] = "path"

@@ -14,7 +14,7 @@ _DECAY = 0.98  # of the exponential average over steps: about the last 50 count
 
 @dataclass
 class ProgressTimer:
-    """Estimates images per second and the remaining time from the time between events.
+    """Estimate of images per second and the remaining time from the time between events.
 
     total: images of the whole run. every: periods of samples, scores and checkpoints.
     """
@@ -59,8 +59,7 @@ class ProgressTimer:
     def eta_s(self, images: int) -> float:
         """Return the seconds from `images` on for the remaining steps and the work due among them.
 
-        The work is samples, telemetry, scores and checkpoints; a kind without an event yet counts
-        as 0 s.
+        A kind of work without an event yet counts as 0 s.
         """
         remaining = max(0, self.total - images)
         rate = self.images_per_s()

@@ -1,4 +1,4 @@
-"""Session of a run: passes the trainer's events to the writers, with speed and advice."""
+"""Session of a run, which passes the trainer's events to the writers, with speed and advice."""
 
 from __future__ import annotations
 

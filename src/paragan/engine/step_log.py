@@ -19,7 +19,7 @@ from paragan.game.scheme import Batches, Scheme
 
 
 class StepLog:
-    """Turns the reports of a scheme into events: losses, learning rates, delays, skipped updates.
+    """Events from the reports of a scheme: losses, learning rates, delays, skipped updates.
 
     log_steps: steps between two log points; a step between them is an event without values.
     """
@@ -40,7 +40,7 @@ class StepLog:
     def events(self, report: Report) -> Iterator[Event]:
         """Yield the events of a step. Collective at log points.
 
-        Raises `DivergedError` if a player skips all updates.
+        Raises `DivergedError` if a player skips many updates in a row.
         """
         self._scalars |= report.scalars
         at = Clock(report.step, report.images)
@@ -55,7 +55,10 @@ class StepLog:
         self._skips.raise_if_idle(at.step)
 
     def last_events(self, at: Clock) -> Iterator[Event]:
-        """Yield delays and skips since the last log point. Collective. Raises as `events`."""
+        """Yield delays and skips since the last log point. Collective.
+
+        Raises `DivergedError` if a player skipped all updates of the session.
+        """
         yield from self._delay_events(at, self._delays.read())
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step, at_the_end=True)

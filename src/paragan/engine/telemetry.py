@@ -36,7 +36,7 @@ Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # images or latents, label
 
 @dataclass
 class Telemetry:
-    """Measures a game without side effects on weights, buffers, gradients, modes and random state.
+    """Measurement of a game without effects on weights, buffers, gradients, modes, random state.
 
     One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs),
     `batch` at a time, and one device synchronization. Images and latents are always the same; both
@@ -134,16 +134,13 @@ def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str
     return {
         "d/accuracy_held_out": _share(held_out_B > border, border),
         "d/held_out": held_out,
-        # a gap below 0: D has learned nothing yet
+        # gap <= 0: D has learned nothing yet
         "d/overfitting": torch.where(gap <= 0, torch.zeros_like(ratio), ratio),
     }
 
 
 def saturation(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Return the share of logits with less than 1 % of the gradient of an undecided D.
-
-    Logits have any shape; those of an undecided D are all 0.
-    """
+    """Return the share of logits with less than 1 % of the gradient at undecided logits (all 0)."""
     now = _slopes(d_loss, real, fake)
     undecided = _slopes(d_loss, torch.zeros_like(real), torch.zeros_like(fake)).mean()
     return _share(now < _USEFUL * undecided, now.sum())

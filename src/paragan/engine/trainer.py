@@ -38,7 +38,7 @@ Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, fl
 
 @dataclass
 class Trainer:
-    """Trains a GAN by a scheme, with checkpoints, samples, telemetry and scores at their periods.
+    """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
     images: length of the run in real images.
     score: scores the sampling generator; None: scoring is off.
@@ -157,7 +157,7 @@ class Trainer:
     def _should_stop(self) -> bool:
         """Return whether to stop. Collective.
 
-        If players are on separate ranks, only at log points: each call would make them wait.
+        Players on separate ranks stop at log points only, as they would have to wait at each step.
         """
         return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
 
@@ -274,7 +274,7 @@ class Trainer:
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
     def scores(self) -> Iterator[Event]:
-        """Score the sampling generator; save the checkpoint if it is the best so far. Collective."""
+        """Score the sampling generator; save a checkpoint if the score is the best. Collective."""
         if self.score is None:
             return
         self.scheme.quiesce()

@@ -1,4 +1,4 @@
-"""Evaluator: scores generators by a fixed protocol, which is recorded with the numbers."""
+"""Evaluator of generators by a fixed protocol, which is recorded with the numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a 
 
 @dataclass
 class Evaluator:
-    """Scores generators against one data set.
+    """Evaluator of generators against one data set.
 
     Statistics of the real images are computed once, at the first score. chosen: metrics that a
     config names; None: all that apply. warn: receives one line at the first score if the accuracy
@@ -69,10 +69,7 @@ class Evaluator:
         return self.score(sample_player(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
-        """Score `num_images` rows of `generate`; metrics of labels only if it returns labels.
-
-        Raises `ConfigError` if images are not finite.
-        """
+        """Score `num_images` rows of `generate`. Raises `ConfigError` if images are not finite."""
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         fakes = self._fakes(generate)
@@ -119,10 +116,7 @@ class Evaluator:
         return count if all(metric.count(count) for metric in self.metrics) else 0
 
     def num_compared(self, metric: ChosenMetric) -> int:
-        """Return the number of reference images of a metric, or 0 if they are too few.
-
-        Held-out images are compared with as many generated ones.
-        """
+        """Return the number of reference images of a metric, or 0 if they are too few."""
         split = self.held_out if metric.kind.reference == "held_out" else self.train
         return metric.count(min(self.num_images, len(split)))
 
@@ -246,10 +240,7 @@ def _expected(extractor: FeatureExtractor) -> str:
 
 
 def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
-    """Return a function that generates rows of `total` images by a player's sampling generator.
-
-    Latents depend only on the run's seed and `total`.
-    """
+    """Return a function that samples rows of `total` images; latents depend on seed and `total`."""
     return sample_generator(sampling_network(player), prior, total, mode)
 
 

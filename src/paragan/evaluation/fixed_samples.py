@@ -25,10 +25,7 @@ PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 
 @dataclass(frozen=True)
 class FixedSamples:
-    """Samples a generator on fixed inputs.
-
-    held_out: pairs whose first conditions are the inputs; None: latents are the inputs.
-    """
+    """Sampling of a generator on fixed latents, or on the first conditions of `held_out` pairs."""
 
     mode: Mode = "eval"
     held_out: Source | None = None

@@ -29,10 +29,9 @@ _PAIRS_AT_ONCE = 10
 
 @dataclass(frozen=True)
 class PairEvaluator:
-    """Scores image-to-image generators by their distance to held-out targets.
+    """Evaluator of image-to-image generators by the distance to `num_images` held-out targets.
 
-    The first `num_images` pairs are compared. chosen: metrics that a config names; None: all that
-    compare pairs.
+    chosen: metrics that a config names; None: all that compare pairs.
     """
 
     held_out: Source

@@ -24,8 +24,7 @@ _MAX_BYTES = 1 << 20
 class Bundle:
     """A generator to export.
 
-    tree: the config as maps and lists. score: as in `score.json`, or empty. trust: the config names
-    outside code.
+    tree: the config. score: as in `score.json`, or empty. trust: the config names outside code.
     """
 
     sampler: Sampler
@@ -34,10 +33,7 @@ class Bundle:
     trust: bool = False
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
-        """Write all files into `folder` and return a line per file.
-
-        The weights are always included; the model card is last.
-        """
+        """Write the weights, other formats, and the model card last; return a line per file."""
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}

@@ -43,8 +43,7 @@ class Bare(nn.Module):
 def torch_program(sampler: Sampler, path: Path) -> float:
     """Write a `torch.export` program (.pt2) for any batch size; return its largest difference.
 
-    Raises `CheckpointError`, and leaves no file, if the network cannot be traced or differs by more
-    than 1e-4.
+    Raises `CheckpointError`, and leaves no file, if tracing fails or images differ by over 1e-4.
     """
     bare = _bare(sampler)
     program = _traced(bare, _inputs(sampler, _TRACED))

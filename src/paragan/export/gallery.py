@@ -26,10 +26,7 @@ COLUMNS = 10
 
 @dataclass(frozen=True)
 class Sheet:
-    """A layout of tiles: tile i has latent number which_B[i] and class y_B[i].
-
-    columns: tiles per row.
-    """
+    """A layout of tiles, `columns` per row: tile i has latent which_B[i] and class y_B[i]."""
 
     which_B: Tensor
     y_B: Tensor | None
@@ -70,10 +67,7 @@ def render_sheet(
     progress: Callable[[int], None],
     mode: Mode | None = None,
 ) -> SampledImages:
-    """Sample the images of a sheet.
-
-    progress: receives the number of finished images. mode: see `Sampler.sample`.
-    """
+    """Sample the images of a sheet. progress: receives the number of finished images."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
     return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, progress, mode, seed=seed, truncation=truncation)
 
@@ -110,10 +104,7 @@ class Film:
     def save(
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, progress: Callable[[int], None]
     ) -> None:
-        """Write the film; `path` ends in .webp, .gif or .mp4.
-
-        progress: receives the number of finished frames.
-        """
+        """Write a .webp, .gif or .mp4 file. progress: receives the number of finished frames."""
         save_frames(self._frames(sampler, seed, truncation, progress), path)
 
     def _frames(

@@ -31,7 +31,7 @@ _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
 class GeneratorConfig(Protocol):
-    """Settings that are read of a run's config."""
+    """Protocol of the settings that are read of a run's config."""
 
     @property
     def model(self) -> Choice: ...
@@ -44,7 +44,7 @@ class GeneratorConfig(Protocol):
 
 
 class Splits(Protocol):
-    """The two parts of a data set."""
+    """Protocol of the two splits of a data set."""
 
     @property
     def train(self) -> Source: ...

@@ -62,10 +62,7 @@ def write(path: Path, exported: GeneratorFile) -> None:
 
 
 def read(path: Path) -> GeneratorFile:
-    """Read and verify a file of `write`, executing nothing.
-
-    Raises `CheckpointError` for another or damaged file.
-    """
+    """Read and verify a file of `write`. Raises `CheckpointError` for another or damaged file."""
     _refuse_a_long_header(path)
     try:
         with safe_open(path, "pt") as file:

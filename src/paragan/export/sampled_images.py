@@ -17,10 +17,7 @@ from paragan.writers.images import save_grid, to_pil_image
 
 @dataclass(frozen=True, eq=False)
 class SampledImages(Sequence[Image.Image]):
-    """A sequence of Pillow images.
-
-    tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each.
-    """
+    """Sequence of Pillow images, from float32 x_BCHW in [-1, 1] on the CPU, with class numbers."""
 
     tensor: Tensor
     labels: tuple[int, ...] | None = None
@@ -43,10 +40,7 @@ class SampledImages(Sequence[Image.Image]):
         return to_pil_image(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
-        """Save all images as one sheet, .png or .jpg; small images are enlarged to 32 px.
-
-        columns: images per row.
-        """
+        """Save a sheet, .png or .jpg, `columns` images per row; images below 32 px are enlarged."""
         path = Path(path)
         check_sheet_path("save", path)
         save_grid(self.tensor, path, min(columns, len(self)))

@@ -179,10 +179,7 @@ class Sampler:
     def labels(
         self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"
     ) -> Tensor | None:
-        """Return the labels y_B of n images: the given classes in turn, or drawn.
-
-        option: name of the argument in messages.
-        """
+        """Return y_B of n images: the given classes in turn, or drawn. option: name in messages."""
         if labels is None:
             return latents.draw(self._prior(n, seed), n)[1]
         is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))

@@ -33,10 +33,7 @@ class CifarResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and a short-cut.
-
-    If the width doubles, the stride is 2, and the short-cut pads new channels with zeros.
-    """
+    """Two 3x3 convolutions and a short-cut; for a new width, stride 2 and zeros in new channels."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -23,8 +23,7 @@ _POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("line
 class Classifier(nn.Module):
     """CNN that halves the image until its shorter side is 4 to 7: 64 ReLU features, then logits.
 
-    The features are normalised before their ReLU: without, a third of them learnt to be 0
-    everywhere.
+    Without norm before their ReLU, a third of the features would learn to be 0 everywhere.
     """
 
     def __init__(self, shape: tuple[int, int, int], num_classes: int) -> None:

@@ -1,7 +1,4 @@
-"""Extractors that are part of the package, one per data set.
-
-`benchmarks/train_extractors.py` trains them.
-"""
+"""Extractors of the package, one per data set, trained by `benchmarks/train_extractors.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Network of the packaged extractors, small enough to be part of the package.
-
-`benchmarks/train_extractors.py` trains it.
-"""
+"""Small network of the packaged extractors, trained by `benchmarks/train_extractors.py`."""
 
 from __future__ import annotations
 

@@ -54,10 +54,7 @@ def extractor_from_file(
 
 
 def find_weights(context: ExtractorContext, file: str) -> Path:
-    """Find the weights of an extractor in or next to the data folder.
-
-    Raises `ConfigError` if they are missing.
-    """
+    """Find weights in or next to the data folder. Raises `ConfigError` if they are missing."""
     folder = Path(context.path or "")
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
     found = next((path for path in candidates if context.path and path.exists()), None)

@@ -76,10 +76,7 @@ class RotatedSource(Source):
         return len(self.source) * len(self.class_names)
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return images and rotations: row i is image i % n, rotated i // n times.
-
-        Evenly spread rows therefore have every rotation.
-        """
+        """Return images and rotations: row i is image i % n, rotated i // n times."""
         turns, rows = np.divmod(np.asarray(indices), len(self.source))
         x_BCHW = self.source.fetch(rows)["image"]
         turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
@@ -170,7 +167,7 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
 
 @dataclass
 class _TrainingProgress:
-    """Prints the progress of a judge's training, and ends it if the run is to stop."""
+    """Progress lines of a judge's training, and its end if the run is to stop."""
 
     num_images: int
     say: Callable[[str], None]

@@ -11,8 +11,7 @@ from paragan.core.types import Batch, Rows
 class BatchRows(Iterator[Batch]):
     """Endless batches of rows without tensors, numbered by `position` as in `Loader`.
 
-    The source is never read. share: (first, count) of the rows of the global batch of `batch`
-    images.
+    share: (first, count) of the rows of the global batch of `batch` images.
     """
 
     wait_s = 0.0

@@ -28,10 +28,7 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class Order:
-    """Seeded order over `num_rows` rows.
-
-    Position p is place p % num_rows of epoch p // num_rows.
-    """
+    """Seeded order of rows: position p is place p % num_rows of epoch p // num_rows."""
 
     num_rows: int
     seed: int
@@ -76,10 +73,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def _mix(words: _Words) -> _Words:
-    """Mix the bits of each word, so that every output bit depends on all input bits.
-
-    The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
-    """
+    """Mix the bits of each word: the finaliser of SplitMix64 (Steele et al. 2014, figure 16)."""
     words = (words ^ (words >> _S30)) * _FIRST
     words = (words ^ (words >> _S27)) * _SECOND
     return words ^ (words >> _S31)

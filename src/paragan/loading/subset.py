@@ -21,10 +21,7 @@ _BLOCK_ROWS = 256
 
 
 class SubsetSource(Source):
-    """A `Source` of selected rows of another source.
-
-    Labels are not renumbered, even if classes are missing.
-    """
+    """A `Source` of selected rows of another source; labels are not renumbered."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
         self.source = source
@@ -62,7 +59,7 @@ def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> In
 
 
 def read_labels(source: Source) -> Indices:
-    """Read the label of every row, int64 (N,). Reads the whole data set, block by block."""
+    """Read the label of every row of the whole data set, int64 (N,), block by block."""
     labels_N = np.empty(len(source), np.int64)
     for first in range(0, len(source), _BLOCK_ROWS):
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))

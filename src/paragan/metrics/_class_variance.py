@@ -14,10 +14,7 @@ from paragan.core.metric import Metric, Needs, SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class ClassMoments:
-    """Moments per class, float64; `+` merges two sets.
-
-    Images count_K, feature sums sum_KF, and sums of squared norms squares_K.
-    """
+    """Moments per class: images, feature sums, sums of squared norms (float64); `+` merges."""
 
     count_K: Tensor
     sum_KF: Tensor
@@ -46,7 +43,7 @@ class ClassMoments:
 
 @dataclass(frozen=True)
 class VarianceRatio(Metric):
-    """Ratio of the variance within each class, generated over real.
+    """Ratio of the variances within each class, generated over real.
 
     1: as varied as real; towards 0: the class has collapsed to a few images.
     """

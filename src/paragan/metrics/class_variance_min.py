@@ -1,7 +1,4 @@
-"""Variance within a class, generated over real, minimum over classes; 1 is as varied as real.
-
-The class that collapsed first determines it, where a mean over classes hides it.
-"""
+"""Variance within a class, generated over real, minimum over classes; 1 is as varied as real."""
 
 from __future__ import annotations
 

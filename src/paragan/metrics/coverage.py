@@ -25,11 +25,7 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Metric(metric.Metric):
-    """Coverage in [0, 1].
-
-    Only the distance of the nearest generated image to each real one is stored, so memory does not
-    grow.
-    """
+    """Coverage in [0, 1]. Memory does not grow with the number of generated images."""
 
     name = "coverage"
     direction = Direction.HIGHER

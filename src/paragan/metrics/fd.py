@@ -22,10 +22,7 @@ from paragan.core.metric import Direction, SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of features, float64; `+` merges two sets.
-
-    Number of images count, sum_F, and sum of outer products outer_FF.
-    """
+    """Moments of features, float64: count, sum, sum of outer products; `+` merges two sets."""
 
     count: int
     sum_F: Tensor
@@ -41,10 +38,7 @@ class Moments:
         return Moments(self.count + other.count, self.sum_F + other.sum_F, self.outer_FF + other.outer_FF)
 
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (F,) and the unbiased covariance (F, F).
-
-        Raises `ConfigError` below two images.
-        """
+        """Return mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below 2 images."""
         if self.count < 2:
             raise ConfigError(
                 f"a Frechet distance needs at least 2 images, not {self.count}; raise evaluation.num_images"

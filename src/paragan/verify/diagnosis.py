@@ -119,8 +119,7 @@ def _random_states() -> dict[str, bytes]:
 def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
     """Compare half of the rows with the same rows of the whole batch, on two new networks.
 
-    Batch norms are in evaluation mode because their statistics span ranks; any other mixing of rows
-    is detected.
+    Batch norms are in evaluation mode because their statistics span ranks.
     """
     half = subject.batch // 2
     net_half = subject.net(side)
@@ -149,7 +148,7 @@ def _custom_functions(out: Tensor) -> tuple[str, ...]:
 
 
 class _Watch(TorchFunctionMode):
-    """Traces torch calls in a forward: weights used outside their block, reads of tensor values."""
+    """Trace of torch calls in a forward: weights used outside their block, tensor values read."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ SPECTRAL = (
 
 @dataclass(frozen=True)
 class LawResult:
-    """One row of the table.
+    """Result of a law for one strategy or side, a row of the table of `paragan verify`.
 
     result: held; FAILED; exempt: the law does not apply, for `reason`; not run: an earlier law
     prevents it. difference: the largest difference; None if nothing was compared.

@@ -135,10 +135,7 @@ def explain_difference(found: TraceDifference, seen: Traits) -> str:
 
 
 def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
-    """Compare two reference runs from different states of all random generators.
-
-    `plain` receives the first if they agree.
-    """
+    """Compare two runs from different random states; `plain` receives the first if they agree."""
     traces = []
     for seed in (1, 2):
         with torch.random.fork_rng(devices=[]), _other_random_state(seed):
@@ -166,7 +163,7 @@ def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]
 
 
 class _other_random_state:
-    """Context manager that gives the global random generators another state."""
+    """Context in which the global random generators have another state."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -54,10 +54,7 @@ _HOST = 2  # ranks that stand for one host, so that there are both shards and re
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table.
-
-    uneven: the first rank has one sample less than its share, the second one more.
-    """
+    """Strategy and split of the batch. uneven: rank 0 has a row less, rank 1 one more."""
 
     strategy: str
     uneven: bool
@@ -77,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RankProcesses:
-    """Runs the law on `size` processes.
+    """The law on `size` processes.
 
     command: starts a rank; it receives the rank, the number of ranks and the file of a store, and
     calls `serve`. folder: for the reference run, logs and stores.
