@@ -17,7 +17,10 @@ from paragan.writers.images import save_grid, to_pil_image
 
 @dataclass(frozen=True, eq=False)
 class SampledImages(Sequence[Image.Image]):
-    """Sequence of Pillow images, from float32 x_BCHW in [-1, 1] on the CPU, with class numbers."""
+    """Sequence of Pillow images.
+
+    tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each.
+    """
 
     tensor: Tensor
     labels: tuple[int, ...] | None = None

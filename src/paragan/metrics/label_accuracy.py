@@ -1,8 +1,8 @@
-"""Share of conditional samples that the judge classifies as the requested label.
+"""Share of conditional samples that the judge assigns to their label; higher is better.
 
-Higher is better. Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?",
-ECCV 2018, section 3. A generator of one good image per class scores 1: read it together with the
-variance within classes.
+Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?", ECCV 2018, section
+3. A generator of one good image per class scores 1: read it together with the variance within
+classes.
 """
 
 from __future__ import annotations
