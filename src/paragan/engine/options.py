@@ -23,9 +23,9 @@ class TrainOptions:
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 
-    `eager`: as written. `compile`: torch's compiler, which takes a minute or two. `graphs`:
-    compiled, launches recorded on an accelerator (not run on a device yet). `auto`: a new run
-    measures them, with precision and channels_last if open.
+    `compile`: by torch's compiler, which takes a minute or two. `graphs`: compiled, launches
+    recorded on an accelerator (not run on a device yet). `auto`: a new run measures them, with
+    precision and channels_last if open.
     """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
