@@ -40,13 +40,11 @@ Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, fl
 class Trainer:
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
-    images: length of the run in real images.
-    score: scores the sampling generator; None: scoring is off.
-    stop: called between steps; True saves a checkpoint and ends the run.
-    telemetry: measures the game whenever samples are due, without side effects.
-    fixed_samples: the images of the sample sheets.
-    roles: which player trains on which rank.
-    sync_period: steps after which all ranks of a player hold the same weights again (`local_sgd`).
+    images: length of the run in real images. score: scores the sampling generator; None: scoring is
+    off. stop: called between steps; True saves a checkpoint and ends the run. telemetry: measures
+    the game whenever samples are due, without side effects. fixed_samples: the images of the sample
+    sheets. roles: which player trains on which rank. sync_period: steps after which all ranks of a
+    player hold the same weights again (`local_sgd`).
     """
 
     gan: GAN
@@ -155,10 +153,7 @@ class Trainer:
             yield from self._log.last_events(self.clock)
 
     def _should_stop(self) -> bool:
-        """Return whether to stop. Collective.
-
-        Players on separate ranks stop at log points only, as they would have to wait at each step.
-        """
+        """Return whether to stop; with split players True at log points only. Collective."""
         return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
 
     def save(self) -> Event:
@@ -201,10 +196,7 @@ class Trainer:
         self.is_score_pending = checkpoint.values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore what `state` returned.
-
-        Raises `KeyError`, `TypeError` or `ValueError` for invalid values.
-        """
+        """Restore what `state` returned. Raises `KeyError`, `TypeError` or `ValueError` if invalid."""
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
             restore(player, checkpoint.groups[name], counts)
