@@ -196,7 +196,7 @@ class Trainer:
         self.is_score_pending = checkpoint.values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore what `state` returned. Raises `KeyError`, `TypeError` or `ValueError` if invalid."""
+        """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
             restore(player, checkpoint.groups[name], counts)
