@@ -77,7 +77,7 @@ def test_a_norm_that_mixes_sees_either_kind_by_itself():
     pair[Side.D] = dcgan.Discriminator(dcgan.Options(width=4), SHAPE).double()
     seen = []
     pair[Side.D].register_forward_hook(lambda net, inputs, output: seen.append(len(inputs[0])))
-    play(turn(Side.D, consistency.Penalty(consistency.Options(1.0, 1.0))), pair)
+    play(turn(Side.D, consistency.Penalty(consistency.Options(1.0, fake_weight=1.0))), pair)
     assert seen == [BATCH] * 4
 
 
@@ -99,7 +99,7 @@ def test_a_pair_is_varied_together():
     part = PenaltyContext(
         CalledNetwork(net), TurnInputs(rows, 0, {"condition": x}, real, fakes=(x,)), outputs, lambda out, x: out
     )
-    values = consistency.Penalty(consistency.Options(1.0, 1.0))(part)
+    values = consistency.Penalty(consistency.Options(1.0, fake_weight=1.0))(part)
     assert values.shape == (BATCH,)
     assert len(seen) == 2 and torch.equal(*seen[1]) and not torch.equal(seen[1][0][:BATCH], x)
 

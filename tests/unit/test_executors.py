@@ -77,8 +77,8 @@ def programs(gan: GAN) -> dict[str, set[tuple[bool, bool]]]:
 
 
 MADE, TRAINED, FROZEN = (False, False), (True, True), (True, False)
-BN = from_file(dcgan, dcgan.Options(4, 4))
-SN = from_file(sngan, sngan.Options(4, 4))
+BN = from_file(dcgan, dcgan.Options(latent=4, width=4))
+SN = from_file(sngan, sngan.Options(latent=4, width=4))
 
 
 @pytest.mark.parametrize(

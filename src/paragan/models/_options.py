@@ -14,7 +14,7 @@ Attention = Literal["default"] | Places
 Widths = tuple[Count, ...] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
     """Labels and initial weights."""
 
@@ -24,7 +24,7 @@ class NetworkOptions:
     """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StageOptions(NetworkOptions):
     """Channels of every resolution."""
 
@@ -34,7 +34,7 @@ class StageOptions(NetworkOptions):
     """Channels of D's blocks, from the image down; null: multiples of `width`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttentionOptions(StageOptions):
     """Where self-attention is."""
 
@@ -45,7 +45,7 @@ class AttentionOptions(StageOptions):
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BigGANOptions(AttentionOptions):
     """BigGAN's sizes and variants, which ContraGAN and ReACGAN share."""
 
@@ -70,7 +70,7 @@ class BigGANOptions(AttentionOptions):
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ContrastOptions(BigGANOptions):
     """BigGAN's, and the space in which D compares."""
 

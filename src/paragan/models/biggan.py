@@ -18,7 +18,7 @@ from paragan.models._auxiliary import head
 from paragan.models._options import BigGANOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(BigGANOptions):
     """BigGAN's sizes and variants."""
 

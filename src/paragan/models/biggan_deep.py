@@ -41,7 +41,7 @@ from paragan.models._vector import LatentEntry, WithoutVector, WithVector, vecto
 _NECK = 4  # by which a block's channels are divided inside
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(AttentionOptions):
     """BigGAN-deep's sizes and variants."""
 

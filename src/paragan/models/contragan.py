@@ -20,7 +20,7 @@ from paragan.models._contrast import ContrastHead
 from paragan.models._options import ContrastOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(ContrastOptions):
     """BigGAN's, and the space in which D compares."""
 

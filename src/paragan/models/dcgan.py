@@ -24,7 +24,7 @@ from paragan.models._checks import effective_num_classes, image_side, lowest_sid
 from paragan.models._options import NetworkOptions, WeightInit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
     """DCGAN's sizes, labels and D's norm."""
 

@@ -24,7 +24,7 @@ from paragan.models._checks import effective_num_classes
 from paragan.models._options import NetworkOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
     """Hidden layers of both networks."""
 

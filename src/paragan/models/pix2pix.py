@@ -28,7 +28,7 @@ from paragan.models._checks import image_side, num_doublings
 from paragan.models._options import WeightInit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Sizes and norm of the U-Net and of PatchGAN."""
 

@@ -31,7 +31,7 @@ from paragan.models._options import StageOptions, Widths
 _SLOPE = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(StageOptions):
     """R3GAN's sizes."""
 

@@ -13,7 +13,7 @@ from paragan.models import contragan
 from paragan.models._options import ContrastOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(ContrastOptions):
     """Those of `contragan`."""
 

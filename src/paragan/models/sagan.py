@@ -22,7 +22,7 @@ from paragan.models._checks import effective_num_classes, image_side
 from paragan.models._options import AttentionOptions, WeightInit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(AttentionOptions):
     """SAGAN's sizes, attention and labels."""
 

@@ -27,7 +27,7 @@ from paragan.models._options import StageOptions, WeightInit
 _THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(StageOptions):
     """SNGAN's sizes and variants."""
 

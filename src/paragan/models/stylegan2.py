@@ -36,7 +36,7 @@ from paragan.models._style_heads import ContrastiveHead, ProjectionHead, Uncondi
 _CENTRE = 4096  # latents, of whose styles the mean is taken
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
     """StyleGAN2's sizes, noise and labels."""
 
