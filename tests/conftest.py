@@ -60,7 +60,8 @@ def _imports_forgotten() -> Iterator[None]:
 def _is_temporary(module: ModuleType) -> bool:
     held = vars(module)  # `getattr` would run code of lazy modules
     folders = [held.get("__file__"), *(held.get("__path__") or ())]  # a folder may be a namespace without a file
-    return any(str(folder).startswith(tempfile.gettempdir()) for folder in folders)
+    outside = [str(folder) for folder in folders if not str(folder).startswith(str(ROOT))]
+    return any(folder.startswith(tempfile.gettempdir()) for folder in outside)
 
 
 @pytest.fixture(autouse=True, scope="module")

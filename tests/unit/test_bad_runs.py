@@ -15,7 +15,7 @@ import pytest
 from paragan.checkpoint import writer
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.engine.session import Session
+from paragan.engine.trainer import Trainer
 from paragan.runs.folder import RunFolder
 from paragan.writers import jsonl
 from tests.tiny_run import train
@@ -112,11 +112,11 @@ def test_a_disk_that_fills_while_saving(trained, refused, monkeypatch):
 def test_a_pickle_as_a_run(refused, tmp_path):
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"g": 1}))
     assert "model.pt is a file, not a run folder" in refused("eval", "model.pt")
-    assert "found nothing, expected a run folder" in refused("sample", "absent")
+    assert "absent does not exist; pass a run folder" in refused("sample", "absent")
 
 
 def test_other_settings_that_do_not_fit(refused):
-    assert "fp16 on a CPU" in refused("train", "digits", "g.precision=fp16")
+    assert "fp16 is not supported on a CPU" in refused("train", "digits", "g.precision=fp16")
     assert "its arguments are: lr, betas" in refused("train", "digits", "g.optimizer.arguments={beta: 1}")
     assert "evaluation.features" in refused("train", "digits", "evaluation.features=jugde")
     assert "g.micro_batches=9 is too many for a batch of 8" in refused(
@@ -145,7 +145,7 @@ def test_what_never_began_is_in_nobodys_way(refused, capfd, tmp_path):
 
 def test_classes_by_name_and_number(trained, refused):
     assert main(["sample", "run", "--num", "3", "--class", "3", "--class", "9", "--out", "a.png"]) == 0
-    assert "--class: found 'x'" in refused("sample", "run", "--class", "x")
+    assert "--class: unknown class 'x'" in refused("sample", "run", "--class", "x")
 
 
 def test_a_diverged_run_is_not_saved_over_a_good_one(trained, refused):
@@ -227,11 +227,11 @@ def test_invalid_line_of_the_record_is_dropped(tmp_path, line):
     ],
 )
 def test_exit_json_has_the_exit_code_of_the_process(trained, monkeypatch, raised, code, reason):
-    def fails(self):
+    def fails(self, num_steps=None):
         raise raised
 
-    monkeypatch.setattr(Session, "run", fails)
-    words = ["train", "digits", *TINY, "--out", "run"]
+    monkeypatch.setattr(Trainer, "run", fails)
+    words = ["train", "digits", *TINY, "train.kimg=0.128", "--out", "run"]
     if isinstance(raised, (SystemExit, ZeroDivisionError)):  # Python ends the process by itself
         with pytest.raises(type(raised)):
             main(words)
