@@ -292,5 +292,5 @@ def test_labelled_data_does_not_make_it_conditional(name, side):
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_conditional_without_classes_is_refused(name, side):
-    with pytest.raises(ConfigError, match=r"without labels; set model\.conditional=false"):
+    with pytest.raises(ConfigError, match=r"needs labels, but the data has none; pass model\.conditional=false"):
         getattr(registry.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)

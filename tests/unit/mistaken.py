@@ -55,7 +55,7 @@ def _run_without_config(folder: Path) -> None:
 def _run_with_a_cut_config(folder: Path) -> None:
     _run(folder)
     config = folder / "runs" / "digits" / "config.yaml"
-    config.write_text(config.read_text()[:75])
+    config.write_text(config.read_text().partition("name: dcgan")[0] + "name: dcga")
 
 
 def _foreign_run(folder: Path) -> None:

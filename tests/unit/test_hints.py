@@ -51,7 +51,7 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
         ("loss=lsgan", "use loss.name=least_squares"),
         ("penalties=gp", "use penalties.0.name=gradient_penalty"),
         ("scheme.age=1", "unknown key; it belongs to asynchronous: pass scheme.name=asynchronous too"),
-        ("model.g_widths=[8]", "unknown key; it belongs to mlp: pass model.name=mlp too"),
+        ("model.mixing=0.5", "unknown key; it belongs to stylegan2: pass model.name=stylegan2 too"),
         ("data.variant=auto", "it belongs to cifar10: pass data.name=cifar10 too"),
         ("data.flip=true", ": pass data.name=NAME too"),
     ],

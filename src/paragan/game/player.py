@@ -221,8 +221,12 @@ class Player:
         """Return which part of this rank's piece of each weight its piece of the average follows; None: all of it."""
         layout = self.strategy.layout(self.net)
         averaged = self.strategy.layout(average)
-        names = [name for name, _ in self.net.named_parameters()]
-        return [None if averaged[n] == layout[n] else averaged[n].within(layout[n]) for n in names]
+        boxes: list[tuple[slice, ...] | None] = []
+        # in order, because a wrapper such as DDP prefixes the names
+        for (name, _), (of_average, _) in zip(self.net.named_parameters(), average.named_parameters(), strict=True):
+            box = averaged[of_average]
+            boxes.append(None if box == layout[name] else box.within(layout[name]))
+        return boxes
 
     def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
         """Return what these rows add to the means over the global batch; a reader sums them over ranks."""
