@@ -1,4 +1,7 @@
-"""From a resolved config to objects: the game, a grid, its workers, the data. Constructs objects; decides nothing."""
+"""From a resolved config to objects: the game, a grid, its workers, the data.
+
+Constructs objects; decides nothing.
+"""
 
 from paragan.build.data import Data, open_data
 from paragan.build.game import adversarial, gan, prior, scheme

@@ -16,7 +16,9 @@ OptimizerKind = tuple[str, dict[str, Any]]
 
 
 def grid_losses(config: RunConfig) -> list[Choice]:
-    """All losses of a grid: first those that are drawn (or the run's loss), then those of single cells."""
+    """All losses of a grid: first those that are drawn (or the run's loss), then those of single
+    cells.
+    """
     assert config.grid is not None
     losses = [*(config.grid.losses or (config.loss,))]
     for cell in config.grid.cells:
@@ -26,7 +28,7 @@ def grid_losses(config: RunConfig) -> list[Choice]:
 
 
 def player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> PlayerOptions:
-    """The run's options of a player, with the cell's optimiser or learning rate."""
+    """Return the run's options of a player, with the cell's optimiser or learning rate."""
     if cell is None:
         return options
     optimizer = cell.optimizer or options.optimizer
@@ -34,7 +36,7 @@ def player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> Pl
 
 
 def optimizer_kind(config: RunConfig, side: Side, number: int) -> OptimizerKind:
-    """The optimiser of a cell's player and its arguments, without the learning rate."""
+    """Return the optimiser of a cell's player and its arguments, without the learning rate."""
     assert config.grid is not None
     cell = config.grid.of_cell(number)
     player = player_options(config.g, cell.g) if side is Side.G else player_options(config.d, cell.d)
@@ -42,5 +44,5 @@ def optimizer_kind(config: RunConfig, side: Side, number: int) -> OptimizerKind:
 
 
 def have_same_optimizer(kind: Callable[[Side, int], OptimizerKind], side: Side, a: int, b: int) -> bool:
-    """Whether one cell's optimiser state fits the other's optimiser."""
+    """Return whether one cell's optimiser state fits the other's optimiser."""
     return a == b or kind(side, a) == kind(side, b)

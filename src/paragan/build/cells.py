@@ -26,7 +26,10 @@ from paragan.game.state_buffers import refuse_state
 def build_cell(
     config: RunConfig, number: int, data: Data, device: torch.device, diets: Diets, losses: Sequence[Loss]
 ) -> Cell:
-    """Make a cell. The first has the run's seed, so that a grid of one cell equals a run without a grid."""
+    """Make a cell.
+
+    The first has the run's seed, so that a grid of one cell equals a run without a grid.
+    """
     assert config.grid is not None
     options = config.grid
     cell = options.of_cell(number)

@@ -33,7 +33,8 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
 def communicator_factory(
     config: RunConfig, store: dist.Store, nccl_device: torch.device | None = None
 ) -> CommunicatorFactory:
-    """Factory of the communicators of memberships; the coordinator has the rank after the last worker's.
+    """Factory of the communicators of memberships; the coordinator has the rank after the last
+    worker's.
 
     nccl_device: from which a worker sends genomes; None: they are sent from the host.
     """

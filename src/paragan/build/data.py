@@ -40,14 +40,17 @@ class Data:
 
     @property
     def scored(self) -> tuple[Source, Source]:
-        """Both splits with the labels that `data.labels=false` hides from the networks; a judge learns from them."""
+        """Both splits with the labels that `data.labels=false` hides from the networks; a judge
+        learns from them.
+        """
         train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in (self.train, self.held_out))
         return train, held_out
 
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:
-    """Both splits of the data set; `DataError` if the files are not what they should be. shared: with other processes
-    of this host, in memory once.
+    """Both splits of the data set; `DataError` if the files are not what they should be.
+
+    shared: with other processes of this host, in memory once.
     """
     module, options = registry.load("datasets", config.data.name), config.data.options
     labelled = getattr(options, "labels", True) is not False
@@ -71,7 +74,7 @@ def batch_stream(
     flip: bool = False,
     is_automatic: bool = True,
 ) -> BatchStream:
-    """The batches of a run, read ahead as `data.prefetch` and `data.threads` say.
+    """Return the batches of a run, read ahead as `data.prefetch` and `data.threads` say.
 
     is_automatic: whether data that is decoded is read ahead where `data.prefetch` is null.
     """
@@ -85,7 +88,10 @@ def batch_stream(
 
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
-    """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
+    """Pairs and what is made for them need each other.
+
+    Outside networks may leave untold what they take.
+    """
     takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
     if takes is not None or not outside:
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)

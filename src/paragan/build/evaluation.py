@@ -26,7 +26,9 @@ from paragan.metrics import fd
 
 
 def never() -> bool:
-    """For ranks that do not score together: the question whether to stop is put to all ranks at once."""
+    """For ranks that do not score together: the question whether to stop is put to all ranks at
+    once.
+    """
     return False
 
 
@@ -65,7 +67,9 @@ def distance_name(config: RunConfig, train: Source) -> str:
 
 @dataclass(frozen=True)
 class MixtureDistance:
-    """The Frechet distance of generated images to the training images; infinite where features are not finite."""
+    """The Frechet distance of generated images to the training images; infinite where features are
+    not finite.
+    """
 
     evaluator: Callable[[], Evaluator]
 

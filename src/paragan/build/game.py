@@ -32,7 +32,8 @@ def gan(
     model: Model | None = None,
     turns: bool = True,
 ) -> GAN:
-    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused here.
+    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused
+    here.
 
     turns: foreign code is validated by an update of either side too.
     """
@@ -69,7 +70,7 @@ def gan(
 
 
 def adversarial(chosen: Choice) -> Loss:
-    """The pair of a file of `losses/`."""
+    """Return the pair of a file of `losses/`."""
     declared = registry.load("losses", chosen.name).loss
     made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
     return made
@@ -82,7 +83,9 @@ def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.de
 
 
 def scheme(config: RunConfig) -> Scheme:
-    """The scheme of a run: its module's `Scheme`, built with its options if it has some, or the function `step`."""
+    """Return the scheme of a run: its module's `Scheme`, built with its options if it has some, or
+    the function `step`.
+    """
     module = registry.load("schemes", config.scheme.name)
     if not hasattr(module, "Scheme"):
         return FunctionScheme(module.step)

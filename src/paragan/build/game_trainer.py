@@ -38,7 +38,10 @@ def trainer(
     world: World = ALONE,
     model: Model | None = None,
 ) -> Trainer:
-    """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
+    """Everything for `config`, at step 0; writes nothing.
+
+    reading: nor needs to, later. model: as `maker` takes it.
+    """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, shared=world.group is not None)
     if not reading:
@@ -85,7 +88,9 @@ def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
 
 
 def _period(config: RunConfig, roles: Roles) -> int:
-    """Steps between two moments at which the ranks of each player meet; where they sit together, players know."""
+    """Steps between two moments at which the ranks of each player meet; where they sit together,
+    players know.
+    """
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
         if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
@@ -96,6 +101,6 @@ def _period(config: RunConfig, roles: Roles) -> int:
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
-    """The writers of a run that has come to `step`. Opens their files."""
+    """Return the writers of a run that has come to `step`. Opens their files."""
     made = {w.name: registry.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
     return MultiWriter(made.items())

@@ -1,4 +1,7 @@
-"""From a resolved config with a grid to the run of its cells. Constructs by `build`'s parts, and decides nothing."""
+"""From a resolved config with a grid to the run of its cells.
+
+Constructs by `build`'s parts, and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def trainer(
 def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
-    """Trainer of a grid at generation 0; writes nothing. reading: nothing needs to be written later either."""
+    """Trainer of a grid at generation 0; writes nothing.
+
+    reading: nothing needs to be written later either.
+    """
     factory = GridFactory.of(config, folder, say, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
     return population_trainer(factory, cells[0], factory.population(cells, say), folder, say, stop)

@@ -39,7 +39,9 @@ def fitness_evaluator(
     eval_networks: Mapping[Side, EvalNetwork],
     time: int,
 ) -> FitnessEvaluator:
-    """Fitness of a generation, on the same latents for all cells and on real images of each cell's data."""
+    """Fitness of a generation, on the same latents for all cells and on real images of each cell's
+    data.
+    """
     count = options.fitness.num_images
     z, y = prior.draw("fitness", Rows(time, 0, count, count))
 
@@ -71,7 +73,8 @@ def mixture_network(
 def opponent_network(
     makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
 ) -> CalledNetwork:
-    """A new network with the weights of a genome, which calls in training mode may change."""
+    """Return a new network with the weights of a genome, which calls in training mode may change.
+    """
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network_state())
     return CalledNetwork(net, like.players[side].calling)

@@ -1,4 +1,5 @@
-"""The executor that trains the cells of one process: a loop, a stacked program, or recorded steps."""
+"""The executor that trains the cells of one process: a loop, a stacked program, or recorded steps.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from paragan.hardware import graphs
 
 
 def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
-    """The executor of `grid.executor` for these cells; `ConfigError` where they cannot be stacked or recorded.
+    """Return the executor of `grid.executor` for these cells; `ConfigError` where they cannot be
+    stacked or recorded.
 
     rows: images per batch. `auto` measures those that are possible and takes the fastest.
     """

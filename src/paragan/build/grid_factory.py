@@ -37,8 +37,8 @@ _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 class GridFactory:
     """Makes the cells of one process, and holds what they share.
 
-    generator: network for samples and scores. losses: of all cells, those to be drawn first. judge: scores mixtures;
-    None: no scores.
+    generator: network for samples and scores. losses: of all cells, those to be drawn first. judge:
+    scores mixtures; None: no scores.
     """
 
     config: RunConfig
@@ -62,9 +62,10 @@ class GridFactory:
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> GridFactory:
-        """Open the data and build what cells share. `ConfigError` for settings that a grid does not support.
+        """Open the data and build what cells share.
 
-        device: None: chosen as for any run. stop: as in `ExtractorContext`.
+        `ConfigError` for settings that a grid does not support. device: None: chosen as for any
+        run. stop: as in `ExtractorContext`.
         """
         assert config.grid is not None
         _check_supported(config, config.grid)
@@ -120,7 +121,8 @@ class GridFactory:
 
 
 def _check_supported(config: RunConfig, options: GridOptions) -> None:
-    """Check the settings before any data is read; `ConfigError` for what a grid does not support."""
+    """Check the settings before any data is read; `ConfigError` for what a grid does not support.
+    """
     if config.scheme.name not in _SCHEMES:
         raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
     if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):

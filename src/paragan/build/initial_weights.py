@@ -27,8 +27,8 @@ def initialised(
 ) -> tuple[RunConfig, str]:
     """Copy the weights that `config.init` names into the players of `trainer`, which is at step 0.
 
-    Returns the config with the sha256 of what was read, and a line about what was taken. `CheckpointError` where the
-    weights are not those of `init.sha256`, or none of them fits.
+    Returns the config with the sha256 of what was read, and a line about what was taken.
+    `CheckpointError` where the weights are not those of `init.sha256`, or none of them fits.
     """
     assert config.init is not None
     if trainer.roles.is_split:
@@ -60,7 +60,7 @@ def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None,
 
 
 def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | None) -> dict[str, Tensor]:
-    """The state of the whole network at step 0; every rank constructs it."""
+    """Return the state of the whole network at step 0; every rank constructs it."""
     source = trainer.batches.source
     return build.maker(config, side, build.Data(source, source), trainer.prior.device, model)().state_dict()
 

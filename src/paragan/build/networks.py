@@ -21,9 +21,11 @@ from paragan.layers.init import initialise
 def maker(
     config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
 ) -> NetworkFactory:
-    """Builds one side's network with the weights of step 0: keyed by name and seed, on any rank and at any time.
+    """Builds one side's network with the weights of step 0: keyed by name and seed, on any rank and
+    at any time.
 
-    model: networks from memory, instead of the file that `config.model` names; they still receive its options.
+    model: networks from memory, instead of the file that `config.model` names; they still receive
+    its options.
     """
     options, outside = config.g if side is Side.G else config.d, has_outside_networks(config, model)
     module = model or registry.load("models", config.model.name)
@@ -50,5 +52,7 @@ def maker(
 
 
 def has_outside_networks(config: RunConfig, model: Model | None) -> bool:
-    """Whether the networks are somebody else's: looked at before they play, and with their constructor's weights."""
+    """Return whether the networks are somebody else's: looked at before they play, and with their
+    constructor's weights.
+    """
     return model is not None or "." in config.model.name

@@ -33,7 +33,10 @@ def player(
     world: World = ALONE,
     executor: str = "eager",
 ) -> Player:
-    """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
+    """One side's player, placed on the ranks by its strategy.
+
+    scaled: its gradients need a loss scale.
+    """
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
@@ -44,7 +47,10 @@ def player(
 
 
 def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:
-    """The seat of a player that other ranks hold. D is known here as it was sent last; G by its images alone."""
+    """Return the seat of a player that other ranks hold.
+
+    D is known here as it was sent last; G by its images alone.
+    """
     if side is Side.G:
         return RemotePlayer(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
@@ -52,7 +58,9 @@ def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlay
 
 
 def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
-    """The player of a server, on a rank that plays its turns and never steps: nothing that only a step needs."""
+    """Return the player of a server, on a rank that plays its turns and never steps: nothing that
+    only a step needs.
+    """
     return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
 
 
@@ -62,7 +70,9 @@ def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scale
 
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
-    """The strategy of a player; by default `none` in a single process and `ddp` on several ranks."""
+    """Return the strategy of a player; by default `none` in a single process and `ddp` on several
+    ranks.
+    """
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
         chosen = choose("parallel", "none")

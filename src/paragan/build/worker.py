@@ -30,7 +30,8 @@ def worker(
     external_workers: ExternalWorkers | None = None,
     config: str = "",
 ) -> str:
-    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or an empty string.
+    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or
+    an empty string.
 
     device: see `hardware.device.device_from_option`. external_workers, config: the launcher's
     processes and config, if it started this one. `ConfigError` if the worker does not fit the run.

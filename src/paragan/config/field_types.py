@@ -46,7 +46,7 @@ class Field:
 
 @cache
 def fields_of(kind: Any) -> dict[str, Field]:
-    """The fields of an options class by name."""
+    """Return the fields of an options class by name."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _field(field, hints[field.name]) for field in dataclasses.fields(kind)}
 
@@ -63,20 +63,20 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The types in an optional type, in a list, or in an optional list."""
+    """Return the types in an optional type, in a list, or in an optional list."""
     if _is_union(hint):
         return tuple(chain.from_iterable(_members(part) if _is_list(part) else (part,) for part in get_args(hint)))
     return get_args(hint) if _is_list(hint) else (hint,)
 
 
 def category_of(hint: Any) -> Category | None:
-    """The category that a type's names are chosen from; None for other types."""
+    """Return the category that a type's names are chosen from; None for other types."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Category)), None)
 
 
 def literal_words(hint: Any) -> tuple[Any, ...]:
-    """The values of every `Literal` in a type."""
+    """Return the values of every `Literal` in a type."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return tuple(chain.from_iterable(map(literal_words, get_args(hint))))

@@ -87,14 +87,17 @@ NAMES = {category: _by_foreign_name(table) for category, table in _NAMES.items()
 
 
 def setting_hint(key: str, value: Any) -> str | None:
-    """The setting to use for an unknown one, None if none is known. `train.` before it is ignored."""
+    """Return the setting to use for an unknown one, None if none is known.
+
+    `train.` before it is ignored.
+    """
     plain = key.casefold().replace("-", "_")
     text = SETTINGS.get(plain, SETTINGS.get(plain.removeprefix("train.")))
     return None if text is None else text.replace("={}", _assigned(value)).replace("{}", _short(value))
 
 
 def name_hint(category: str, name: str) -> str | None:
-    """The file of a category that other programs call `name`; None where there is none."""
+    """Return the file of a category that other programs call `name`; None where there is none."""
     return NAMES.get(category, {}).get(name.casefold())
 
 
@@ -106,7 +109,7 @@ def _assigned(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """The value as typed in a shell."""
+    """Return the value as typed in a shell."""
     if value is None:
         return "VALUE"
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

@@ -78,7 +78,7 @@ class Overrides:
 
 
 def is_override(word: str) -> bool:
-    """Whether a word is `key.path=value`, and not the name or path of a recipe."""
+    """Return whether a word is `key.path=value`, and not the name or path of a recipe."""
     return _WORD.fullmatch(word) is not None
 
 
@@ -99,7 +99,10 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
 
 
 def merge(tree: Node, other: Node) -> None:
-    """Write all settings of `other` over the tree. An entry with a `name` replaces the former one."""
+    """Write all settings of `other` over the tree.
+
+    An entry with a `name` replaces the former one.
+    """
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None
@@ -126,7 +129,9 @@ def _set(node: Node, key: str, value: Node) -> None:
 
 
 def _descend(node: Node, key: str, following: str) -> Node:
-    """The node at `key`; a new list or map, as the following key requires, where there is none."""
+    """Return the node at `key`; a new list or map, as the following key requires, where there is
+    none.
+    """
     inner = _entry(node, key)
     if inner is None or inner.value is None:
         inner = Node(COMMAND_LINE, [] if following.isdecimal() else {})
@@ -135,7 +140,10 @@ def _descend(node: Node, key: str, following: str) -> Node:
 
 
 def _entry(node: Node, key: str) -> Node | None:
-    """The node at `key`; None where it can be added. Raises where `node` cannot have this key."""
+    """Return the node at `key`; None where it can be added.
+
+    Raises where `node` cannot have this key.
+    """
     if isinstance(node.value, dict):
         return node.value.get(key)
     if not isinstance(node.value, list):

@@ -40,7 +40,7 @@ class Setting:
 
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
-    """The settings of one run, in the order of its config. Outside code is not imported."""
+    """Return the settings of one run, in the order of its config. Outside code is not imported."""
     config, tree = load_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
 
@@ -101,7 +101,7 @@ def _default(default: Any) -> dict[str, Any]:
 
 
 def summary(category: str, name: str) -> str:
-    """The first paragraph of the docstring of a category's file."""
+    """Return the first paragraph of the docstring of a category's file."""
     text = ast.get_docstring(ast.parse(registry.find_source(category, name).read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split())
 

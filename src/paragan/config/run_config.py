@@ -154,7 +154,7 @@ def load(
 
 
 def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
-    """The config, and the tree it was read from, with the file and line of each value."""
+    """Return the config, and the tree it was read from, with the file and line of each value."""
     return _read(recipe, overrides, outside)[:2]
 
 
@@ -176,7 +176,7 @@ def _read(
 
 
 def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
-    """The config of a recipe in memory. source: its name in messages."""
+    """Return the config of a recipe in memory. source: its name in messages."""
     problems: list[Problem] = []
     tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
     _check_format(tree)
@@ -200,7 +200,9 @@ def dump(config: RunConfig) -> str:
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
-    """The differences from the recipe: dotted key -> [recipe's value, value here], as `compare`."""
+    """Return the differences from the recipe: dotted key -> [recipe's value, value here], as
+    `compare`.
+    """
     try:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
@@ -209,7 +211,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
-    """The outside code that a config names: dotted paths and files."""
+    """Return the outside code that a config names: dotted paths and files."""
     leaves = _flat(to_tree(config)).items()
     names = {value for key, value in leaves if key.rpartition(".")[2] == "name" and isinstance(value, str)}
     return frozenset(name for name in names if "." in name)
@@ -221,7 +223,7 @@ def differences(a: RunConfig, b: RunConfig) -> list[str]:
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """The differences: dotted key -> the values of both; None where one has no such key."""
+    """Return the differences: dotted key -> the values of both; None where one has no such key."""
     before = _flat(to_tree(a))
     after = _flat(to_tree(b))
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
@@ -240,7 +242,7 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:
-    """Whether a run wrote a file; such a file must not decide which code is imported."""
+    """Return whether a run wrote a file; such a file must not decide which code is imported."""
     path = Path(recipe)
     if path.suffix not in (".yaml", ".yml"):
         return False

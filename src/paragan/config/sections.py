@@ -71,7 +71,9 @@ class Section:
 
 
 def _expand(node: Node, field: Field) -> Node:
-    """The node, with a map for text alone, and with the default name of a choice that has none."""
+    """Return the node, with a map for text alone, and with the default name of a choice that has
+    none.
+    """
     if field.inner is str:
         return node
     short = "name" if field.inner is Choice else vars(field.inner).get("SHORT", "name")
@@ -135,7 +137,10 @@ class Sections(dict[str, Section]):
                 self._add(Section(path, node, kind, category.name, name))
 
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
-        """The name in a node, None if it cannot be used. That of a .py file becomes its absolute path."""
+        """Return the name in a node, None if it cannot be used.
+
+        That of a .py file becomes its absolute path.
+        """
         if not isinstance(node.value, str):
             self._refuse(node, key, category)
             return None
@@ -177,5 +182,5 @@ def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation
 
 
 def dotted(path: str, key: str) -> str:
-    """The dotted key of a key below another; `path` is empty at the top."""
+    """Return the dotted key of a key below another; `path` is empty at the top."""
     return f"{path}.{key}" if path else key

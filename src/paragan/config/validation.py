@@ -24,7 +24,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, problems: Iterable[Problem] = ()) -> T:
-    """The options class with the values of a tree.
+    """Return the options class with the values of a tree.
 
     Settings that are not written have their defaults. Short forms are replaced in the tree: `loss:
     hinge` for a map with this `name`, one item where a list is expected. outside: the outside code
@@ -65,7 +65,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def _add_places(value: Any, node: Node, path: str) -> Any:
-    """The same, with the location of every entry in maps with free keys."""
+    """Return the same, with the location of every entry in maps with free keys."""
     if isinstance(value, dict) and isinstance(node.value, dict):
         return LocatedDict(value, path, {key: entry.place for key, entry in node.value.items()})
     if isinstance(value, tuple) and isinstance(node.value, list):
@@ -80,7 +80,7 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
 
 
 def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem]:
-    """A problem for each setting; pydantic has one error for each member of a union."""
+    """Return a problem for each setting; pydantic has one error for each member of a union."""
     problems: dict[tuple[str, str], Problem | None] = {}
     unknown = []
     for one in error.errors(include_url=False, include_input=False):
@@ -104,7 +104,7 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
 
 
 def _find(loc: tuple[int | str, ...], sections: Sections) -> tuple[Section, tuple[int | str, ...]]:
-    """The innermost section of an error, and the rest of its location."""
+    """Return the innermost section of an error, and the rest of its location."""
     section = sections[""]
     keys = loc
     path = ""
@@ -127,7 +127,8 @@ def _describe_missing(section: Section, key: str) -> Problem:
 
 
 def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
-    """The problem of a value or of an item; None for names and choices: the sections have theirs.
+    """Return the problem of a value or of an item; None for names and choices: the sections have
+    theirs.
 
     rest: the location of the problem in the value.
     """
@@ -160,7 +161,9 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
-    """The message for an unknown key: that of another file, section or trainer, or a similar one."""
+    """Return the message for an unknown key: that of another file, section or trainer, or a similar
+    one.
+    """
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"
@@ -184,5 +187,5 @@ def _last(path: str) -> str:
 
 
 def _files_with_option(category: str, key: str) -> list[str]:
-    """The files of a category that have this option."""
+    """Return the files of a category that have this option."""
     return [name for name in registry.names(category) if key in fields_of(registry.options(category, name))]

@@ -82,6 +82,8 @@ def reserve_output() -> Callable[[Mapping[str, Any]], None]:
 
 
 def source_environment() -> dict[str, str]:
-    """The variables of a child that imports what this process can, and computes with one thread."""
+    """Return the variables of a child that imports what this process can, and computes with one
+    thread.
+    """
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}

@@ -28,13 +28,16 @@ class Every:
     kimg: float
 
     def due(self, before: int, now: int) -> bool:
-        """Whether a multiple of the period is in (before, now] images. A period of 0 is never due."""
+        """Return whether a multiple of the period is in (before, now] images.
+
+        A period of 0 is never due.
+        """
         period = self.kimg * 1000
         return period > 0 and int(now / period) > int(before / period)
 
 
 def cosine_decay(start: float, final: float | None, kimg: float, rows: Rows) -> float:
-    """A number that follows a cosine from `start` to `final` over the first `kimg` of a run.
+    """Return a number that follows a cosine from `start` to `final` over the first `kimg` of a run.
 
     final: None: the number is constant. rows: of the step.
     """

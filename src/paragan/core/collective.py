@@ -14,10 +14,11 @@ _FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
 
 def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
-    """Call `act` on every rank and return the results (JSON), by rank. `act` must not call collectives.
+    """Call `act` on every rank and return the results (JSON), by rank.
 
-    Where it fails with a file error on some rank, all ranks raise a `CheckpointError` with the reason of the first, and
-    no rank waits. An error of another kind is raised where it happened; the other ranks raise a `CheckpointError`.
+    `act` must not call collectives. Where it fails with a file error on some rank, all ranks raise
+    a `CheckpointError` with the reason of the first, and no rank waits. An error of another kind is
+    raised where it happened; the other ranks raise a `CheckpointError`.
     """
     fault: Exception | None = None
     said: dict[str, Any]
@@ -38,7 +39,7 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
 
 
 def describe_error(error: Exception) -> str:
-    """An error's reason in one line, with the same words for every kind of full disk."""
+    """Return an error's reason in one line, with the same words for every kind of full disk."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(text.split()) or type(error).__name__
     return "no space left on the device" if "space left" in text or "code: 28" in text else text

@@ -9,13 +9,13 @@ import sys
 
 
 def absolute_command() -> str:
-    """The same from any working directory."""
+    """Return the same from any working directory."""
     command = os.environ.get("PARAGAN_COMMAND", "")
     return shlex.quote(os.path.abspath(command)) if os.sep in command else program_command()
 
 
 def program_command() -> str:
-    """The words that start this program, quoted for a shell.
+    """Return the words that start this program, quoted for a shell.
 
     The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` where it is on PATH, and
     this Python with `-m paragan` where it is not.

@@ -1,6 +1,7 @@
 """The ranks of a run. A process that has joined no other is the only rank of its world.
 
-Every wait ends with the group's time-out. Only buffers and JSON are sent: nothing is ever unpickled.
+Every wait ends with the group's time-out. Only buffers and JSON are sent: nothing is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from paragan.core.types import Rows
 class World:
     """A group of ranks, and this process's rank among them.
 
-    group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single process.
-    local_rank, local_size: among the ranks of this host. sent: bytes by kind (`parameters`, `norm`, `control`) that
-    this rank passed to collectives; those inside FSDP2 are not counted. meshes: device meshes of these ranks, created
-    once each, because every mesh has its own connections and threads.
+    group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single
+    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind
+    (`parameters`, `norm`, `control`) that this rank passed to collectives; those inside FSDP2 are
+    not counted. meshes: device meshes of these ranks, created once each, because every mesh has its
+    own connections and threads.
     """
 
     rank: int = 0
@@ -47,7 +49,9 @@ class World:
         return self.rank == 0
 
     def share(self, total: int) -> tuple[int, int]:
-        """Return (first, count) of this rank's rows of a global batch; counts differ by at most one."""
+        """Return (first, count) of this rank's rows of a global batch; counts differ by at most
+        one.
+        """
         rows = Rows(0, 0, total, total).shares(self.size)[self.rank]
         return rows.first, rows.count
 
@@ -87,7 +91,10 @@ class World:
         return [json.loads(bytes(t[:n].tolist())) for t, n in zip(gathered, lengths.tolist(), strict=True)]
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
-        """Return a host tensor of each rank, by rank; they may differ in their first axis only. Collective."""
+        """Return a host tensor of each rank, by rank; they may differ in their first axis only.
+
+        Collective.
+        """
         if self.size == 1:
             return [tensor]
         lengths = self.gather(len(tensor))
@@ -126,7 +133,8 @@ ALONE = World()
 def serve_store(host: str, port: int, patience: timedelta) -> dist.TCPStore:
     """Start a store that listens on this address alone; torch's default listens on every interface.
 
-    port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is in use.
+    port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is in
+    use.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     server = socket.create_server(address[:2], family=family)

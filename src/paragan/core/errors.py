@@ -74,7 +74,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: numpy raises `MemoryError`, torch a kind of `RuntimeError`."""
+    """Return whether memory ran out: numpy raises `MemoryError`, torch a kind of `RuntimeError`."""
     words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
     is_torch_error = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return is_torch_error or isinstance(error, MemoryError)

@@ -1,4 +1,5 @@
-"""The one vocabulary of a run: the trainer yields events, the session passes them to the writers."""
+"""The one vocabulary of a run: the trainer yields events, the session passes them to the writers.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,12 @@ from torch import Tensor
 class Event:
     """One thing that happened in a run.
 
-    kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or end. A step between
-    two log points has no values, and is not written.
-    images: real images seen by D so far.
-    seconds: time since the session began; the session sets it.
-    values: numbers, text, lists and maps as in JSON (docs/report.md lists them by kind).
-    x_BCHW: images in [-1, 1], `columns` to a row; None: the event has no images.
-    repeat_s: expected seconds of the next event of this kind; None: as long as this one took.
+    kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or
+    end. A step between two log points has no values, and is not written. images: real images seen
+    by D so far. seconds: time since the session began; the session sets it. values: numbers, text,
+    lists and maps as in JSON (docs/report.md lists them by kind). x_BCHW: images in [-1, 1],
+    `columns` to a row; None: the event has no images. repeat_s: expected seconds of the next event
+    of this kind; None: as long as this one took.
     """
 
     kind: str

@@ -1,8 +1,9 @@
-"""Files in folders that may come from elsewhere: a run folder can hold links, pipes and devices under any name.
+"""Files in folders that may come from elsewhere: a run folder can hold links, pipes and devices
+under any name.
 
-What is written is a new file under a random name, opened with O_EXCL and O_NOFOLLOW and renamed into place: a reader
-never sees half of it, and no link is followed. What is read is a plain file up to a size. Only this module opens files
-for writing (`tests/architecture/test_files.py`).
+What is written is a new file under a random name, opened with O_EXCL and O_NOFOLLOW and renamed
+into place: a reader never sees half of it, and no link is followed. What is read is a plain file up
+to a size. Only this module opens files for writing (`tests/architecture/test_files.py`).
 """
 
 from __future__ import annotations
@@ -52,23 +53,34 @@ def write_text(path: Path, text: str) -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """An empty file in place of whatever has this name, for a process that writes while others read."""
+    """Return an empty file in place of whatever has this name, for a process that writes while
+    others read.
+    """
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, _NEW, 0o666), "wb")
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """The end of a plain file, created if necessary, without a buffer. `CheckpointError` for a link."""
+    """Return the end of a plain file, created if necessary, without a buffer.
+
+    `CheckpointError` for a link.
+    """
     return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
 
 def open_lock_file(path: Path) -> BinaryIO:
-    """A plain file to read, write and lock, created if necessary, without a buffer. `CheckpointError` for a link."""
+    """Return a plain file to read, write and lock, created if necessary, without a buffer.
+
+    `CheckpointError` for a link.
+    """
     return os.fdopen(_open_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for the plain file `source`, or a copy where the disk has no links. `target` must be new."""
+    """Return a second name for the plain file `source`, or a copy where the disk has no links.
+
+    `target` must be new.
+    """
     try:
         os.link(source, target)
     except OSError:
@@ -85,7 +97,9 @@ def create_subfolder(folder: Path, name: str) -> Path:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise `CheckpointError` where `path` is a symbolic link: what is written there would land elsewhere."""
+    """Raise `CheckpointError` where `path` is a symbolic link: what is written there would land
+    elsewhere.
+    """
     if path.is_symlink():
         raise CheckpointError(
             f"{path} is a symbolic link, and nothing is written through links in a run folder; remove the link"
@@ -94,7 +108,10 @@ def refuse_link(path: Path) -> None:
 
 @contextmanager
 def open_regular_file(path: Path) -> Iterator[BufferedReader]:
-    """Open for reading. `OSError` for a pipe or a device, which might never end; never waits for one."""
+    """Open for reading.
+
+    `OSError` for a pipe or a device, which might never end; never waits for one.
+    """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(path))
@@ -120,7 +137,9 @@ def _open_plain(path: Path, flags: int) -> int:
 
 
 def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
-    """A new file and its temporary name, locked: `_remove_stale` of another process leaves it alone."""
+    """Return a new file and its temporary name, locked: `_remove_stale` of another process leaves
+    it alone.
+    """
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
         handle = os.open(temporary, _NEW, mode)

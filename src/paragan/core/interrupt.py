@@ -73,7 +73,10 @@ class Interrupt:
 
 
 def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> Interrupt:
-    """Catch the signals that request a stop. Only the main thread of a process may; raises `ValueError` elsewhere."""
+    """Catch the signals that request a stop.
+
+    Only the main thread of a process may; raises `ValueError` elsewhere.
+    """
     interrupt = Interrupt(patient, message, abort)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
@@ -82,7 +85,8 @@ def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = sig
 
 
 def _replace_closed_terminal() -> None:
-    """Output to a terminal that has hung up fails, which must not end a run that still has to save."""
+    """Output to a terminal that has hung up fails, which must not end a run that still has to save.
+    """
     for descriptor in (1, 2):
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):

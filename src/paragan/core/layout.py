@@ -26,7 +26,7 @@ class TensorLayout:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> TensorLayout:
-        """The layout of a tensor that is not cut."""
+        """Return the layout of a tensor that is not cut."""
         return cls(tuple(shape), (0,) * len(shape), tuple(shape))
 
     @classmethod
@@ -53,16 +53,16 @@ class TensorLayout:
         return 0 in self.length
 
     def cut(self, whole: Tensor) -> Tensor:
-        """A view of the box in the whole tensor."""
+        """Return a view of the box in the whole tensor."""
         return whole if self.is_whole else whole[self.within(TensorLayout.whole(self.shape))]
 
     def within(self, outer: TensorLayout) -> tuple[slice, ...]:
-        """The slices of a tensor with the layout `outer` that hold this box."""
+        """Return the slices of a tensor with the layout `outer` that hold this box."""
         starts = [mine - theirs for mine, theirs in zip(self.offset, outer.offset, strict=True)]
         return tuple(slice(start, start + length) for start, length in zip(starts, self.length, strict=True))
 
     def overlap(self, other: TensorLayout) -> TensorLayout | None:
-        """The box that both have; None if there is none. Both are boxes of one tensor."""
+        """Return the box that both have; None if there is none. Both are boxes of one tensor."""
         axes = zip(self.offset, self.length, other.offset, other.length, strict=True)
         spans = [(max(a, b), min(a + num_a, b + num_b)) for a, num_a, b, num_b in axes]
         if any(start >= stop for start, stop in spans):

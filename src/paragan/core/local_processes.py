@@ -96,7 +96,7 @@ class LocalProcesses:
         return not self.running
 
     def supervise(self, interrupt: Interrupt, exit_s: float, save_s: float) -> list[int]:
-        """Wait for the end of all processes; returns their exit codes.
+        """Wait for the end of all processes, and return their exit codes.
 
         The first request to stop, or failure of a process, is forwarded to the others as SIGTERM.
         Killed are those that run for `save_s` after a request or the end of another, those that run
@@ -151,7 +151,7 @@ class LocalProcesses:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this host runs; one that has ended and is not read does not."""
+    """Return whether a process of this host runs; one that has ended and is not read does not."""
     try:
         os.kill(pid, 0)
         return _state(pid) not in "ZX"
@@ -162,7 +162,9 @@ def is_running(pid: int) -> bool:
 
 
 def is_suspended(pid: int) -> bool:
-    """Whether a process of this host is suspended (SIGSTOP), so that it can neither act nor end."""
+    """Return whether a process of this host is suspended (SIGSTOP), so that it can neither act nor
+    end.
+    """
     try:
         return _state(pid) in "Tt"
     except (OSError, IndexError):

@@ -14,8 +14,8 @@ from paragan.core.types import Can
 class Loss:
     """An adversarial loss: a pair of pure functions, elementwise per sample (`losses/`).
 
-    g_needs_real: g also receives the logits of real samples. compares: the functions compare samples; then they also
-    receive the logits of the whole batch, in the same order.
+    g_needs_real: g also receives the logits of real samples. compares: the functions compare
+    samples; then they also receive the logits of the whole batch, in the same order.
     """
 
     d: Callable[..., Tensor]  # (real, fake)

@@ -31,10 +31,12 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True)
 class SampleFeatures:
-    """An extractor's outputs for real or generated images; metrics convert them to float64 on the CPU.
+    """An extractor's outputs for real or generated images; metrics convert them to float64 on the
+    CPU.
 
-    logits_BK: over the classes; None where the extractor does not classify. requested_labels_B: int64 in [0, K): the
-    label of a real image, or the label that a generator was given; None without classes.
+    logits_BK: over the classes; None where the extractor does not classify. requested_labels_B:
+    int64 in [0, K): the label of a real image, or the label that a generator was given; None
+    without classes.
     """
 
     features_BF: Tensor
@@ -64,7 +66,9 @@ class SampleFeatures:
 
 @dataclass(frozen=True)
 class ImagePairs:
-    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
+    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the
+    other.
+    """
 
     made: Tensor
     target: Tensor
@@ -93,21 +97,24 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, or `held_out` for a metric that compares as many generated as real images."""
+    """Split of the reference: `train`, or `held_out` for a metric that compares as many generated
+    as real images."""
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal where two values are compared, for the record."""
     order: ClassVar[int] = 100
-    """Place in a score, lowest first. The first metric with a direction decides which checkpoint is the best."""
+    """Place in a score, lowest first. The first metric with a direction decides which checkpoint is
+    the best."""
 
     @classmethod
     @abstractmethod
     def from_reference(cls, real: Any, options: Any = None) -> Self:
-        """Return an empty metric. real: features of the reference; None for pairs. options: the file's `Options`.
+        """Return an empty metric.
 
-        Raises `ConfigError` where the reference has too few images, or lacks what the metric needs.
+        real: features of the reference; None for pairs. options: the file's `Options`. Raises
+        `ConfigError` where the reference has too few images, or lacks what the metric needs.
         """
 
     @abstractmethod

@@ -1,4 +1,6 @@
-"""Construction of networks: as a whole, or without memory for the weights, which are filled shard by shard."""
+"""Construction of networks: as a whole, or without memory for the weights, which are filled shard
+by shard.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from torch import nn
 class NetworkFactory:
     """Builds one network with its initial weights.
 
-    construct: returns the module on the CPU. fill: draws the initial weights by name, into the shards that a module
-    has; None: the constructor's weights are used, and the network cannot be built in shards.
+    construct: returns the module on the CPU. fill: draws the initial weights by name, into the
+    shards that a module has; None: the constructor's weights are used, and the network cannot be
+    built in shards.
     """
 
     construct: Callable[[], nn.Module]
@@ -31,7 +34,8 @@ class NetworkFactory:
 
 
 class Model(Protocol):
-    """A file of `models/`, or networks from memory: both are called with options, shape (C, H, W), number of classes.
+    """A file of `models/`, or networks from memory: both are called with options, shape (C, H, W),
+    number of classes.
 
     Every call returns a new network.
     """

@@ -8,9 +8,11 @@ from torch import Tensor
 
 
 def optimizer_weights(optimizer: Any) -> dict[str, Tensor]:
-    """Return the tensors that an optimiser steps: parameters, float32 copies of them, or this rank's pieces.
+    """Return the tensors that an optimiser steps: parameters, float32 copies of them, or this
+    rank's pieces.
 
-    In the order of its groups, in which torch numbers their state. The groups must have `param_names`.
+    In the order of its groups, in which torch numbers their state. The groups must have
+    `param_names`.
     """
     weights: dict[str, Tensor] = {}
     for group in optimizer.param_groups:

@@ -20,7 +20,9 @@ class Category:
     also: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Hook of pydantic: the context of the validation, `(category, entries)`, makes the `Choice`."""
+        """Hook of pydantic: the context of the validation, `(category, entries)`, makes the
+        `Choice`.
+        """
         from pydantic_core import core_schema
 
         if source is not Choice:
@@ -79,7 +81,8 @@ class PretrainedOptions(ExtractorOptions):
     """How a feature extractor that was trained on images of one size is called."""
 
     resize: Literal["bilinear", "bicubic"] | None = None
-    """Filter that brings images of another size to the network's, antialiased; null: another size is refused."""
+    """Filter that brings images of another size to the network's, antialiased; null: another size
+    is refused."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def reraise_as_config_error(action: str) -> Iterator[None]:
 
 
 def _location(error: Exception) -> str:
-    """The last line of the traceback that belongs neither to paragan nor to a library."""
+    """Return the last line of the traceback that belongs neither to paragan nor to a library."""
     outside = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -12,18 +12,20 @@ from paragan.core.errors import ConfigError
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name is that of a file, not a dotted path."""
+    """Return whether a name is that of a file, not a dotted path."""
     return name.endswith(".py")
 
 
 def absolute_path(name: str, source: str) -> str:
-    """The absolute path of a file that `source` names: next to a recipe, or in the current folder."""
+    """Return the absolute path of a file that `source` names: next to a recipe, or in the current
+    folder.
+    """
     folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 
 
 def find_file(name: str) -> Path:
-    """The path of the file; `ConfigError` where there is none."""
+    """Return the path of the file; `ConfigError` where there is none."""
     path = Path(name)
     if not os.path.isfile(path):  # also where no file can have this name
         raise ConfigError(f"{name} does not exist; give the path of a .py file, relative to the recipe's folder")

@@ -22,7 +22,7 @@ class Pieces:
     layout: Layout = field(default_factory=dict)
 
     def boxes(self) -> dict[str, TensorLayout]:
-        """The layout of every tensor, without empty pieces."""
+        """Return the layout of every tensor, without empty pieces."""
         found = {name: self.layout.get(name) or TensorLayout.whole(held.shape) for name, held in self.tensors.items()}
         return {name: box for name, box in found.items() if box.is_whole or not box.is_empty}
 

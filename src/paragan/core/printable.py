@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def to_printable(text: object) -> str:
-    """The same lines with a question mark for escapes, bells and all that is not printed."""
+    """Return the same lines with a question mark for escapes, bells and all that is not printed."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in str(text))

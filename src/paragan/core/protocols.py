@@ -1,5 +1,6 @@
-"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies; base class of data
-sources."""
+"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies;
+base class of data sources.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ class Network(Protocol):
 class PenaltyContext:
     """Inputs of a penalty for one micro-batch.
 
-    network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B, x): the gradient of
-    the summed outputs, with its graph. whole(x_B): the rows of the global batch, in its order, with their gradient;
-    collective: every rank must call it equally often.
+    network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B,
+    x): the gradient of the summed outputs, with its graph. whole(x_B): the rows of the global
+    batch, in its order, with their gradient; collective: every rank must call it equally often.
     """
 
     network: Network
@@ -48,17 +49,18 @@ class PenaltyContext:
 
 
 class Penalty(ABC):
-    """Base class of penalties: one extra loss of one player. A subclass sets `name` and defines `__call__`.
+    """Base class of penalties: one extra loss of one player.
 
-    `state` holds tensors that the penalty changes in place from update to update, by name, equal on all ranks; they
-    are saved with the player.
+    A subclass sets `name` and defines `__call__`. `state` holds tensors that the penalty changes in
+    place from update to update, by name, equal on all ranks; they are saved with the player.
     """
 
     name: str
     side: Side
     """Of the player whose loss it joins; needed by a penalty that a config names."""
     interval: int = 1
-    """Due at every n-th update. The penalty multiplies its weight by it, so that the average force stays."""
+    """Due at every n-th update. The penalty multiplies its weight by it, so that the average force
+    stays."""
     needs: frozenset[Can] = frozenset()
     """Abilities that the player's strategy must have."""
     per_sample: bool = False
@@ -88,10 +90,11 @@ class Adaptive(Augment, Protocol):
     state: dict[str, Tensor]
 
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """Adapt to one step; returns numbers to record, by name, the same on all ranks. Collective.
+        """Adapt to one step, and return numbers to record, by name, the same on all ranks.
 
-        signs: this rank's share of the mean sign of D's logits on real images. images: real images of the step, over
-        all ranks. total: sums over the ranks, in place; every rank must call it equally often.
+        Collective. signs: this rank's share of the mean sign of D's logits on real images. images:
+        real images of the step, over all ranks. total: sums over the ranks, in place; every rank
+        must call it equally often.
         """
 
 
@@ -109,9 +112,9 @@ def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
 class Turn:
     """One update of one player, as data.
 
-    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. penalties: those due now.
-    needs_real: D also runs on real samples. augment: of D's inputs; objectives and penalties receive the images before
-    it.
+    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`.
+    penalties: those due now. needs_real: D also runs on real samples. augment: of D's inputs;
+    objectives and penalties receive the images before it.
     """
 
     side: Side
@@ -142,7 +145,9 @@ class Turn:
 
 
 class Opponent(Protocol):
-    """The network that a player trains against: the live other player, a snapshot, a buffer of fakes."""
+    """The network that a player trains against: the live other player, a snapshot, a buffer of
+    fakes.
+    """
 
     @property
     def version(self) -> int: ...
@@ -151,7 +156,8 @@ class Opponent(Protocol):
 
 
 class PlayerSlot(Opponent, Protocol):
-    """One side of a game: a `Player` of this process, or a `RemotePlayer` for one on other ranks."""
+    """One side of a game: a `Player` of this process, or a `RemotePlayer` for one on other ranks.
+    """
 
     @property
     def updates_per_step(self) -> int: ...
@@ -177,7 +183,10 @@ class Strategy(Protocol):
         """Updates after which all ranks hold the same weights again."""
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build and shard the network: the same forward, the same parameter names. mesh: the ranks, a `World`."""
+        """Build and shard the network: the same forward, the same parameter names.
+
+        mesh: the ranks, a `World`.
+        """
 
     def training_module(self, net: nn.Module) -> nn.Module:
         """Return the module that runs in the turns of this network's player."""
@@ -190,19 +199,26 @@ class Strategy(Protocol):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        """Run the chain and one backward per micro-batch; returns the detached terms of all local rows."""
+        """Run the chain and one backward per micro-batch, and return the detached terms of all
+        local rows.
+        """
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return d sum(out_B) / dx with its graph, unscaled. Raises if it is not differentiable."""
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Finish the reduction, unscale, clip; returns the global gradient norm before clipping, in float32."""
+        """Finish the reduction, unscale, clip, and return the global gradient norm before clipping,
+        in float32.
+        """
 
     def after_step(self, net: nn.Module) -> None:
         """Prepare the network for its next call, after the optimizer step of this rank."""
 
     def synchronize(self, net: nn.Module, optimizer: Any, version: int, counters: Sequence[Tensor]) -> None:
-        """Synchronize the ranks after step number `version`, where due. counters: to be equal on all ranks then."""
+        """Synchronize the ranks after step number `version`, where due.
+
+        counters: to be equal on all ranks then.
+        """
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         """Return whether all ranks hold the same weights after that many updates."""
@@ -211,22 +227,27 @@ class Strategy(Protocol):
         """Return the device that computes; weights may be stored on another (offload)."""
 
     def rank_weight(self, net: nn.Module) -> float:
-        """Return 1 / ranks: the weight of a number that is equal on all ranks that share the batch."""
+        """Return 1 / ranks: the weight of a number that is equal on all ranks that share the batch.
+        """
 
     def layout(self, net: nn.Module) -> Layout:
-        """Return the layout on this rank of parameters and buffers of a network, or of its average."""
+        """Return the layout on this rank of parameters and buffers of a network, or of its average.
+        """
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
         """Return the layout on this rank of what the optimiser steps, by parameter."""
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
-        """Return (number of this rank, ranks) where each rank has a different optimiser state; else (0, 1)."""
+        """Return (number of this rank, ranks) where each rank has a different optimiser state; else
+        (0, 1).
+        """
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         """Return all parameters and buffers by name, unsharded. Collective."""
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
-        """Copy this rank's boxes of all parameters and buffers into a network, or into its average."""
+        """Copy this rank's boxes of all parameters and buffers into a network, or into its average.
+        """
 
 
 @dataclass(frozen=True)
@@ -238,17 +259,20 @@ class TensorSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether the loader maps its values from 0…255 to [-1, 1]: uint8 of shape (channels, height, width)."""
+        """Whether the loader maps its values from 0…255 to [-1, 1]: uint8 of shape (channels,
+        height, width).
+        """
         return self.dtype == torch.uint8 and len(self.shape) == 3
 
 
 class Source(ABC):
     """Base class of one split of a data set: samples of named tensors, by index.
 
-    tensors: what each sample consists of; images are called `image`, with `label` and `condition` where there are some.
-    class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no classes.
-    fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch` reads or decodes files,
-    so that threads which call it ahead of the training step are worth their while.
+    tensors: what each sample consists of; images are called `image`, with `label` and `condition`
+    where there are some. class_names: empty without labels. notices: warnings, a line each: skipped
+    images, folders that are no classes. fingerprint: equal for equal data; cheap, not computed from
+    all samples. is_decoded: `fetch` reads or decodes files, so that threads which call it ahead of
+    the training step are worth their while.
 
     Several threads may call `fetch` at the same time.
     """
@@ -267,7 +291,9 @@ class Source(ABC):
 
     @property
     def has_pairs(self) -> bool:
-        """Whether every image has a condition, an image of the same shape that it is generated from."""
+        """Whether every image has a condition, an image of the same shape that it is generated
+        from.
+        """
         return "condition" in self.tensors
 
     @abstractmethod
@@ -275,10 +301,11 @@ class Source(ABC):
 
     @abstractmethod
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        """Return the tensors of these samples by name, each (B, *shape). indices: int64 array (B,).
+        """Return the tensors of these samples by name, each (B, *shape).
 
-        places: positions of the rows in the endless stream of batches, int64 (B,); random crops and flips of a training
-        split depend on the seed and the position alone. None: no crops and flips.
+        indices: int64 array (B,). places: positions of the rows in the endless stream of batches,
+        int64 (B,); random crops and flips of a training split depend on the seed and the position
+        alone. None: no crops and flips.
         """
 
 

@@ -71,7 +71,7 @@ _REQUIRED_NAMES = {  # what outside code has to define
 
 
 def categories() -> list[str]:
-    """The folders whose files are chosen by name."""
+    """Return the folders whose files are chosen by name."""
     return [category for category in _NOUNS if (_ROOT / category).is_dir()]
 
 
@@ -90,7 +90,7 @@ def names(category: str) -> list[str]:
 
 
 def descriptions(category: str) -> dict[str, str]:
-    """The names of a category and one sentence about each. Files are read, not imported.
+    """Return the names of a category and one sentence about each. Files are read, not imported.
 
     Raises `ConfigError` for an unknown category.
     """
@@ -134,16 +134,19 @@ def load(category: str, name: str) -> ModuleType:
 
 
 def options(category: str, name: str) -> type:
-    """The `Options` dataclass of a file, read without importing it; an empty one if it has none.
+    """Return the `Options` dataclass of a file, read without importing it; an empty one if it has
+    none.
 
-    Those of every dataset have `labels` too (False leaves the labels out), and how batches are read ahead.
+    Those of every dataset have `labels` too (False leaves the labels out), and how batches are read
+    ahead.
     """
     kind = _options(find_source(category, name), f"{category}.{name}")
     return _dataset_options(kind) if category == "datasets" else kind
 
 
 def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
-    """The source file of a name; `ConfigError` with the valid names, also those in `also`."""
+    """Return the source file of a name; `ConfigError` with the valid names, also those in `also`.
+    """
     if outside_file.is_file_name(name):
         return outside_file.find_file(name)
     if "." in name:
@@ -156,13 +159,13 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
 
 
 def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
-    """The valid names of a category, for messages."""
+    """Return the valid names of a category, for messages."""
     known = ", ".join([*also, *names(category)])
     return f"{f'one of {known}' if known else f'a {noun(category)}'} (or a dotted path or .py file of your code)"
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known word most similar to this one, None where none is; case is ignored.
+    """Return the known word most similar to this one, None where none is; case is ignored.
 
     least: required similarity in [0, 1], as `difflib.get_close_matches` has it.
     """
@@ -172,7 +175,7 @@ def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | N
 
 
 def did_you_mean(word: str | None) -> str:
-    """The end of a message that suggests a word; empty for None."""
+    """Return the end of a message that suggests a word; empty for None."""
     return "" if word is None else f", did you mean {word!r}?"
 
 
@@ -199,7 +202,9 @@ def _find_outside_module(name: str) -> Path:
 
 
 def _find_spec(name: str) -> ModuleSpec:
-    """The search imports the packages around the module, which may raise errors of their code."""
+    """Return the search imports the packages around the module, which may raise errors of their
+    code.
+    """
     spec = None
     missing = name
     try:
@@ -247,7 +252,9 @@ def _options(path: Path, name: str) -> type:
 
 @cache
 def _dataset_options(kind: type) -> type:
-    """The same settings, and those of every dataset; a setting `labels` of another type takes False as well."""
+    """Return the same settings, and those of every dataset; a setting `labels` of another type
+    takes False as well.
+    """
     labels = next((one for one in fields(kind) if one.name == "labels"), None)
     hint: Any = bool
     default: Any = True
@@ -272,7 +279,9 @@ def _dataset_options(kind: type) -> type:
 
 
 def _unprinted_field(meaning: str) -> Any:
-    """A field, None by default, that the text of the options leaves out: fingerprints of data depend on that text."""
+    """Return a field, None by default, that the text of the options leaves out: fingerprints of
+    data depend on that text.
+    """
     return field(default=None, repr=False, metadata={MEANING: meaning})
 
 

@@ -22,7 +22,7 @@ def key(*words: int | str) -> int:
 
 
 def generator(*words: int | str) -> torch.Generator:
-    """A fresh CPU generator for this position."""
+    """Return a fresh CPU generator for this position."""
     return torch.Generator().manual_seed(key(*words))
 
 

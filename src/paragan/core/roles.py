@@ -1,4 +1,6 @@
-"""Which ranks hold which player: all hold both, some hold G and the others D, or one holds both for the others."""
+"""Which ranks hold which player: all hold both, some hold G and the others D, or one holds both for
+the others.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from paragan.core.types import Side
 class Roles:
     """Roles of the ranks of `world`, and of this one.
 
-    batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty if every rank holds
-    both. long_wait_group: all ranks, for waits while some of them work for long. timeout_s: of all other waits.
+    batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
+    if every rank holds both. long_wait_group: all ranks, for waits while some of them work for
+    long. timeout_s: of all other waits.
     """
 
     world: World
@@ -46,11 +49,15 @@ class Roles:
 
     @property
     def trained_sides(self) -> tuple[Side, ...]:
-        """The players whose turns this rank runs: those it holds; with a server, all on the other ranks."""
+        """The players whose turns this rank runs: those it holds; with a server, all on the other
+        ranks.
+        """
         return tuple(side for side in Side if (side in self.sides) != self.has_server)
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON values of all ranks in one mapping; of equal names that of the lowest rank. Collective."""
+        """Return the JSON values of all ranks in one mapping; of equal names that of the lowest
+        rank. Collective.
+        """
         if not self.is_split:
             return dict(values)
         merged: dict[str, Any] = {}
@@ -73,13 +80,19 @@ def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
 
 
 def split_roles(world: World, num_g: int, timeout_s: float) -> Roles:
-    """Return roles in which the first `num_g` ranks hold G and the others D, each group a world. Collective."""
+    """Return roles in which the first `num_g` ranks hold G and the others D, each group a world.
+
+    Collective.
+    """
     ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
     return _split(world, num_g, ranks, timeout_s)
 
 
 def server_roles(world: World, timeout_s: float) -> Roles:
-    """Return roles in which rank 0 holds both players, and the others, a world, compute on copies. Collective."""
+    """Return roles in which rank 0 holds both players, and the others, a world, compute on copies.
+
+    Collective.
+    """
     return _split(world, 1, {side: range(1) for side in Side}, timeout_s)
 
 
@@ -93,7 +106,10 @@ def _split(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeou
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
-    """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires of new groups."""
+    """Return the world of `ranks`.
+
+    Collective over all ranks of `world`, as torch requires of new groups.
+    """
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
     if world.rank not in ranks:

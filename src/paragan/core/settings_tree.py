@@ -35,19 +35,19 @@ class Node:
     value: Scalar | list[Node] | dict[str, Node]
 
     def plain(self) -> Any:
-        """The same nested value without locations."""
+        """Return the same nested value without locations."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
 
 def entries_of(node: Node | None) -> dict[str, Node]:
-    """The entries of a map; empty for anything else."""
+    """Return the entries of a map; empty for anything else."""
     return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
 def node_at(tree: Node, path: str) -> Node | None:
-    """The node at a dotted key; None where nothing is written."""
+    """Return the node at a dotted key; None where nothing is written."""
     node: Node | None = tree
     for key in path.split("."):
         if node is not None and isinstance(node.value, list):
@@ -69,7 +69,8 @@ class LocatedDict(dict[str, Any]):
 
 
 def located_key(values: Mapping[str, Any], key: str, default: str) -> str:
-    """The dotted key of an entry, or of the map without a `key`, after its location if known.
+    """Return the dotted key of an entry, or of the map without a `key`, after its location if
+    known.
 
     default: the dotted key of a map that was not read from a config.
     """
@@ -109,7 +110,7 @@ def raise_problems(problems: Sequence[Problem]) -> None:
 
 
 def shorten(value: Any) -> str:
-    """A value for a message, on one line of at most 60 characters."""
+    """Return a value for a message, on one line of at most 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)

@@ -16,7 +16,9 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def layout_of(tensor: Tensor) -> TensorLayout:
-    """The layout of a sharded tensor on this rank, on any mesh; of any other tensor the whole."""
+    """Return the layout of a sharded tensor on this rank, on any mesh; of any other tensor the
+    whole.
+    """
     if not isinstance(tensor, DTensor):
         return TensorLayout.whole(tensor.shape)
     length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -33,5 +35,5 @@ def copy_full(target: Tensor, full: Tensor) -> None:
 
 
 def gather_full(tensor: Tensor) -> Tensor:
-    """The full tensor, on every rank. Collective: every rank must call this."""
+    """Return the full tensor, on every rank. Collective: every rank must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

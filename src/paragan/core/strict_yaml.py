@@ -33,16 +33,17 @@ _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+
 
 
 def read_file(path: Path, problems: list[Problem], shown: str | None = None) -> Node:
-    """The map in a file. shown: its name in messages. Duplicate keys are added to `problems`.
+    """Return the map in a file.
 
-    Raises `ConfigError` where the file is missing, unreadable, or not strict YAML.
+    shown: its name in messages. Duplicate keys are added to `problems`. Raises `ConfigError` where
+    the file is missing, unreadable, or not strict YAML.
     """
     start = SourceLocation(str(path) if shown is None else shown, 1)
     return read_map(_read(path, SourceLocation(start.source)), start, problems)
 
 
 def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
-    """The map in a text whose first line is at `start`; an empty map for an empty text."""
+    """Return the map in a text whose first line is at `start`; an empty map for an empty text."""
     if len(text) > _MAX_BYTES:
         raise UnreadableError(start, f"larger than {_MAX_BYTES >> 20} MiB; give a smaller YAML file")
     tree = read_document(text, start, problems)
@@ -54,7 +55,9 @@ def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
 
 
 def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
-    """The only YAML document in a text that begins at `start`; a null node for an empty text."""
+    """Return the only YAML document in a text that begins at `start`; a null node for an empty
+    text.
+    """
     try:
         return _Composer(text, start, problems).tree()
     except yaml.MarkedYAMLError as error:
@@ -66,7 +69,7 @@ def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> 
 
 
 def parse_scalar(text: str) -> Scalar:
-    """The value of an unquoted scalar. Numbers are finite."""
+    """Return the value of an unquoted scalar. Numbers are finite."""
     if text in _WORDS:
         return _WORDS[text]
     try:

@@ -1,7 +1,7 @@
 """Values that are passed between packages.
 
-Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B
-holds consecutive rows of one global batch; `Rows` says which.
+Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose
+first axis is B holds consecutive rows of one global batch; `Rows` says which.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Can(enum.Enum):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows first, first + stride, … (`count` of them) of global batch number `step`; `total` rows over all ranks."""
+    """Rows first, first + stride, … (`count` of them) of global batch number `step`; `total` rows
+    over all ranks.
+    """
 
     step: int
     first: int
@@ -50,7 +52,8 @@ class Rows:
     def parts(self, n: int) -> tuple[Rows, ...]:
         """Split into `n` micro-batches by row number modulo n.
 
-        Micro-batch k has the same rows on any number of ranks, so layers that mix samples give the same result.
+        Micro-batch k has the same rows on any number of ranks, so layers that mix samples give the
+        same result.
         """
         return tuple(self._part(k, n) for k in range(n))
 
@@ -76,10 +79,11 @@ IMAGE_ARGUMENTS = ("image", "label", "condition")
 
 @dataclass(frozen=True)
 class Batch:
-    """Real samples: tensors by name, with one row for each sample; empty where only the row numbers are needed.
+    """Real samples: tensors by name, with one row for each sample; empty where only the row numbers
+    are needed.
 
-    A source of images has `image`, uint8 mapped to [-1, 1], `label` in [0, classes) and, for pairs, `condition`. Other
-    sources declare other names.
+    A source of images has `image`, uint8 mapped to [-1, 1], `label` in [0, classes) and, for pairs,
+    `condition`. Other sources declare other names.
     """
 
     rows: Rows
@@ -103,9 +107,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class DiscriminatorOutput:
-    """Output of a discriminator. Logits may have trailing axes (patches); the game averages them per sample.
+    """Output of a discriminator.
 
-    classes_BK: class logits of an auxiliary classifier (`penalties/auxiliary`).
+    Logits may have trailing axes (patches); the game averages them per sample. classes_BK: class
+    logits of an auxiliary classifier (`penalties/auxiliary`).
     """
 
     logits_B: Tensor
@@ -132,7 +137,8 @@ class DiscriminatorOutput:
 
 @dataclass(frozen=True)
 class GeneratorOutput:
-    """Output of a generator: images, the inputs of D, and extra tensors that only objectives read."""
+    """Output of a generator: images, the inputs of D, and extra tensors that only objectives read.
+    """
 
     images: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)
@@ -146,12 +152,12 @@ class GeneratorOutput:
 class TurnInputs:
     """Inputs of one turn: draws for the global batch, cut to these rows.
 
-    tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn that needs them.
-    arguments: names of D's arguments, in order; the first is what G generates. G receives `latent` and the others. An
-    argument without a tensor is None.
+    tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn
+    that needs them. arguments: names of D's arguments, in order; the first is what G generates. G
+    receives `latent` and the others. An argument without a tensor is None.
 
-    fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared
-    between both turns (`schemes/shared_fakes`), then with their graph.
+    fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in
+    D's turn, or shared between both turns (`schemes/shared_fakes`), then with their graph.
     """
 
     rows: Rows
@@ -224,9 +230,10 @@ def identity(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of the networks of a turn for one micro-batch. images, extra: of the generator (`GeneratorOutput`).
+    """Outputs of the networks of a turn for one micro-batch.
 
-    whole(x_B): the rows of all ranks (`PenaltyContext`), for an objective that compares samples.
+    images, extra: of the generator (`GeneratorOutput`). whole(x_B): the rows of all ranks
+    (`PenaltyContext`), for an objective that compares samples.
     """
 
     fake: DiscriminatorOutput
@@ -238,10 +245,11 @@ class Outputs:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Value of an objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
+    """Value of an objective, never a scalar mean: the strategy sums the rows and divides by
+    `rows.total`.
 
-    loss_B:   float per sample, by name; summed into the loss.
-    observations_B: detached observations per sample, reduced once per update.
+    loss_B: float per sample, by name; summed into the loss. observations_B: detached observations
+    per sample, reduced once per update.
     """
 
     loss_B: Mapping[str, Tensor]
@@ -250,9 +258,10 @@ class LossTerms:
 
 @dataclass(frozen=True)
 class Update:
-    """Result of one update. scalars: 0-dim tensors on the player's device, read at log points only.
+    """Result of one update.
 
-    Each is this rank's share: the sum over the ranks is the mean over the global batch.
+    scalars: 0-dim tensors on the player's device, read at log points only. Each is this rank's
+    share: the sum over the ranks is the mean over the global batch.
     """
 
     scalars: Mapping[str, Tensor]

@@ -1,7 +1,8 @@
 """A buffer of generated images for D: the newest first, with a share of older ones.
 
-ParaGAN buffers fakes so that D need not wait for G; a pool of past images also keeps D from forgetting them
-(Shrivastava et al. 2017, section 2.3). Images that are too old are dropped: G no longer generates such images.
+ParaGAN buffers fakes so that D need not wait for G; a pool of past images also keeps D from
+forgetting them (Shrivastava et al. 2017, section 2.3). Images that are too old are dropped: G no
+longer generates such images.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from paragan.core.option_types import Count, Fraction, Natural
 class BufferOptions:
     """Size and sampling of the buffer.
 
-    capacity: most images of a rank. max_age: updates of G between an image and the newest, beyond which it is dropped.
-    cached: share of a batch that is drawn at random from older images. balance: draw these with equal numbers of every
-    class.
+    capacity: most images of a rank. max_age: updates of G between an image and the newest, beyond
+    which it is dropped. cached: share of a batch that is drawn at random from older images.
+    balance: draw these with equal numbers of every class.
     """
 
     capacity: Count = 4096
@@ -40,7 +41,10 @@ class DrawnFakes:
 
 
 class Buffer:
-    """The buffered images of one rank, by delivery. Draws depend on the seed and the number of the batch alone."""
+    """The buffered images of one rank, by delivery.
+
+    Draws depend on the seed and the number of the batch alone.
+    """
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
         self.options, self.seed = options, seed
@@ -66,8 +70,9 @@ class Buffer:
             del self._deliveries[0]
 
     def draw(self, count: int, step: int) -> DrawnFakes:
-        """Return `count` images for D's batch number `step`: of the newest delivery, where the last draw stopped, and
-        older ones. All from the newest if there are no others; they repeat if there are too few.
+        """Return `count` images for D's batch number `step`: of the newest delivery, where the last
+        draw stopped, and older ones. All from the newest if there are no others; they repeat if
+        there are too few.
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries
@@ -81,7 +86,9 @@ class Buffer:
         return _concatenate(parts)
 
     def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
-        """Return row numbers: without repetition while there are enough; with `balance` of every class in turn."""
+        """Return row numbers: without repetition while there are enough; with `balance` of every
+        class in turn.
+        """
         order = torch.randperm(len(pool.images), generator=rng.generator(self.seed, "buffer", step))
         if pool.y_B is not None and self.options.balance:
             order = order[_rank_in_class(pool.y_B[order]).argsort(stable=True)]

@@ -15,9 +15,10 @@ from paragan.hardware import executors
 def refuse_unsupported_executor(
     executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, is_concurrent: bool = False
 ) -> None:
-    """Raise `ConfigError` if networks are to be compiled and a setting does not support it. ranks: that share a batch.
+    """Raise `ConfigError` if networks are to be compiled and a setting does not support it.
 
-    is_concurrent: the players train at the same time (`Scheme.is_concurrent`).
+    ranks: that share a batch. is_concurrent: the players train at the same time
+    (`Scheme.is_concurrent`).
     """
     if executor not in ("compile", "graphs"):
         return
@@ -40,7 +41,9 @@ def _obstacle(player: Player, options: PlayerOptions) -> str | None:
 
 
 def _graph_obstacle(player: Player, ranks: int) -> str | None:
-    """Return what CUDA graphs do not support: they own their results, which the next micro-batch would overwrite."""
+    """Return what CUDA graphs do not support: they own their results, which the next micro-batch
+    would overwrite.
+    """
     device = player.strategy.device(player.net)
     if not executors.can_record(device):
         return f"the device {device.type}, which has no graphs"

@@ -1,4 +1,6 @@
-"""Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e), buffers copied."""
+"""Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e), buffers
+copied.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from paragan.layers.modes import remember_modes
 class Ema:
     """Averaged weights in a second copy of a network.
 
-    The half-life counts images, so the average means the same at any batch size: beta = 0.5 ** (batch / half_life).
-    Before `start_kimg` the copy equals the weights. A skipped update, decided on the device, leaves it unchanged.
+    The half-life counts images, so the average means the same at any batch size: beta = 0.5 **
+    (batch / half_life). Before `start_kimg` the copy equals the weights. A skipped update, decided
+    on the device, leaves it unchanged.
     """
 
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
@@ -46,9 +49,10 @@ class Ema:
     def follow(
         self, net: nn.Module, ok: Tensor, images: int, batch: int, shares: Sequence[Tensor] | None = None
     ) -> None:
-        """Average in the weights of `net` after an update. images: of its turns so far, over all ranks.
+        """Average in the weights of `net` after an update.
 
-        shares: weights as the average is sharded on this rank; those of `net` unless given.
+        images: of its turns so far, over all ranks. shares: weights as the average is sharded on
+        this rank; those of `net` unless given.
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only

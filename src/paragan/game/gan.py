@@ -1,4 +1,7 @@
-"""The game: two player slots, a loss, penalties, a prior. Makes turns of real batches, and reports of updates."""
+"""The game: two player slots, a loss, penalties, a prior.
+
+Makes turns of real batches, and reports of updates.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from paragan.game.prior import Prior
 
 @dataclass
 class GAN:
-    """Two player slots, which may be in this process or stand for players of other ranks, and what they train by.
+    """Two player slots, which may be in this process or stand for players of other ranks, and what
+    they train by.
 
     total: sums over the ranks that share the batch.
     """
@@ -52,7 +56,9 @@ class GAN:
 
     @property
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
-        """Sides without a penalty that trains D's label head, with the penalties that would; empty without a head."""
+        """Sides without a penalty that trains D's label head, with the penalties that would; empty
+        without a head.
+        """
         net = getattr(self.d, "net", None)  # None if D is on other ranks
         modules = () if net is None else net.modules()
         trained_by = next((names for module in modules if (names := getattr(module, "trained_by", None))), ())
@@ -68,7 +74,8 @@ class GAN:
         return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
     def d_turn(self, real: Batch) -> Turn:
-        """Return a turn of D on real samples and fakes of the opponent, which receives no gradient."""
+        """Return a turn of D on real samples and fakes of the opponent, which receives no gradient.
+        """
         feed = self.prior.feed("d", real)
         penalties = _due(self.d_penalties, self.d.version)
         return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
@@ -81,11 +88,15 @@ class GAN:
         return Turn(Side.G, chain, feed, self._g_objective, penalties, self.g_needs_real, self.augment)
 
     def observe(self, d: Update, g: Update) -> Report:
-        """End a step: advance the clock by the real images of D's updates; returns the report."""
+        """End a step: advance the clock by the real images of D's updates, and return the report.
+        """
         return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
-        """End a step of which only these updates are known. images: real ones of one update of D, over all ranks."""
+        """End a step of which only these updates are known.
+
+        images: real ones of one update of D, over all ranks.
+        """
         num_real = images * self.d.updates_per_step
         self.clock.advance(num_real)
         scalars = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}

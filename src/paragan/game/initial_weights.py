@@ -14,7 +14,10 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Which tensors a player loaded. left: of the others, name -> shapes here and in the file (None: missing)."""
+    """Which tensors a player loaded.
+
+    left: of the others, name -> shapes here and in the file (None: missing).
+    """
 
     tensors: int
     parameters: int
@@ -25,10 +28,12 @@ class LoadedWeights:
 def start_from(
     player: Player, weights: StoredTensors, average: StoredTensors, initial: Callable[[], Mapping[str, Tensor]]
 ) -> LoadedWeights:
-    """Copy every tensor whose name and shape the player's network has; the others stay at their initial values.
+    """Copy every tensor whose name and shape the player's network has; the others stay at their
+    initial values.
 
-    average: averaged weights, or empty; where the player has an average, it starts there. initial: returns the
-    network's whole initial state; called only if some of it stays. Optimiser state and counters do not change.
+    average: averaged weights, or empty; where the player has an average, it starts there. initial:
+    returns the network's whole initial state; called only if some of it stays. Optimiser state and
+    counters do not change.
     """
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}

@@ -25,8 +25,8 @@ IGNORED = (
 def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
     """Return whether equal latents give bit-equal images for all labels, for any weights.
 
-    Class embeddings may start equal or at zero, so noise is added to the weights and buffers. Changes
-    the generator and moves it to the CPU, where equal inputs give bit-equal outputs.
+    Class embeddings may start equal or at zero, so noise is added to the weights and buffers.
+    Changes the generator and moves it to the CPU, where equal inputs give bit-equal outputs.
     """
     generator = generator.cpu().eval()
     prior = replace(prior, device=torch.device("cpu"))
@@ -40,7 +40,9 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
 
 @torch.no_grad()
 def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
-    """Return whether a generator in evaluation mode gives bit-equal images for all labels with its current weights."""
+    """Return whether a generator in evaluation mode gives bit-equal images for all labels with its
+    current weights.
+    """
     called = CalledNetwork(generator)
     z_BZ, _ = prior.draw("label_use", Rows(0, 0, _LATENTS, _LATENTS))
     with torch.random.fork_rng(devices=[]):
@@ -54,7 +56,9 @@ def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
 
 
 def _disturb(net: nn.Module, deviation: float) -> None:
-    """Add noise to every weight and positive noise to every buffer: a variance stays one, a closed gate opens."""
+    """Add noise to every weight and positive noise to every buffer: a variance stays one, a closed
+    gate opens.
+    """
     torch.manual_seed(0)
     for weight in net.parameters():
         weight.add_(torch.randn_like(weight), alpha=deviation)

@@ -25,11 +25,12 @@ def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
 
 
 def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
-    """Return latents whose components are at most `threshold`, in (0, 1], in magnitude; None: unchanged.
+    """Return latents whose components are at most `threshold`, in (0, 1], in magnitude; None:
+    unchanged.
 
-    Distributed as by the truncation trick (Brock et al. 2019, section 3.1: components of larger magnitude are drawn
-    again). Instead of drawing again, every component goes to the same quantile of the truncated normal, so an image and
-    its truncated version belong together.
+    Distributed as by the truncation trick (Brock et al. 2019, section 3.1: components of larger
+    magnitude are drawn again). Instead of drawing again, every component goes to the same quantile
+    of the truncated normal, so an image and its truncated version belong together.
     """
     if threshold is None:
         return z_BZ
@@ -42,7 +43,8 @@ def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
 
 
 def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
-    """Return the point at t, in [0, 1], of the way from a to b along the great circle (Shoemake 1985), row by row.
+    """Return the point at t, in [0, 1], of the way from a to b along the great circle (Shoemake
+    1985), row by row.
 
     A straight line would pass through lengths that a normal latent never has.
     """

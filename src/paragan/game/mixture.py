@@ -11,9 +11,10 @@ _MEMBERS = "members."
 
 
 class Mixture(nn.Module):
-    """Several generators as one network. Its latent has one more number: the quantile that selects the generator.
+    """Several generators as one network.
 
-    z_BZ (B, latent), y_B to x_BCHW in [-1, 1]. members: networks that differ in their weights only.
+    Its latent has one more number: the quantile that selects the generator. z_BZ (B, latent), y_B
+    to x_BCHW in [-1, 1]. members: networks that differ in their weights only.
     """
 
     shares: Tensor

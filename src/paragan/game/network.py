@@ -19,8 +19,8 @@ from paragan.layers.update_once import mixes_samples
 class Calling:
     """Options of a network's calls.
 
-    dtype: of autocast; None: that of the weights. scaled: small gradients need a loss scale (fp16). compiler: returns
-    the compiled module (`hardware.executors`); None: the module is called.
+    dtype: of autocast; None: that of the weights. scaled: small gradients need a loss scale (fp16).
+    compiler: returns the compiled module (`hardware.executors`); None: the module is called.
     """
 
     dtype: torch.dtype | None = None
@@ -48,7 +48,9 @@ class CalledNetwork:
         object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Call the module without trailing `None` inputs, so that a plain `nn.Sequential` works without labels."""
+        """Call the module without trailing `None` inputs, so that a plain `nn.Sequential` works
+        without labels.
+        """
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         if self.calling.channels_last:
@@ -62,7 +64,10 @@ class CalledNetwork:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Disable gradients of the weights within the context; must enclose the forward. Always restored."""
+        """Disable gradients of the weights within the context; must enclose the forward.
+
+        Always restored.
+        """
         trainable = [p for p in self._weights if p.requires_grad]
         for parameter in trainable:
             parameter.requires_grad_(False)

@@ -1,4 +1,6 @@
-"""Arguments of an optimiser's constructor as a config writes them, and the message about those that it refuses."""
+"""Arguments of an optimiser's constructor as a config writes them, and the message about those that
+it refuses.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from paragan.core.registry import closest_name, did_you_mean
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with floats for integers wherever the default is a float, alone or in a tuple (`betas=(0, 0.9)`)."""
+    """Return the same with floats for integers wherever the default is a float, alone or in a tuple
+    (`betas=(0, 0.9)`).
+    """
     parameters = inspect.signature(kind).parameters
     return {
         key: _like(parameters[key].default, value) if key in parameters else value for key, value in arguments.items()
@@ -21,7 +25,8 @@ def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[
 def refusal(
     kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception, where: Callable[[str], str]
 ) -> str:
-    """The line for a constructor that raised `error`: where the argument is written, what is wrong, what it takes.
+    """Return the line for a constructor that raised `error`: where the argument is written, what is
+    wrong, what it takes.
 
     where: returns the location and dotted key of an argument, and of all of them for "".
     """

@@ -31,9 +31,8 @@ class OptimizerOptions:
     arguments: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of the optimiser: betas, eps, weight_decay, …"""
     groups: tuple[dict[str, Any], ...] = ()
-    """Parameters with other arguments, or another lr: {match: "*.bias", weight_decay: 0}. `match` is a pattern over
-    parameter names; the first match counts.
-    """
+    """Parameters with other arguments, or another lr: {match: "*.bias", weight_decay: 0}. `match`
+    is a pattern over parameter names; the first match counts."""
 
     def __post_init__(self) -> None:
         for number, group in enumerate(self.groups):
@@ -47,7 +46,9 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """Learning-rate factor as a function of the player's own updates: linear warm-up, constant, then a decay."""
+    """Learning-rate factor as a function of the player's own updates: linear warm-up, constant,
+    then a decay.
+    """
 
     name: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the decay; constant: none."""
@@ -72,7 +73,8 @@ class ScheduleOptions:
 class EmaOptions:
     """Averaged weights (EMA), which are sampled and scored.
 
-    Images are counted over the player's own turns: with k updates of D per step, the run's clock is k times as fast.
+    Images are counted over the player's own turns: with k updates of D per step, the run's clock is
+    k times as fast.
     """
 
     half_life_kimg: Positive = 1.0
@@ -80,9 +82,9 @@ class EmaOptions:
     start_kimg: NotNegative = 0.0
     """Thousands of images during which the average equals the weights."""
     ramp: Positive | None = None
-    """The half-life is at most this share of the images so far, so that a long one forgets the start (Karras et al.
-    2020, "Training generative adversarial networks with limited data", appendix: 0.05); null: no limit.
-    """
+    """The half-life is at most this share of the images so far, so that a long one forgets the
+    start (Karras et al. 2020, "Training generative adversarial networks with limited data",
+    appendix: 0.05); null: no limit."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ class PlayerOptions:
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
-    """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are bf16 too, with
-    float32 copies in the optimiser. fp16 needs an accelerator and has not been run on a device yet.
-    """
+    """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are
+    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator and has not been run
+    on a device yet."""
     channels_last: bool | None = None
     """Whether images lie in memory as NHWC; null: as suits the hardware and the network."""
     max_norm: Positive | None = None

@@ -1,4 +1,7 @@
-"""One network with everything needed to train it. The only place where a network's weights change."""
+"""One network with everything needed to train it.
+
+The only place where a network's weights change.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ from paragan.parallel._master_weights import MasterWeights
 
 @dataclass(frozen=True)
 class ComputedGradients:
-    """A turn after its backward pass, before the optimizer step. norm: of all gradients. rows: of the turn."""
+    """A turn after its backward pass, before the optimizer step.
+
+    norm: of all gradients. rows: of the turn.
+    """
 
     terms: LossTerms
     norm: Tensor
@@ -40,11 +46,13 @@ class ComputedGradients:
 
 @dataclass
 class Player:
-    """One network with its optimizer, schedule, precision and average; also the live opponent of the other player.
+    """One network with its optimizer, schedule, precision and average; also the live opponent of
+    the other player.
 
-    version counts all updates, `updates` (on the device) those that were not skipped, `images` the real images of its
-    turns over all ranks. damping: a factor on the learning rate of the next update (`schemes/asynchronous`). state:
-    tensors of the penalties of its turns, and of D's augmentation (`game.state_buffers`).
+    version counts all updates, `updates` (on the device) those that were not skipped, `images` the
+    real images of its turns over all ranks. damping: a factor on the learning rate of the next
+    update (`schemes/asynchronous`). state: tensors of the penalties of its turns, and of D's
+    augmentation (`game.state_buffers`).
     """
 
     side: Side
@@ -88,7 +96,9 @@ class Player:
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
-        """Return G's images for this turn with their graph, one tensor per micro-batch; then call `update`."""
+        """Return G's images for this turn with their graph, one tensor per micro-batch; then call
+        `update`.
+        """
         self._begin_update()
         _seed_layers(turn, self.version, self.plain_network)
         outputs = [generate(self.training_network, feed) for feed in turn.feed.parts(self.policy.micro_batches)]
@@ -121,14 +131,18 @@ class Player:
         return ComputedGradients(terms, norm, turn.feed.rows)
 
     def set_lr_base(self, lr: float) -> None:
-        """Change the learning rate before schedule and damping (`coevolution/`), of all groups by the same factor."""
+        """Change the learning rate before schedule and damping (`coevolution/`), of all groups by
+        the same factor.
+        """
         self.policy = replace(self.policy, lr=lr)
         write_lr(self.optimizer, self.policy)
 
     def look_ahead(self, computed: ComputedGradients) -> None:
-        """Step, or skip, for the next turn alone; `apply_gradients` then steps from the weights before.
+        """Step, or skip, for the next turn alone; `apply_gradients` then steps from the weights
+        before.
 
-        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not counted as an update.
+        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not counted as an
+        update.
         """
         # the state of penalties, too, is that of the turn before
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
@@ -152,7 +166,9 @@ class Player:
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
-        """Step, or skip, by gradients of other ranks, computed on so many images; returns their norm."""
+        """Step, or skip, by gradients of other ranks, computed on so many images, and return their
+        norm.
+        """
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
@@ -167,7 +183,9 @@ class Player:
         self._before_look_ahead = []
 
     def _end_step(self) -> None:
-        """Release the gradients, and let the strategy copy what the optimizer has stepped into the network."""
+        """Release the gradients, and let the strategy copy what the optimizer has stepped into the
+        network.
+        """
         if self._steps_network_weights:
             for weight in self._weights:
                 weight.grad = None
@@ -177,7 +195,9 @@ class Player:
         self.strategy.after_step(self.net)
 
     def _optimizer_steps_network(self) -> bool:
-        """Return whether the optimizer steps the network's weights themselves: no shards, no copies."""
+        """Return whether the optimizer steps the network's weights themselves: no shards, no
+        copies.
+        """
         kind = type(self.optimizer)
         own = {id(weight) for weight in self._weights}
         stepped = optimizer_weights(self.optimizer).values()
@@ -211,14 +231,18 @@ class Player:
         return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
 
     def _averaged_weights(self) -> Sequence[Tensor]:
-        """Return this rank's weights that its average follows: the optimizer's float32 copies if it has some."""
+        """Return this rank's weights that its average follows: the optimizer's float32 copies if it
+        has some.
+        """
         if isinstance(self.optimizer, MasterWeights):
             return self.optimizer.copies
         weights = map(local_shard, self.net.parameters())
         return [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
 
     def _boxes_to_average(self, average: nn.Module) -> list[tuple[slice, ...] | None]:
-        """Return which part of this rank's piece of each weight its piece of the average follows; None: all of it."""
+        """Return which part of this rank's piece of each weight its piece of the average follows;
+        None: all of it.
+        """
         layout = self.strategy.layout(self.net)
         averaged = self.strategy.layout(average)
         boxes: list[tuple[slice, ...] | None] = []
@@ -229,7 +253,9 @@ class Player:
         return boxes
 
     def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
-        """Return what these rows add to the means over the global batch; a reader sums them over ranks."""
+        """Return what these rows add to the means over the global batch; a reader sums them over
+        ranks.
+        """
         terms = computed.terms
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / computed.rows.total
@@ -238,7 +264,9 @@ class Player:
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
-    """Seed torch's generator for layers that draw (dropout), by update: runs repeat and resume bit-exactly."""
+    """Seed torch's generator for layers that draw (dropout), by update: runs repeat and resume
+    bit-exactly.
+    """
     if any(getattr(net, "draws", False) for net in nets):
         torch.manual_seed(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
 
@@ -248,5 +276,7 @@ def _other(side: Side) -> Side:
 
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient in the weight's memory layout: fused CPU kernels assume that both have the same."""
+    """Return the gradient in the weight's memory layout: fused CPU kernels assume that both have
+    the same.
+    """
     return gradient if gradient.stride() == weight.stride() else torch.empty_like(weight).copy_(gradient)

@@ -188,7 +188,8 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
 
 @cache
 def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
-    """Return whether this torch does so: compares two steps of a small weight with both gradients."""
+    """Return whether this torch does so: compares two steps of a small weight with both gradients.
+    """
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     found = []
     for renamed in (False, True):

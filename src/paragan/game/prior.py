@@ -16,8 +16,8 @@ from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present
 class Prior:
     """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none).
 
-    uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no sheet compares its
-    classes. arguments: names of D's arguments in a batch (`TurnInputs`).
+    uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
+    sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).
     """
 
     seed: int
@@ -29,7 +29,8 @@ class Prior:
     arguments: tuple[str, ...] = IMAGE_ARGUMENTS
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """Return z_BZ and y_B for these rows, on the device; equal rows of equal streams are equal."""
+        """Return z_BZ and y_B for these rows, on the device; equal rows of equal streams are equal.
+        """
         z, y = self.draw_on_cpu(stream, rows)
         z_on_device = z.to(self.device, self.dtype, non_blocking=True)
         return z_on_device, None if y is None else y.to(self.device, non_blocking=True)
@@ -41,17 +42,23 @@ class Prior:
 
     @property
     def num_comparable_classes(self) -> int:
-        """Classes whose images differ; 0 of an unconditional game, or if the generator ignores its labels."""
+        """Classes whose images differ; 0 of an unconditional game, or if the generator ignores its
+        labels.
+        """
         return self.num_classes if self.uses_labels else 0
 
     def real_batch(self, real: Batch) -> Batch:
-        """Return real samples for networks and penalties: without labels in a game without classes."""
+        """Return real samples for networks and penalties: without labels in a game without classes.
+        """
         if self.num_classes or "label" not in real.tensors:
             return real
         return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
-        """Return the inputs of a turn of this stream on the real samples. Labels are drawn, other arguments theirs."""
+        """Return the inputs of a turn of this stream on the real samples.
+
+        Labels are drawn, other arguments theirs.
+        """
         z, y = self.draw(stream, real.rows)
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
         tensors = present_tensors(**{**shared, "latent": z, "label": y})
@@ -59,7 +66,10 @@ class Prior:
 
 
 def latent_of(generator: nn.Module) -> int:
-    """Return the generator's latent length; 0 if it uses images alone. `ConfigError` without the attribute."""
+    """Return the generator's latent length; 0 if it uses images alone.
+
+    `ConfigError` without the attribute.
+    """
     latent = getattr(generator, "latent", None)
     if not isinstance(latent, int):
         raise ConfigError(

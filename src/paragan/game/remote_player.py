@@ -14,7 +14,10 @@ from paragan.game.snapshot import Snapshot
 
 @dataclass
 class RemotePlayer:
-    """A `PlayerSlot` for a player of other ranks. snapshot: its newest state; None if only its images arrive."""
+    """A `PlayerSlot` for a player of other ranks.
+
+    snapshot: its newest state; None if only its images arrive.
+    """
 
     side: Side
     policy: Policy

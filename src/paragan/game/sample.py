@@ -42,11 +42,13 @@ def sample(
     seed: int = 0,
     first: int = 0,
 ) -> Tensor:
-    """Generate x_BCHW in [-1, 1], `batch` at a time; weights, modes of modules and torch's generators do not change.
+    """Generate x_BCHW in [-1, 1], `batch` at a time; weights, modes of modules and torch's
+    generators do not change.
 
-    mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4).
-    condition: input images; in train-stats then one at a time, so that batch norm normalizes one image.
-    Dropout is drawn from (seed, number of the batch's first row); the first row here is number `first`.
+    mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al.
+    2017, section 3.4). condition: input images; in train-stats then one at a time, so that batch
+    norm normalizes one image. Dropout is drawn from (seed, number of the batch's first row); the
+    first row here is number `first`.
     """
     module: nn.Module = generator.module
     if mode == "eval":
@@ -61,7 +63,10 @@ def sample(
 def _pieces(
     generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
 ) -> list[Tensor]:
-    """Generate in batches. position: (seed, number of the first row) of random layers; None: there are none."""
+    """Generate in batches.
+
+    position: (seed, number of the first row) of random layers; None: there are none.
+    """
     assert inputs[0] is not None
     images = []
     for row in range(0, len(inputs[0]), batch):
@@ -73,8 +78,8 @@ def _pieces(
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
-    """Return fixed latents for sample sheets over time: with classes (at most ten) one class per row, equal latents per
-    column.
+    """Return fixed latents for sample sheets over time: with classes (at most ten) one class per
+    row, equal latents per column.
     """
     if not prior.num_comparable_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))

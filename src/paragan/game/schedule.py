@@ -1,6 +1,7 @@
 """Learning-rate factors as a function of a player's finished updates.
 
-The count is a tensor on the player's device: a skipped update does not advance it, and the host does not need it.
+The count is a tensor on the player's device: a skipped update does not advance it, and the host
+does not need it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """Return the factor of update number `count` (0-dim, from 0): up to 1 in the warm-up, at the end `final`."""
+    """Return the factor of update number `count` (0-dim, from 0): up to 1 in the warm-up, at the
+    end `final`.
+    """
     n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":

@@ -43,7 +43,8 @@ class Snapshot:
 
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:
-    """Return parameters and buffers, as `Strategy.weights` returns them, as bytes in the network's order.
+    """Return parameters and buffers, as `Strategy.weights` returns them, as bytes in the network's
+    order.
 
     A copy: the network may change while it is sent.
     """
@@ -51,7 +52,10 @@ def packed(weights: Mapping[str, Tensor]) -> Tensor:
 
 
 def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield tensors of these types and shapes from concatenated bytes. `ConfigError` if the size is wrong."""
+    """Yield tensors of these types and shapes from concatenated bytes.
+
+    `ConfigError` if the size is wrong.
+    """
     if len(data) != (expected := num_bytes(like)):
         raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: the networks of the ranks differ")
     parts = torch.split(data, [num_bytes([value]) for value in like])

@@ -1,4 +1,6 @@
-"""A player as named tensors and a few numbers: what a checkpoint keeps, and nothing it could derive."""
+"""A player as named tensors and a few numbers: what a checkpoint keeps, and nothing it could
+derive.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ Tensors = dict[str, Tensor]
 
 
 def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
-    """Tensors under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `kept/`, as this rank holds them; the host's
-    counters.
+    """Tensors under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `kept/`, as this rank holds
+    them; the host's counters.
 
     Nothing travels between ranks.
     """
@@ -44,12 +46,15 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
 
 
 def _optimizer_prefix(replica: int) -> str:
-    """Name of the optimiser state that one rank has alone; rank 0's, as one that all ranks share, has no number."""
+    """Name of the optimiser state that one rank has alone; rank 0's, as one that all ranks share,
+    has no number.
+    """
     return f"rank-{replica}/optimizer/" if replica else "optimizer/"
 
 
 def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
-    """(parameter, the tensor stepped for it here, key, value) of all that the optimiser remembers."""
+    """(parameter, the tensor stepped for it here, key, value) of all that the optimiser remembers.
+    """
     state = player.optimizer.state_dict()["state"]
     for index, (name, like) in enumerate(optimizer_weights(player.optimizer).items()):
         for key, value in state.get(index, {}).items():
@@ -58,7 +63,8 @@ def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
 
 
 def _apart(tensors: Tensors) -> Tensors:
-    """Contiguous, each in memory of its own: tied weights are written under every name they have."""
+    """Contiguous, each in memory of its own: tied weights are written under every name they have.
+    """
     seen: set[int] = set()
     separate = {}
     for name, value in tensors.items():
@@ -69,9 +75,11 @@ def _apart(tensors: Tensors) -> Tensors:
 
 
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
-    """Put a saved state into a freshly built player, whatever the strategy that saved it and the player's own.
+    """Put a saved state into a freshly built player, whatever the strategy that saved it and the
+    player's own.
 
-    Every rank reads its pieces, one at a time. Another model's state raises `CheckpointError` and changes nothing.
+    Every rank reads its pieces, one at a time. Another model's state raises `CheckpointError` and
+    changes nothing.
     """
     weights, average = saved.under("net/"), saved.under("ema/")
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
@@ -98,7 +106,9 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
 
 
 def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
-    """This rank's number where as many ranks saved an optimiser state each; else 0, whose state all ranks take."""
+    """This rank's number where as many ranks saved an optimiser state each; else 0, whose state all
+    ranks take.
+    """
     ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
     return replica if ranks == set(range(1, replicas)) else 0
 

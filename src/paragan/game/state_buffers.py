@@ -1,4 +1,6 @@
-"""Tensors that penalties and augmentations carry from step to step: part of the state of the player that uses them."""
+"""Tensors that penalties and augmentations carry from step to step: part of the state of the player
+that uses them.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from paragan.game.player import Player
 
 
 def attach_state(game: GAN, device: torch.device | None = None) -> None:
-    """Make these tensors part of the players, whose state is saved and restored. Call once, before the first step.
+    """Make these tensors part of the players, whose state is saved and restored.
 
-    device: where the tensors go; None leaves them where they are.
+    Call once, before the first step. device: where the tensors go; None leaves them where they are.
     """
     for player in (game.g, game.d):
         if isinstance(player, Player):
@@ -25,7 +27,8 @@ def attach_state(game: GAN, device: torch.device | None = None) -> None:
 
 
 def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
-    """Raise `ConfigError` if the game has state that `where`, a scheme or a grid, cannot move between processes.
+    """Raise `ConfigError` if the game has state that `where`, a scheme or a grid, cannot move
+    between processes.
 
     all_penalties: False checks the augmentation alone.
     """
@@ -40,7 +43,7 @@ def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
 
 
 def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive]:
-    """The penalties of one side, and with D's the augmentation of its inputs."""
+    """Return the penalties of one side, and with D's the augmentation of its inputs."""
     return [*game.g_penalties] if side is Side.G else [*game.d_penalties, *_augmentation(game)]
 
 

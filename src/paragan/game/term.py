@@ -16,9 +16,9 @@ from paragan.core.types import Can, Outputs, TurnInputs
 class Term(Penalty):
     """A penalty from a function of the outputs and inputs of a turn.
 
-    function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged. It must not call a
-    network: the generator returns other tensors that it needs in `GeneratorOutput.extra`. weight: of the term in the
-    loss.
+    function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged.
+    It must not call a network: the generator returns other tensors that it needs in
+    `GeneratorOutput.extra`. weight: of the term in the loss.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Validation of a game with custom code before anything is written: each error is one line that names its cause."""
+"""Validation of a game with custom code before anything is written: each error is one line that
+names its cause.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ def validate(
     has_pairs: bool,
     turns: bool = True,
 ) -> None:
-    """Run both networks, the loss and every penalty once, and check whether the generator uses its labels.
+    """Run both networks, the loss and every penalty once, and check whether the generator uses its
+    labels.
 
-    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: of one image, (C, H, W).
-    num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
+    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: of one
+    image, (C, H, W). num_classes: of the data. turns: False leaves the penalties out. Raises
+    `ConfigError`.
     """
     nets = {side: makers[side]() for side in Side}
     g, d = (CalledNetwork(nets[side]) for side in (Side.G, Side.D))

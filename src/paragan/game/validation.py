@@ -1,4 +1,6 @@
-"""Validation of custom networks, losses and settings before anything is written: each error is one line."""
+"""Validation of custom networks, losses and settings before anything is written: each error is one
+line.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ ROWS = 4
 def validate_networks(
     g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
 ) -> None:
-    """Run both networks and the loss once, forward and backward, in training mode; raise `ConfigError` if one is wrong.
+    """Run both networks and the loss once, forward and backward, in training mode; raise
+    `ConfigError` if one is wrong.
 
-    g, d: networks built for this. shape: of one image, (C, H, W). conditioned: both also take such an image.
+    g, d: networks built for this. shape: of one image, (C, H, W). conditioned: both also take such
+    an image.
     """
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
@@ -53,7 +57,9 @@ def validate_networks(
 
 
 def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
-    """Raise `ConfigError` for a `forward` that takes no labels in a game with classes, or needs some without."""
+    """Raise `ConfigError` for a `forward` that takes no labels in a game with classes, or needs
+    some without.
+    """
     forward, (_, y, condition) = net.module.forward, inputs
     first = "z" if who == "Generator" else "x"
     if condition is not None or _takes(forward, 1 if y is None else 2):
@@ -73,7 +79,9 @@ def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_
 
 
 def _takes(forward: Any, count: int) -> bool:
-    """Return whether `forward` takes so many positional arguments; True if its signature is unknown."""
+    """Return whether `forward` takes so many positional arguments; True if its signature is
+    unknown.
+    """
     try:
         inspect.signature(forward).bind(*[None] * count)
     except TypeError:
@@ -112,7 +120,9 @@ def _brief(value: Any) -> str:
 
 
 def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
-    """Raise `ConfigError` if the generator makes images from images and the data has no pairs, or vice versa."""
+    """Raise `ConfigError` if the generator makes images from images and the data has no pairs, or
+    vice versa.
+    """
     if takes_condition != has_pairs:
         what = "images from images" if takes_condition else "images from latents"
         fix = "data.name=paired" if takes_condition else "data of single images, or model.name=pix2pix"
@@ -126,7 +136,8 @@ def refuse_unsupported(
     loss_needs: frozenset[Can] = frozenset(),
     loss: str = "",
 ) -> None:
-    """Raise `ConfigError` if the strategy or the network does not support this player's settings."""
+    """Raise `ConfigError` if the strategy or the network does not support this player's settings.
+    """
     can = player.strategy.can
     comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
     comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
@@ -156,7 +167,10 @@ def refuse_unsupported(
 
 
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
-    """Raise `ConfigError` for numbers of images, micro-batches and updates that do not fit. world: of the player."""
+    """Raise `ConfigError` for numbers of images, micro-batches and updates that do not fit.
+
+    world: of the player.
+    """
     if batch < world.size:
         raise ConfigError(
             f"train.batch={batch} is less than one image for each of {world.size} ranks; pass a larger batch"

@@ -46,7 +46,10 @@ def _discriminate_both(
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
-    """Gather the rows of all ranks. `ConfigError` if some are in other micro-batches, or on no rank."""
+    """Gather the rows of all ranks.
+
+    `ConfigError` if some are in other micro-batches, or on no rank.
+    """
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
             f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only "
@@ -56,7 +59,8 @@ def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor
 
 
 def _differentiable(feed: TurnInputs) -> TurnInputs:
-    """Return the same feed with images that gradients can be taken to; the batch does not change."""
+    """Return the same feed with images that gradients can be taken to; the batch does not change.
+    """
     assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
     sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
@@ -143,7 +147,9 @@ class _TurnRun:
         return done
 
     def _loss(self, turn: Turn, feed: TurnInputs) -> tuple[Tensor, LossTerms]:
-        """The loss of one micro-batch, divided by the rows of the global batch, and its terms."""
+        """Return the loss of one micro-batch, divided by the rows of the global batch, and its
+        terms.
+        """
         if any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         context = self._context(turn, feed, run_networks(turn, self.nets, feed))
@@ -184,7 +190,10 @@ def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Return d sum(out_B) / dx with its graph. scale: applied to the inner backward; the result is unscaled."""
+    """Return d sum(out_B) / dx with its graph.
+
+    scale: applied to the inner backward; the result is unscaled.
+    """
     total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
     (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
     if not grad.requires_grad:

@@ -25,7 +25,7 @@ _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight dep
 
 
 def mesh_of(world: World) -> DeviceMesh:
-    """A one-dimensional mesh of all ranks."""
+    """Return a one-dimensional mesh of all ranks."""
     if world.group is not None and world.size < dist.get_world_size():  # of one player only
         return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
@@ -67,7 +67,7 @@ def shard(
 def build_sharded(
     make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False
 ) -> nn.Module:
-    """Build a network and shard it by `cut`; returns it.
+    """Build a network and shard it by `cut`, and return it.
 
     Weights are sharded before they are filled, so that no rank ever holds all of them, unless only
     the constructor can fill them. Buffers are small and whole on every rank.
@@ -99,7 +99,8 @@ def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch
 
 @contextmanager
 def _weights_on_meta() -> Iterator[None]:
-    """Free the memory of each parameter that a module registers inside; buffers and constants stay."""
+    """Free the memory of each parameter that a module registers inside; buffers and constants stay.
+    """
     register = nn.Module.register_parameter
     # one that two modules have stays one
     lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}

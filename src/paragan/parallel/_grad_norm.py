@@ -30,6 +30,8 @@ def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.d
 
 
 def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
-    """Scale gradients down to a norm of at most `max_norm` (Pascanu et al. 2013), without a host sync."""
+    """Scale gradients down to a norm of at most `max_norm` (Pascanu et al. 2013), without a host
+    sync.
+    """
     if max_norm is not None and grads:
         torch._foreach_mul_(list(grads), (max_norm / (norm + 1e-6)).clamp(max=1.0).to(grads[0].device))

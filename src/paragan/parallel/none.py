@@ -60,7 +60,9 @@ class Strategy(protocols.Strategy):
         return self.optimizer_of(policy, dict(net.named_parameters()))
 
     def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-        """Return the optimiser of these weights, with master weights if the memory options need them."""
+        """Return the optimiser of these weights, with master weights if the memory options need
+        them.
+        """
         if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights.items())
         device = torch.device("cpu") if self.demands.offload else next(iter(weights.values())).device
@@ -75,7 +77,10 @@ class Strategy(protocols.Strategy):
         return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
 
     def reduction(self, turn: Turn, net: nn.Module) -> _forward_backward.Reduction:
-        """Return how the gradients of a turn are reduced over ranks. net: the player's training module."""
+        """Return how the gradients of a turn are reduced over ranks.
+
+        net: the player's training module.
+        """
         return _forward_backward.Reduction()
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:

@@ -17,7 +17,8 @@ RULES: Mapping[str, Callable[[float], float]] = {
 
 
 def scaled_batch(bs: int, num_workers: int, found: int) -> int:
-    """Return the global batch of `found` workers, with as many images each as `num_workers` workers of a batch of `bs`.
+    """Return the global batch of `found` workers, with as many images each as `num_workers` workers
+    of a batch of `bs`.
 
     `ConfigError` if that is no whole number of images, or less than one for each.
     """
@@ -37,7 +38,10 @@ def scaled_batch(bs: int, num_workers: int, found: int) -> int:
 
 
 def factor(rule: str, ratio: float) -> float:
-    """Return the factor of the learning rate for a batch `ratio` times as large. rule: a name in `RULES`."""
+    """Return the factor of the learning rate for a batch `ratio` times as large.
+
+    rule: a name in `RULES`.
+    """
     refuse_unknown(rule)
     return RULES[rule](ratio)
 
@@ -49,7 +53,9 @@ def refuse_unknown(rule: str) -> None:
 
 
 def scaled(player: PlayerOptions, by: float) -> PlayerOptions:
-    """Return the same player with its learning rates times `by`; its schedule, a factor on them, does not change."""
+    """Return the same player with its learning rates times `by`; its schedule, a factor on them,
+    does not change.
+    """
     optimizer = player.optimizer
     groups = tuple({**group, "lr": group["lr"] * by} if "lr" in group else group for group in optimizer.groups)
     return replace(player, optimizer=replace(optimizer, lr=optimizer.lr * by, groups=groups))
