@@ -1,7 +1,4 @@
-"""From a resolved config to objects: the game, a grid, its workers, the data.
-
-Constructs objects; decides nothing.
-"""
+"""Construction of a run's objects from its config: game, grid, workers, data."""
 
 from paragan.build.data import Data, open_data
 from paragan.build.game import adversarial, gan, prior, scheme

@@ -1,4 +1,4 @@
-"""The options of one cell: the run's, with what `grid.cells` changes for this cell."""
+"""Options of one cell: the run's, with what `grid.cells` changes for this cell."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ OptimizerKind = tuple[str, dict[str, Any]]
 
 
 def grid_losses(config: RunConfig) -> list[Choice]:
-    """All losses of a grid: first those that are drawn (or the run's loss), then those of single
-    cells.
-    """
+    """Return all losses of a grid: those drawn (or the run's), then those of single cells."""
     assert config.grid is not None
     losses = [*(config.grid.losses or (config.loss,))]
     for cell in config.grid.cells:

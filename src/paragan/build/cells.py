@@ -1,4 +1,4 @@
-"""One cell of a grid: its game, batches and losses."""
+"""Construction of one cell of a grid: its game, batches and losses."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ from paragan.game.state_buffers import refuse_state
 def build_cell(
     config: RunConfig, number: int, data: Data, device: torch.device, diets: Diets, losses: Sequence[Loss]
 ) -> Cell:
-    """Make a cell.
-
-    The first has the run's seed, so that a grid of one cell equals a run without a grid.
-    """
+    """Build a cell; the first has the run's seed, so that one cell equals a run without a grid."""
     assert config.grid is not None
     options = config.grid
     cell = options.of_cell(number)

@@ -1,4 +1,4 @@
-"""Builds the communicators of a grid on workers, and the store through which they connect."""
+"""Construction of the communicators of a grid on workers, and of their store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_GENOME_BYTES = 1 << 34  # per genome
 
 
 def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
-    """Connect to a store; `RankError` if there is none."""
+    """Connect to a store; `RankError` if the address has none."""
     try:
         return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S)))
     except RuntimeError as error:
@@ -33,8 +33,7 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
 def communicator_factory(
     config: RunConfig, store: dist.Store, nccl_device: torch.device | None = None
 ) -> CommunicatorFactory:
-    """Factory of the communicators of memberships; the coordinator has the rank after the last
-    worker's.
+    """Return the factory of communicators; the coordinator has the rank after the last worker's.
 
     nccl_device: from which a worker sends genomes; None: they are sent from the host.
     """

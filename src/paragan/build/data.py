@@ -1,4 +1,4 @@
-"""From a resolved config to the images of both splits."""
+"""Construction of both splits of the data, and of the batches of a run."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ _MAX_THREADS = 4  # more decode faster than most games train
 
 @dataclass(frozen=True)
 class Data:
+    """Both splits of the data set of a run."""
+
     train: Source
     held_out: Source
     flip: bool = False  # half of the images to train with are mirrored
 
     @property
     def num_classes(self) -> int:
+        """Number of classes; 0 without labels."""
         return len(self.train.class_names)
 
     @property
     def has_pairs(self) -> bool:
+        """Whether every image has a condition."""
         return self.train.has_pairs
 
     @property
     def scored(self) -> tuple[Source, Source]:
-        """Both splits with the labels that `data.labels=false` hides from the networks; a judge
-        learns from them.
-        """
+        """Both splits with the labels that `data.labels=false` hides, from which a judge learns."""
         train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in (self.train, self.held_out))
         return train, held_out
 
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:
-    """Both splits of the data set; `DataError` if the files are not what they should be.
+    """Open both splits of the data set; `DataError` if the files are invalid.
 
-    shared: with other processes of this host, in memory once.
+    shared: in memory once, with other processes of this host.
     """
     module, options = registry.load("datasets", config.data.name), config.data.options
     labelled = getattr(options, "labels", True) is not False
@@ -74,9 +76,9 @@ def batch_stream(
     flip: bool = False,
     is_automatic: bool = True,
 ) -> BatchStream:
-    """Return the batches of a run, read ahead as `data.prefetch` and `data.threads` say.
+    """Return the batches of a run, read ahead as set by `data.prefetch` and `data.threads`.
 
-    is_automatic: whether data that is decoded is read ahead where `data.prefetch` is null.
+    is_automatic: whether decoded data is read ahead if `data.prefetch` is null.
     """
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
     options = config.data.options
@@ -88,9 +90,9 @@ def batch_stream(
 
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
-    """Pairs and what is made for them need each other.
+    """Raise `ConfigError` for pairs without a model for them, or the reverse.
 
-    Outside networks may leave untold what they take.
+    Outside networks need not declare whether they take conditions.
     """
     takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
     if takes is not None or not outside:
@@ -105,7 +107,7 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
 
 
 def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
-    """Of D's updates; where no turn of D's is played, which rows they have is enough."""
+    """Return the batches of D's updates, or only their rows if this rank runs no turn of D."""
     share = roles.batch_world.share(config.train.batch)
     if Side.D in roles.trained_sides:
         return batch_stream(config, found.train, config.seed, device, share, found.flip)

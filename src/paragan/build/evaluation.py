@@ -1,4 +1,4 @@
-"""From a resolved config to what scores its generators."""
+"""Construction of what scores the generators of a run."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ from paragan.metrics import fd
 
 
 def never() -> bool:
-    """For ranks that do not score together: the question whether to stop is put to all ranks at
-    once.
-    """
+    """Return False: the stop request for ranks that do not score together, checked elsewhere."""
     return False
 
 
 def extractor_context(
     config: RunConfig, found: Data, folder: Path, say: Callable[[str], None], device: torch.device, **rest: Any
 ) -> ExtractorContext:
-    """What the extractor of a run may read. folder: of the run. rest: as in `ExtractorContext`."""
+    """Return what the extractor of a run may read.
+
+    folder: of the run. rest: as in `ExtractorContext`.
+    """
     train, held_out = found.scored
     path = getattr(config.data.options, "path", None)
     return ExtractorContext("", train, held_out, folder / "judge", path, device, say=say, **rest)
 
 
 def scorer(config: RunConfig, context: ExtractorContext) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off."""
+    """Return the function that scores a generator player; None: scoring is off."""
     return scorers.build_scorer(resolved(config, context.train), context)
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:
-    """Returns the evaluator of images that are generated from latents; None: scoring is off."""
+    """Return a factory of the evaluator of generated images; None: scoring is off."""
     return scorers.build_evaluator(resolved(config, context.train), context)
 
 
 def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
-    """How the run is scored, with the extractor that `auto` stands for."""
+    """Return the evaluation options, with the extractor that `auto` selects."""
     return replace(
         config.evaluation, features=scorers.resolve_features(config.evaluation, config.data.name, train.shape)
     )
 
 
 def distance_name(config: RunConfig, train: Source) -> str:
-    """Of the distance by which mixtures of a grid are compared, as scores have it."""
+    """Return the name, as in scores, of the distance that compares mixtures of a grid."""
     chosen = resolved(config, train).features
     assert chosen is not None
     return ChosenMetric(fd.Metric).name(scorers.extractor_name(chosen))
@@ -67,9 +68,7 @@ def distance_name(config: RunConfig, train: Source) -> str:
 
 @dataclass(frozen=True)
 class MixtureDistance:
-    """The Frechet distance of generated images to the training images; infinite where features are
-    not finite.
-    """
+    """Frechet distance of generated to training images; infinite for non-finite features."""
 
     evaluator: Callable[[], Evaluator]
 

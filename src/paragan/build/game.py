@@ -1,4 +1,4 @@
-"""The game of a config: both players, loss, penalties, prior and scheme."""
+"""Construction of the game of a config: players, loss, penalties, prior and scheme."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ def gan(
     model: Model | None = None,
     turns: bool = True,
 ) -> GAN:
-    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused
-    here.
+    """Build both player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
-    turns: foreign code is validated by an update of either side too.
+    turns: validate outside code by an update of either side, too.
     """
     roles = colocated_roles(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
@@ -70,22 +69,20 @@ def gan(
 
 
 def adversarial(chosen: Choice) -> Loss:
-    """Return the pair of a file of `losses/`."""
+    """Return the loss of a file of `losses/`."""
     declared = registry.load("losses", chosen.name).loss
     made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
     return made
 
 
 def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.device) -> Prior:
-    """Of the run. Outside networks may leave it to the data whether there are classes."""
+    """Return the prior of a run; outside networks may leave the number of classes to the data."""
     classes = int(getattr(generator, "num_classes", found.num_classes))
     return Prior(config.seed, latent_of(generator), classes, device)
 
 
 def scheme(config: RunConfig) -> Scheme:
-    """Return the scheme of a run: its module's `Scheme`, built with its options if it has some, or
-    the function `step`.
-    """
+    """Return the scheme of a run: its module's `Scheme`, or its function `step`."""
     module = registry.load("schemes", config.scheme.name)
     if not hasattr(module, "Scheme"):
         return FunctionScheme(module.step)

@@ -1,4 +1,4 @@
-"""The trainer of a config, with everything that it runs."""
+"""Construction of the trainer of a config, and of its writers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def trainer(
     world: World = ALONE,
     model: Model | None = None,
 ) -> Trainer:
-    """Everything for `config`, at step 0; writes nothing.
+    """Return the trainer for `config`, at step 0; writes nothing.
 
-    reading: nor needs to, later. model: as `maker` takes it.
+    reading: it never needs to write. model: as in `maker`.
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, shared=world.group is not None)
@@ -88,8 +88,10 @@ def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
 
 
 def _period(config: RunConfig, roles: Roles) -> int:
-    """Steps between two moments at which the ranks of each player meet; where they sit together,
-    players know.
+    """Return the steps between two moments at which the ranks of each player meet.
+
+    Only players on several ranks of a split world count; colocated players have their strategies'
+    periods.
     """
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
@@ -101,6 +103,6 @@ def _period(config: RunConfig, roles: Roles) -> int:
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
-    """Return the writers of a run that has come to `step`. Opens their files."""
+    """Open the writers of a run that has finished `step` steps."""
     made = {w.name: registry.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
     return MultiWriter(made.items())

@@ -1,7 +1,4 @@
-"""From a resolved config with a grid to the run of its cells.
-
-Constructs by `build`'s parts, and decides nothing.
-"""
+"""Construction of the trainer of a grid from a resolved config."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from paragan.loading.loader import Loader
 def trainer(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Trainer:
-    """Trainer of one game, or of the grid if the config has one, in this process."""
+    """Return the trainer of one game, or of the grid if the config has one, in this process."""
     make = build.trainer if config.grid is None else evolution
     return make(config, folder, say, stop, reading)
 
@@ -37,9 +34,9 @@ def trainer(
 def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
-    """Trainer of a grid at generation 0; writes nothing.
+    """Return the trainer of a grid at generation 0; writes nothing.
 
-    reading: nothing needs to be written later either.
+    reading: it never needs to write.
     """
     factory = GridFactory.of(config, folder, say, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
@@ -54,7 +51,10 @@ def population_trainer(
     say: Callable[[str], None],
     stop: Callable[[], bool],
 ) -> Evolution:
-    """Make the trainer of a population. first: a cell of it, or an equal one."""
+    """Return the trainer of a population.
+
+    first: a cell of it, or an equal one.
+    """
     config = factory.config
     score = config.evaluation
     data = factory.data.train

@@ -1,4 +1,4 @@
-"""How the individuals and mixtures of a grid are compared."""
+"""Evaluation of the individuals and mixtures of a grid."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def fitness_evaluator(
     eval_networks: Mapping[Side, EvalNetwork],
     time: int,
 ) -> FitnessEvaluator:
-    """Fitness of a generation, on the same latents for all cells and on real images of each cell's
-    data.
-    """
+    """Return the fitness evaluator of a generation: equal latents, each cell's real images."""
     count = options.fitness.num_images
     z, y = prior.draw("fitness", Rows(time, 0, count, count))
 
@@ -73,8 +71,7 @@ def mixture_network(
 def opponent_network(
     makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
 ) -> CalledNetwork:
-    """Return a new network with the weights of a genome, which calls in training mode may change.
-    """
+    """Return a new network, which calls may change, with the weights of a genome."""
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network_state())
     return CalledNetwork(net, like.players[side].calling)
@@ -83,12 +80,12 @@ def opponent_network(
 def generator_features(
     options: GridOptions, network: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
 ) -> SampleFeatures:
-    """Features of a genome's images in a generation; all genomes use the same latents."""
+    """Return features of a genome's images; all genomes use the same latents."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))
     return judge().extractor.compute(sample(network.load(genome, average=True), z, y))
 
 
 def score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
-    """Score of a mixture; the latents depend on the seed and `num` alone."""
+    """Return the score of a mixture; the latents depend only on the seed and `num`."""
     return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

@@ -1,5 +1,4 @@
-"""The executor that trains the cells of one process: a loop, a stacked program, or recorded steps.
-"""
+"""Choice of the executor for the cells of a process: loop, stacked program or recorded steps."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from paragan.hardware import graphs
 
 
 def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
-    """Return the executor of `grid.executor` for these cells; `ConfigError` where they cannot be
-    stacked or recorded.
+    """Return the executor of `grid.executor` for these cells.
 
-    rows: images per batch. `auto` measures those that are possible and takes the fastest.
+    rows: images per batch. `auto` measures the possible ones and takes the fastest. Raises
+    `ConfigError` if the cells cannot be stacked or recorded.
     """
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     no_stack = stacked.unstackable_reason(cells)

@@ -1,4 +1,4 @@
-"""What the cells of one process share, and the population that they form."""
+"""Shared objects of the cells of one process, and the population that they form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 
 @dataclass(frozen=True)
 class GridFactory:
-    """Makes the cells of one process, and holds what they share.
+    """Factory of the cells of one process, with what they share.
 
     generator: network for samples and scores. losses: of all cells, those to be drawn first. judge:
     scores mixtures; None: no scores.
@@ -64,8 +64,8 @@ class GridFactory:
     ) -> GridFactory:
         """Open the data and build what cells share.
 
-        `ConfigError` for settings that a grid does not support. device: None: chosen as for any
-        run. stop: as in `ExtractorContext`.
+        device: None: chosen as for any run. stop: as in `ExtractorContext`. Raises `ConfigError`
+        for settings that a grid does not support.
         """
         assert config.grid is not None
         _check_supported(config, config.grid)
@@ -85,11 +85,11 @@ class GridFactory:
         return cls(config, config.grid, data, device, makers, generator, prior, losses, diets, judge)
 
     def cell(self, number: int) -> Cell:
-        """Make a cell."""
+        """Build cell `number`."""
         return build_cell(self.config, number, self.data, self.device, self.diets, self.losses)
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
-        """Make a population of some cells of the grid."""
+        """Build a population of some cells of the grid."""
         eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
         return Population(
@@ -116,13 +116,12 @@ class GridFactory:
 
     @property
     def has_different_losses(self) -> bool:
-        """Whether cells use different losses, or losses that are drawn."""
+        """Whether cells use different or drawn losses."""
         return bool(self.options.losses) or len(self.losses) > 1
 
 
 def _check_supported(config: RunConfig, options: GridOptions) -> None:
-    """Check the settings before any data is read; `ConfigError` for what a grid does not support.
-    """
+    """Raise `ConfigError` for settings that a grid does not support, before data is read."""
     if config.scheme.name not in _SCHEMES:
         raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
     if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):

@@ -1,4 +1,4 @@
-"""The start of a run from another run's weights (`init`)."""
+"""Initialisation of a run with another run's weights (`init`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def initialised(
 ) -> tuple[RunConfig, str]:
     """Copy the weights that `config.init` names into the players of `trainer`, which is at step 0.
 
-    Returns the config with the sha256 of what was read, and a line about what was taken.
-    `CheckpointError` where the weights are not those of `init.sha256`, or none of them fits.
+    Returns the config with the sha256 of what was read, and a line about what was copied. Raises
+    `CheckpointError` if the weights are not those of `init.sha256`, or none of them fits.
     """
     assert config.init is not None
     if trainer.roles.is_split:

@@ -1,4 +1,4 @@
-"""Networks of a config, with the weights of step 0."""
+"""Construction of the networks of a config, with the weights of step 0."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from paragan.layers.init import initialise
 def maker(
     config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
 ) -> NetworkFactory:
-    """Builds one side's network with the weights of step 0: keyed by name and seed, on any rank and
-    at any time.
+    """Return the factory of one side's network with its weights of step 0, equal on any rank.
 
-    model: networks from memory, instead of the file that `config.model` names; they still receive
-    its options.
+    model: networks from memory, instead of the file that `config.model` names; they receive the
+    same options.
     """
     options, outside = config.g if side is Side.G else config.d, has_outside_networks(config, model)
     module = model or registry.load("models", config.model.name)
@@ -52,7 +51,5 @@ def maker(
 
 
 def has_outside_networks(config: RunConfig, model: Model | None) -> bool:
-    """Return whether the networks are somebody else's: looked at before they play, and with their
-    constructor's weights.
-    """
+    """Return whether networks come from outside code: validated, with constructor weights."""
     return model is not None or "." in config.model.name

@@ -1,4 +1,4 @@
-"""Players of a config: networks on their ranks, with optimiser, schedule and average."""
+"""Construction of players: networks on their ranks, with optimiser, schedule and average."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def player(
     world: World = ALONE,
     executor: str = "eager",
 ) -> Player:
-    """One side's player, placed on the ranks by its strategy.
+    """Return one side's player, placed on the ranks by its strategy.
 
     scaled: its gradients need a loss scale.
     """
@@ -47,10 +47,7 @@ def player(
 
 
 def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:
-    """Return the seat of a player that other ranks hold.
-
-    D is known here as it was sent last; G by its images alone.
-    """
+    """Return the slot of a player on other ranks: D's last received state, only images of G."""
     if side is Side.G:
         return RemotePlayer(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
@@ -58,9 +55,7 @@ def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlay
 
 
 def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
-    """Return the player of a server, on a rank that plays its turns and never steps: nothing that
-    only a step needs.
-    """
+    """Return a server's player for a rank that computes gradients and never steps."""
     return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
 
 
@@ -70,9 +65,7 @@ def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scale
 
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
-    """Return the strategy of a player; by default `none` in a single process and `ddp` on several
-    ranks.
-    """
+    """Return a player's strategy; default: `none` in a single process, `ddp` on several ranks."""
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
         chosen = choose("parallel", "none")
@@ -86,6 +79,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
 
 
 def policy(options: PlayerOptions) -> Policy:
+    """Return the policy of a player's options."""
     name = options.optimizer.name
     kind = getattr(torch.optim, name, None) or registry.load("optim", name).Optimizer
     return Policy(

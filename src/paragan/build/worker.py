@@ -1,4 +1,4 @@
-"""The worker of this process in a run on a grid."""
+"""Worker of this process in a run on a grid."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def worker(
     external_workers: ExternalWorkers | None = None,
     config: str = "",
 ) -> str:
-    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or
-    an empty string.
+    """Run a worker of the coordinator at `host:port` until its run ends.
 
-    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's
-    processes and config, if it started this one. `ConfigError` if the worker does not fit the run.
+    Returns why it ended early, or an empty string. device: see
+    `hardware.device.device_from_option`. external_workers, config: the launcher's processes and
+    config, if it started this one. Raises `ConfigError` if the worker does not fit the run.
     """
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
@@ -68,7 +68,6 @@ def _build_worker(
     device: torch.device,
     say: Callable[[str], None],
 ) -> Worker:
-    """Make the worker of this process in a run that has accepted it."""
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory.of(run, folder, say, device=device)

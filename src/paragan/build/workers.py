@@ -1,4 +1,4 @@
-"""The coordinator of a grid on workers."""
+"""Coordinator of a grid on workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evolution(
     stop: Callable[[], bool],
     external_workers: ExternalWorkers | None = None,
 ) -> Evolution:
-    """Trainer of a grid whose cells are on workers.
+    """Return the trainer of a grid whose cells are on workers.
 
     external_workers: processes started by a launcher; without them local workers are started before
     the first generation.
@@ -146,7 +146,7 @@ class _CoordinatorServer:
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
-        """Next compatible worker; others are refused with a reason."""
+        """Return the next compatible worker; refuse others with a reason."""
         while (line := self.listener.accept(0.0)) is not None:
             reason = incompatibility(line.peer_info, self.welcome["config"])
             if not reason and self.config.transport == "nccl":

@@ -1,4 +1,4 @@
-"""Fields of options classes: their types, also in words, and their defaults."""
+"""Fields of options classes: types, descriptions of types, and defaults."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PLAIN: dict[Any, str] = {
 class Field:
     """One field of an options class.
 
-    hint: the type with its marks. default: `dataclasses.MISSING` where it has none. inner: the
-    options class in the type, alone, optional or repeated; `Choice` for a chosen file, `str` for
-    its name alone, both with the category.
+    hint: the type with its marks. default: `dataclasses.MISSING` if it has none. inner: the options
+    class in the type, optional or repeated or not; `Choice` for a chosen file, `str` for a name of
+    one, both with the category.
     """
 
     name: str

@@ -87,22 +87,19 @@ NAMES = {category: _by_foreign_name(table) for category, table in _NAMES.items()
 
 
 def setting_hint(key: str, value: Any) -> str | None:
-    """Return the setting to use for an unknown one, None if none is known.
-
-    `train.` before it is ignored.
-    """
+    """Return the setting here for one of another trainer, or None; a prefix `train.` is ignored."""
     plain = key.casefold().replace("-", "_")
     text = SETTINGS.get(plain, SETTINGS.get(plain.removeprefix("train.")))
     return None if text is None else text.replace("={}", _assigned(value)).replace("{}", _short(value))
 
 
 def name_hint(category: str, name: str) -> str | None:
-    """Return the file of a category that other programs call `name`; None where there is none."""
+    """Return the file of a category that other programs call `name`, or None."""
     return NAMES.get(category, {}).get(name.casefold())
 
 
 def _assigned(value: Any) -> str:
-    """`=value`, or `.key=value` for each entry of a map."""
+    """Return `=value`, or `.key=value` for the first entry of a map."""
     if isinstance(value, Mapping) and value:
         return "".join(f".{key}{_assigned(inner)}" for key, inner in list(value.items())[:1])
     return f"={_short(value)}"

@@ -1,4 +1,4 @@
-"""`key.path=value` words of the command line, written over a recipe.
+"""Overrides: `key.path=value` words of the command line, written over a recipe.
 
 Choosing another file, such as another model, drops the recipe's settings of the former one.
 """
@@ -20,7 +20,7 @@ _WORD = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
 
 
 class Overrides:
-    """Words written over a tree of options `kind`, and the settings of the recipe they dropped."""
+    """Writer of words over a tree of options `kind`; records what they drop of the recipe."""
 
     def __init__(self, kind: type, tree: Node) -> None:
         self.tree = tree
@@ -45,9 +45,10 @@ class Overrides:
                 self._drop(section.path, section.node.value, with_words)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """A line for each choice that dropped settings of the recipe. settings: by dotted key.
+        """Yield a line for each choice that dropped settings of the recipe.
 
-        Choices of outside code get none: their settings may have any names.
+        settings: by dotted key. Choices of outside code get none: their settings may have any
+        names.
         """
         for section, dropped in self._dropped.items():
             lines = [
@@ -62,7 +63,7 @@ class Overrides:
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
 
     def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
-        """Drop all entries but the name; of an optimiser, its arguments only.
+        """Drop all entries but the name; for an optimiser, only its arguments.
 
         with_words: also what earlier words of the command line set.
         """
@@ -83,10 +84,10 @@ def is_override(word: str) -> bool:
 
 
 def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
-    """Write one override into the tree; what cannot be written is added to `problems`.
+    """Write one override into the tree; problems are added to `problems`.
 
-    `penalties.0.weight=3` reaches into a list, where the index after the last appends. Maps and
-    lists that are missing on the way are created.
+    `penalties.0.weight=3` reaches into a list, where the index after the last appends. Missing maps
+    and lists on the way are created.
     """
     match = _WORD.fullmatch(word)
     if match is None:
@@ -99,9 +100,7 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
 
 
 def merge(tree: Node, other: Node) -> None:
-    """Write all settings of `other` over the tree.
-
-    An entry with a `name` replaces the former one.
+    """Write all settings of `other` over the tree; an entry with a `name` replaces the former one.
     """
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
@@ -129,8 +128,7 @@ def _set(node: Node, key: str, value: Node) -> None:
 
 
 def _descend(node: Node, key: str, following: str) -> Node:
-    """Return the node at `key`; a new list or map, as the following key requires, where there is
-    none.
+    """Return the node at `key`, created if missing: a list or map, as the following key requires.
     """
     inner = _entry(node, key)
     if inner is None or inner.value is None:
@@ -140,10 +138,7 @@ def _descend(node: Node, key: str, following: str) -> Node:
 
 
 def _entry(node: Node, key: str) -> Node | None:
-    """Return the node at `key`; None where it can be added.
-
-    Raises where `node` cannot have this key.
-    """
+    """Return the node at `key`; None if it can be added, an error if `node` cannot have the key."""
     if isinstance(node.value, dict):
         return node.value.get(key)
     if not isinstance(node.value, list):
@@ -157,7 +152,7 @@ def _entry(node: Node, key: str) -> Node | None:
 
 
 def _parse_value(text: str, problems: list[Problem]) -> Node:
-    """YAML where the text begins as a list, map or quotation; otherwise one scalar."""
+    """Return a list, map or quotation as YAML, any other text as one scalar."""
     if any("\ud800" <= character <= "\udfff" for character in text):  # how Python passes on bytes it cannot decode
         raise UnreadableError(COMMAND_LINE, f"{shorten(text)} is not UTF-8 text")
     if text.lstrip()[:1] in ("[", "{", '"', "'"):

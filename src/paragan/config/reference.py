@@ -23,11 +23,10 @@ from paragan.core.settings_tree import Node, node_at
 
 @dataclass(frozen=True)
 class Setting:
-    """One dotted key.
+    """One setting by its dotted key.
 
-    kind: type and range in words. default, value: as JSON has them; no default where `required`.
-    place: the file and line, or the command line, where a run's value was written; empty where it
-    is the default.
+    kind: type and range in words. default, value: as in JSON; no default if `required`. place: the
+    file and line, or the command line, where a run's value was written; empty for the default.
     """
 
     key: str
@@ -40,13 +39,14 @@ class Setting:
 
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
-    """Return the settings of one run, in the order of its config. Outside code is not imported."""
+    """Return the settings of one run, in the order of its config, without importing outside code.
+    """
     config, tree = load_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
 
 
 def of_options(kind: type, path: str = "") -> Iterator[Setting]:
-    """The settings of an options class and of classes nested in it, with their defaults."""
+    """Yield the settings of an options class and of classes nested in it, with their defaults."""
     for field in fields_of(kind).values():
         key = f"{path}{field.name}"
         is_nested = field.inner is not None and field.category is None
@@ -58,7 +58,7 @@ def of_options(kind: type, path: str = "") -> Iterator[Setting]:
 
 
 def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
-    """The settings of the options below a dotted key. tree: what was written for the whole run."""
+    """Yield the settings of the options below a dotted key. tree: as written for the whole run."""
     kind: type = type(options)
     for field in fields_of(kind).values():
         setting = Setting(f"{path}{field.name}", meanings(kind).get(field.name, ""), describe(field.hint))
@@ -66,7 +66,7 @@ def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
 
 
 def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[Setting]:
-    """The setting itself with its value, or those of the options inside it."""
+    """Yield the setting with its value, or those of the options inside it."""
     if isinstance(value, Choice):
         name = dataclasses.replace(setting, key=f"{setting.key}.name")
         yield _with_value(name, value.name, getattr(default, "name", default), tree)

@@ -1,4 +1,4 @@
-"""`RunConfig`, all settings of a run, and how it is read, checked and written.
+"""Config of a run: `RunConfig` with reading, validation and writing.
 
 Options are plain dataclasses in the packages that use them, validated by pydantic. All problems of
 a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
@@ -119,10 +119,9 @@ class RunConfig:
 
     @property
     def max_steps(self) -> range:
-        """The steps of the run as a range: `for step in config.max_steps`.
+        """Steps of the run as a range: `for step in config.max_steps`.
 
-        In them, D receives `train.kimg` thousand real images. A range, since the poster's program
-        loops over it.
+        In them, D receives `train.kimg` thousand real images.
         """
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
@@ -142,10 +141,10 @@ def load(
     """Read a recipe with `key.path=value` words written over it.
 
     recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
-    `preset=NAME` stands for all settings of the preset, and is applied before the other words.
-    outside: the outside code (dotted paths) that the file may name; default: any, but none where
-    the file is in a run folder. warn: called with a line for each word that drops settings of the
-    recipe. Raises `ConfigError` with one line per problem: `file:line: key: problem; fix`.
+    `preset=NAME` means all settings of the preset, and is applied before the other words. outside:
+    the outside code (dotted paths) that the file may name; default: any, but none if the file is in
+    a run folder. warn: called with a line for each word that drops settings of the recipe. Raises
+    `ConfigError` with one line per problem: `file:line: key: problem; fix`.
     """
     config, _, warnings = _read(recipe, overrides, outside)
     for line in warnings:
@@ -154,7 +153,7 @@ def load(
 
 
 def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
-    """Return the config, and the tree it was read from, with the file and line of each value."""
+    """Return the config, and the tree that it was read from, with the place of each value."""
     return _read(recipe, overrides, outside)[:2]
 
 
@@ -190,19 +189,17 @@ def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunCo
 
 
 def to_tree(config: RunConfig) -> dict[str, Any]:
-    """Every setting as plain maps, lists and scalars."""
+    """Return every setting as plain maps, lists and scalars."""
     return {"format": FORMAT, **_plain(config)}
 
 
 def dump(config: RunConfig) -> str:
-    """YAML that `load` reads back to an equal config."""
+    """Return YAML that `load` reads back to an equal config."""
     return strict_yaml.dump(to_tree(config))
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
-    """Return the differences from the recipe: dotted key -> [recipe's value, value here], as
-    `compare`.
-    """
+    """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
     try:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
@@ -218,12 +215,12 @@ def outside_names(config: RunConfig) -> frozenset[str]:
 
 
 def differences(a: RunConfig, b: RunConfig) -> list[str]:
-    """Dotted keys whose values differ, or that only one of the two has."""
+    """Return the dotted keys whose values differ, or that only one of the two has."""
     return list(compare(a, b))
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the differences: dotted key -> the values of both; None where one has no such key."""
+    """Return the differences: dotted key -> values of both; None if one has no such key."""
     before = _flat(to_tree(a))
     after = _flat(to_tree(b))
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
@@ -260,7 +257,7 @@ def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
 
 
 def _check_format(tree: Node) -> None:
-    """Refuse a file of a later format: its keys may mean something else."""
+    """Refuse a file of a later format: its keys may have other meanings."""
     assert isinstance(tree.value, dict)
     node = tree.value.pop("format", None)
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
@@ -279,7 +276,7 @@ def _plain(value: Any) -> Any:
 
 
 def _flat(tree: Any, path: str = "") -> dict[str, Any]:
-    """Leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
+    """Return leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
     nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
     entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
     if not isinstance(entries, dict) or not entries:

@@ -41,16 +41,16 @@ class Section:
 
     @property
     def fields(self) -> dict[str, Field]:
-        """Its settings."""
+        """Fields of the options class by key."""
         return {} if self.kind is None else fields_of(self.kind)
 
     @property
     def keys(self) -> list[str]:
-        """The valid keys."""
+        """Valid keys of the map."""
         return [*(["name"] if self.category else []), *self.fields]
 
     def below(self) -> Iterator[tuple[str, Node, Field]]:
-        """Dotted key, node and field of the options, choices and names in it, written or not.
+        """Yield dotted key, node and field of the options, choices and names in it, written or not.
 
         Short forms in the tree are replaced: one item by a list, text by a map.
         """
@@ -71,8 +71,7 @@ class Section:
 
 
 def _expand(node: Node, field: Field) -> Node:
-    """Return the node, with a map for text alone, and with the default name of a choice that has
-    none.
+    """Return the node, with a map in place of text, and the default name of a choice without one.
     """
     if field.inner is str:
         return node
@@ -85,7 +84,7 @@ def _expand(node: Node, field: Field) -> Node:
 
 
 def choices(section: Section) -> Iterator[Section]:
-    """The sections below that are a chosen file, or whose `name` is one."""
+    """Yield the sections below that are a chosen file, or whose `name` is one."""
     for path, node, field in section.below():
         inner = Section(path, node, field.inner)
         if field.inner is Choice or (
@@ -97,12 +96,10 @@ def choices(section: Section) -> Iterator[Section]:
 
 
 class Sections(dict[str, Section]):
-    """The sections of a tree by dotted key, also those that are not written.
+    """Sections of a tree by dotted key, also those that are not written.
 
-    problems: names that cannot be used.
-
-    Names of files in the tree become absolute paths. outside: the outside code that may be named;
-    other names are refused before anything is imported or read.
+    problems: names that cannot be used. Names of files in the tree become absolute paths. outside:
+    the outside code that may be named; other names are refused before anything is imported or read.
     """
 
     def __init__(self, kind: type, tree: Node, outside: Container[str]) -> None:
@@ -137,10 +134,7 @@ class Sections(dict[str, Section]):
                 self._add(Section(path, node, kind, category.name, name))
 
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
-        """Return the name in a node, None if it cannot be used.
-
-        That of a .py file becomes its absolute path.
-        """
+        """Return the name in a node, a .py file as absolute path; None if it cannot be used."""
         if not isinstance(node.value, str):
             self._refuse(node, key, category)
             return None

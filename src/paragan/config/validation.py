@@ -1,4 +1,4 @@
-"""Validation of a whole config by pydantic; an error becomes a line with its place and a hint."""
+"""Validation of a config by pydantic; an error becomes a line with its place and a hint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
     Settings that are not written have their defaults. Short forms are replaced in the tree: `loss:
     hinge` for a map with this `name`, one item where a list is expected. outside: the outside code
     that may be named; other names are refused before anything is imported or read. Raises one
-    `ConfigError` with all problems that are found, and the given ones.
+    `ConfigError` with all problems found, and the given ones.
     """
     sections = Sections(kind, tree, outside)
     kinds = {(section.category, section.name): section.kind for section in sections.values()}
@@ -54,7 +54,7 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, pr
 
 
 def _check(kind: type, values: Any, choose: Callable[[str, Any], Choice]) -> Any:
-    """Checked as JSON, where a strict check accepts a list for a tuple and 1 for 1.0."""
+    """Validate as JSON, where a strict check accepts a list for a tuple and 1 for 1.0."""
     return _adapter(kind).validate_json(json.dumps(values), context=choose)
 
 
@@ -65,7 +65,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def _add_places(value: Any, node: Node, path: str) -> Any:
-    """Return the same, with the location of every entry in maps with free keys."""
+    """Return the value with the location of every entry in maps with free keys."""
     if isinstance(value, dict) and isinstance(node.value, dict):
         return LocatedDict(value, path, {key: entry.place for key, entry in node.value.items()})
     if isinstance(value, tuple) and isinstance(node.value, list):
@@ -80,7 +80,7 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
 
 
 def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem]:
-    """Return a problem for each setting; pydantic has one error for each member of a union."""
+    """Return a problem per setting; pydantic has one error for each member of a union."""
     problems: dict[tuple[str, str], Problem | None] = {}
     unknown = []
     for one in error.errors(include_url=False, include_input=False):
@@ -127,10 +127,7 @@ def _describe_missing(section: Section, key: str) -> Problem:
 
 
 def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
-    """Return the problem of a value or of an item; None for names and choices: the sections have
-    theirs.
-
-    rest: the location of the problem in the value.
+    """Return the problem of a value or item; None for names and choices. rest: place in the value.
     """
     field = section.fields[key]
     node = entries_of(section.node)[key]
@@ -161,8 +158,7 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
-    """Return the message for an unknown key: that of another file, section or trainer, or a similar
-    one.
+    """Return the message for an unknown key: of another file, section or trainer, or a similar one.
     """
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:

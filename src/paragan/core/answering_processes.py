@@ -18,10 +18,10 @@ _PIECE_BYTES = 1 << 16
 
 
 class AnsweringProcesses(LocalProcesses):
-    """`LocalProcesses` that are started with `pipes`. They end when their input is closed."""
+    """`LocalProcesses` that are started with `pipes` and end when their input is closed."""
 
     def end_requests(self, timeout_s: float) -> None:
-        """Close the input of all processes, which then end, and kill those that do not."""
+        """Close the input of all processes, so that they end, and kill those that do not."""
         for process in self.processes:
             if process.stdin is not None:
                 with suppress(OSError):
@@ -35,8 +35,8 @@ class AnsweringProcesses(LocalProcesses):
         """Send a message to all processes (None: only wait) and return the reply of each.
 
         The reply of a process that has ended, or sent none in time, is `{"error": reason}`.
-        grace_s: how long the others may take once one has replied with an error. Both are one line
-        of JSON.
+        grace_s: how long the others may take once one has replied with an error. Message and reply
+        are one line of JSON each.
         """
         if message is not None:
             for process in self.processes:
@@ -66,15 +66,15 @@ class AnsweringProcesses(LocalProcesses):
         return output.fileno()
 
     def _readable(self, replies: Mapping[int, object], wait_s: float) -> list[int]:
-        """Processes without a reply that have written something, or ended, within `wait_s`."""
+        """Return processes without a reply that write something, or end, within `wait_s`."""
         awaited = {self._output(n): n for n in range(len(self.processes)) if n not in replies}
         return [awaited[file] for file in select.select(list(awaited), [], [], wait_s)[0]]
 
 
 def reserve_output() -> Callable[[Mapping[str, Any]], None]:
-    """In a process that was started with `pipes`: returns what sends a reply.
+    """Reserve standard output for replies in a process started with `pipes`; return what sends one.
 
-    Whatever else prints to standard output from now on prints to standard error.
+    Everything else that prints to standard output then prints to standard error.
     """
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -82,8 +82,6 @@ def reserve_output() -> Callable[[Mapping[str, Any]], None]:
 
 
 def source_environment() -> dict[str, str]:
-    """Return the variables of a child that imports what this process can, and computes with one
-    thread.
-    """
+    """Return the variables of a child with the same import path and one OpenMP thread."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}

@@ -1,4 +1,4 @@
-"""The clock of a run: real images that went through D, over all ranks, and what follows it."""
+"""Clock of a run: the real images that went through D, over all ranks, and schedules by it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from paragan.core.types import Rows
 
 @dataclass
 class Clock:
-    """step: finished steps of the game. images: real images D has seen, globally."""
+    """Finished steps and real images of a game.
+
+    step: finished steps. images: real images that D received, over all ranks.
+    """
 
     step: int = 0
     images: int = 0
@@ -23,15 +26,12 @@ class Clock:
 
 @dataclass
 class Every:
-    """Due whenever another `kimg` thousand images have passed, also in a resumed run."""
+    """Event that is due after every `kimg` thousand images, also after a resume."""
 
     kimg: float
 
     def due(self, before: int, now: int) -> bool:
-        """Return whether a multiple of the period is in (before, now] images.
-
-        A period of 0 is never due.
-        """
+        """Return whether a multiple of the period is in (before, now]; period 0: never due."""
         period = self.kimg * 1000
         return period > 0 and int(now / period) > int(before / period)
 

@@ -1,4 +1,4 @@
-"""An action of all ranks that succeeds on every rank, or fails on every rank with one reason."""
+"""Actions of all ranks that succeed on every rank, or fail on every rank with one reason."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
 
 def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
-    """Call `act` on every rank and return the results (JSON), by rank.
+    """Call `act` on every rank and return the results (JSON), by rank. Collective.
 
-    `act` must not call collectives. Where it fails with a file error on some rank, all ranks raise
-    a `CheckpointError` with the reason of the first, and no rank waits. An error of another kind is
-    raised where it happened; the other ranks raise a `CheckpointError`.
+    `act` must not call collectives. If it raises a file error on some rank, all ranks raise a
+    `CheckpointError` with the reason of the first, and no rank waits. Any other error is raised
+    where it happened; the other ranks raise a `CheckpointError`.
     """
     fault: Exception | None = None
     said: dict[str, Any]
@@ -39,7 +39,7 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error's reason in one line, with the same words for every kind of full disk."""
+    """Return an error's reason in one line; all kinds of full disk have the same words."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(text.split()) or type(error).__name__
     return "no space left on the device" if "space left" in text or "code: 28" in text else text

@@ -1,4 +1,4 @@
-"""How the user calls paragan, for commands in messages."""
+"""The shell command that starts paragan, for commands in messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def absolute_command() -> str:
-    """Return the same from any working directory."""
+    """Return the command that starts this program from any working directory."""
     command = os.environ.get("PARAGAN_COMMAND", "")
     return shlex.quote(os.path.abspath(command)) if os.sep in command else program_command()
 
@@ -17,8 +17,8 @@ def absolute_command() -> str:
 def program_command() -> str:
     """Return the words that start this program, quoted for a shell.
 
-    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` where it is on PATH, and
-    this Python with `-m paragan` where it is not.
+    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` if it is on PATH, else
+    this Python with `-m paragan`.
     """
     if command := os.environ.get("PARAGAN_COMMAND"):
         return shlex.quote(command)

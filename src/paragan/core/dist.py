@@ -1,4 +1,4 @@
-"""The ranks of a run. A process that has joined no other is the only rank of its world.
+"""Ranks of a run; a process without a process group is the only rank of its world.
 
 Every wait ends with the group's time-out. Only buffers and JSON are sent: nothing is ever
 unpickled.
@@ -28,8 +28,8 @@ class World:
     group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single
     process. local_rank, local_size: among the ranks of this host. sent: bytes by kind
     (`parameters`, `norm`, `control`) that this rank passed to collectives; those inside FSDP2 are
-    not counted. meshes: device meshes of these ranks, created once each, because every mesh has its
-    own connections and threads.
+    not counted. meshes: device meshes of these ranks, created once each, because every mesh has
+    separate connections and threads.
     """
 
     rank: int = 0
@@ -49,9 +49,7 @@ class World:
         return self.rank == 0
 
     def share(self, total: int) -> tuple[int, int]:
-        """Return (first, count) of this rank's rows of a global batch; counts differ by at most
-        one.
-        """
+        """Return (first, count) of this rank's rows of a batch; counts differ by at most one."""
         rows = Rows(0, 0, total, total).shares(self.size)[self.rank]
         return rows.first, rows.count
 
@@ -131,7 +129,7 @@ ALONE = World()
 
 
 def serve_store(host: str, port: int, patience: timedelta) -> dist.TCPStore:
-    """Start a store that listens on this address alone; torch's default listens on every interface.
+    """Start a store that listens only on this address; torch's default listens on every interface.
 
     port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is in
     use.

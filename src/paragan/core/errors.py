@@ -1,4 +1,4 @@
-"""Errors, by who can fix them. A message says what is wrong, and what to do."""
+"""Exceptions with exit codes; a message says what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PREEMPTED = 85  # exit code of a run that was stopped by a signal: everything is
 
 
 def outcome(error: BaseException) -> tuple[int, str]:
-    """Exit code and line for an error that ends the process; 1 and no line for a bug of paragan."""
+    """Return exit code and line for an error that ends the process; (1, "") for a bug."""
     match error:
         case ParaganError():
             return error.exit_code, str(error)
@@ -74,7 +74,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out: numpy raises `MemoryError`, torch a kind of `RuntimeError`."""
+    """Return whether memory ran out: numpy's `MemoryError`, or a `RuntimeError` of torch."""
     words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
     is_torch_error = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return is_torch_error or isinstance(error, MemoryError)

@@ -1,5 +1,4 @@
-"""The one vocabulary of a run: the trainer yields events, the session passes them to the writers.
-"""
+"""Events of a run: the trainer yields them, and the session passes them to the writers."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ class Event:
     """One thing that happened in a run.
 
     kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or
-    end. A step between two log points has no values, and is not written. images: real images seen
-    by D so far. seconds: time since the session began; the session sets it. values: numbers, text,
-    lists and maps as in JSON (docs/report.md lists them by kind). x_BCHW: images in [-1, 1],
+    end. A step between two log points has no values, and is not written. images: real images
+    through D so far. seconds: time since the session began; the session sets it. values: numbers,
+    text, lists and maps as in JSON (docs/report.md lists them by kind). x_BCHW: images in [-1, 1],
     `columns` to a row; None: the event has no images. repeat_s: expected seconds of the next event
     of this kind; None: as long as this one took.
     """
@@ -39,11 +38,13 @@ class Event:
 
 
 class Writer(Protocol):
-    """A consumer of events: a file of `writers/`, constructed as `Writer(options, folder, step)`.
+    """Consumer of events: a file of `writers/`, constructed as `Writer(options, folder, step)`.
 
-    step: how far the run had come when the session began.
+    step: number of finished steps when the session began.
     """
 
-    def write(self, event: Event) -> None: ...
+    def write(self, event: Event) -> None:
+        """Write one event."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Finish and close the files."""

@@ -1,4 +1,4 @@
-"""Fakes: the one place where the generator of a turn runs."""
+"""Generation of fakes: the one place where the generator of a turn runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:
 
 @torch.no_grad()
 def detached_fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
-    """Generate images without their graph; in one call if G mixes samples, because then they must
-    be one batch.
+    """Generate images without their graph, one tensor per micro-batch.
+
+    If G mixes samples they are one batch, and generated in one call.
     """
     cuts = turn.feed.parts(1 if generator.mixes else parts)
     return tuple(generate(generator, feed).images for feed in cuts)
@@ -26,7 +27,7 @@ def detached_fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, 
 def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:
     """Return D's turn with fakes of this generator.
 
-    A turn of G, or one that has its fakes, is returned unchanged.
+    A turn of G, or one that has fakes already, is returned unchanged.
     """
     if turn.side is Side.G or turn.feed.fakes is not None:
         return turn

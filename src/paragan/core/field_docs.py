@@ -1,4 +1,4 @@
-"""The meanings of the fields of options: the string literals below them in the source."""
+"""Meanings of the fields of options: the string literals below them in the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEANING = "meaning"  # of a field that no source has, in its metadata
 
 @cache
 def meanings(kind: type) -> dict[str, str]:
-    """Field -> its meaning, in one line. A field without one is left out."""
+    """Return field -> meaning, in one line, for the fields of an options class that have one."""
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if dataclasses.is_dataclass(cls):

@@ -1,9 +1,8 @@
-"""Files in folders that may come from elsewhere: a run folder can hold links, pipes and devices
-under any name.
+"""Safe access to files of folders that may hold links, pipes and devices under any name.
 
-What is written is a new file under a random name, opened with O_EXCL and O_NOFOLLOW and renamed
-into place: a reader never sees half of it, and no link is followed. What is read is a plain file up
-to a size. Only this module opens files for writing (`tests/architecture/test_files.py`).
+Output is a new file under a random name, opened with O_EXCL and O_NOFOLLOW and renamed into place:
+readers never meet half a file, and no link is followed. Input is a plain file up to a size. Only
+this module opens files for writing (`tests/architecture/test_files.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,10 @@ _NAME_CHARACTERS = 100  # of the final name in a temporary one, which has to be 
 
 @contextmanager
 def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A new file that replaces `path` unless the block fails. mode: of the file, less the umask."""
+    """Yield a new file that replaces `path` unless the block fails.
+
+    mode: of the file, less the umask.
+    """
     _remove_stale(path)
     file, temporary = _created(path, mode)
     try:
@@ -40,7 +42,7 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Replace `path`, whole or not at all, also when the machine stops in between."""
+    """Replace `path` atomically and durably, also if the machine stops in between."""
     with atomic_write(path, mode) as file:
         file.write(content)
         file.flush()
@@ -48,38 +50,33 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """`write_bytes` of text in UTF-8."""
+    """Replace `path` by text in UTF-8, as `write_bytes`."""
     write_bytes(path, text.encode())
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Return an empty file in place of whatever has this name, for a process that writes while
-    others read.
-    """
+    """Return a new, empty file in place of `path`, for writing while other processes read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, _NEW, 0o666), "wb")
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Return the end of a plain file, created if necessary, without a buffer.
-
-    `CheckpointError` for a link.
-    """
+    """Open a plain file at its end, unbuffered, or create it; `CheckpointError` for a link."""
     return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
 
 def open_lock_file(path: Path) -> BinaryIO:
-    """Return a plain file to read, write and lock, created if necessary, without a buffer.
+    """Open a plain file to read, write and lock, unbuffered, created if necessary.
 
-    `CheckpointError` for a link.
+    Raises `CheckpointError` for a link.
     """
     return os.fdopen(_open_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Return a second name for the plain file `source`, or a copy where the disk has no links.
+    """Make `target`, a new name, a hard link to the plain file `source`.
 
-    `target` must be new.
+    It is a copy where the file system has no links.
     """
     try:
         os.link(source, target)
@@ -89,7 +86,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def create_subfolder(folder: Path, name: str) -> Path:
-    """`folder/name`, created if necessary, for writing. `CheckpointError` where it is a link."""
+    """Return `folder/name`, created if necessary; `CheckpointError` if it is a link."""
     path = folder / name
     refuse_link(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -97,9 +94,7 @@ def create_subfolder(folder: Path, name: str) -> Path:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise `CheckpointError` where `path` is a symbolic link: what is written there would land
-    elsewhere.
-    """
+    """Raise `CheckpointError` if `path` is a symbolic link, which redirects what is written."""
     if path.is_symlink():
         raise CheckpointError(
             f"{path} is a symbolic link, and nothing is written through links in a run folder; remove the link"
@@ -108,9 +103,9 @@ def refuse_link(path: Path) -> None:
 
 @contextmanager
 def open_regular_file(path: Path) -> Iterator[BufferedReader]:
-    """Open for reading.
+    """Open a plain file for reading, without ever waiting.
 
-    `OSError` for a pipe or a device, which might never end; never waits for one.
+    Raises `OSError` for a pipe or a device, which might never end.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -119,7 +114,7 @@ def open_regular_file(path: Path) -> Iterator[BufferedReader]:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """All of a plain file. `OSError` where it is none, or has more than `most` bytes."""
+    """Return the content of a plain file; `OSError` for others and above `most` bytes."""
     with open_regular_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -137,9 +132,7 @@ def _open_plain(path: Path, flags: int) -> int:
 
 
 def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
-    """Return a new file and its temporary name, locked: `_remove_stale` of another process leaves
-    it alone.
-    """
+    """Return a new file, locked against other processes' `_remove_stale`, and its name."""
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
         handle = os.open(temporary, _NEW, mode)
@@ -151,7 +144,7 @@ def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Temporary files of `path` that a killed process has left."""
+    """Remove temporary files of `path` that a killed process has left."""
     names: list[str] = []
     with suppress(PermissionError):  # a folder that may be written to and not listed
         names = os.listdir(path.parent)

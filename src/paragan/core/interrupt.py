@@ -1,15 +1,14 @@
-"""Stopping on request: Ctrl-C, or a signal of a scheduler or of a terminal that closes; a second
-Ctrl-C does not wait.
+"""Graceful stop on Ctrl-C or a signal of a scheduler or terminal.
 
-SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's time is up) request the
-same as Ctrl-C. What the parent process ignores stays ignored: SIGHUP under `nohup`, SIGINT of a
-background job of a script. SIGTERM always works. SIGQUIT keeps its default: the process ends at
-once.
+A second Ctrl-C aborts. SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's
+time is up) request the same as Ctrl-C. Signals that the parent process ignores stay ignored: SIGHUP
+under `nohup`, SIGINT of a background job of a script. SIGTERM always works. SIGQUIT has its
+default: the process ends at once.
 
-A rank of several hears the same request from the terminal, from torchrun and from the launcher: to
-it a second signal changes nothing, and the process that started it decides how long to wait.
+A rank of several receives the same request from the terminal, torchrun and the launcher: there a
+second signal changes nothing, and the process that started it decides how long to wait.
 
-Installed before torch is imported, since a scheduler may ask while that takes its seconds.
+The handlers are installed before torch is imported, which takes seconds.
 """
 
 from __future__ import annotations
@@ -27,14 +26,15 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class StopRequested(Exception):
-    """Long work was left unfinished because the run is to stop; a resumed run does it again."""
+    """Long work was left unfinished because the run is to stop; a resumed run repeats it."""
 
 
 class Interrupt:
-    """`requested` turns true at the first signal; the loop looks at it between steps.
+    """State of stop requests: `requested` is true from the first signal; checked between steps.
 
-    Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`.
-    message: a line of stderr, printed at the first signal. abort: the handler of a second Ctrl-C.
+    Leaving the `with` block restores the former handlers. patient: a second Ctrl-C only sets
+    `aborted`. message: a line of stderr, printed at the first signal. abort: the handler of a
+    second Ctrl-C.
     """
 
     requested: bool = False
@@ -55,8 +55,10 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on Ctrl-C aborts; by default at once, even inside a call that never returns, so
-        the terminal is mended here.
+        """Handle a signal: record the request, and let the next Ctrl-C abort.
+
+        By default that aborts at once, even inside a call that never returns, so the terminal's
+        cursor is restored here.
         """
         if not self.patient and signal.SIGINT in self._before:
             signal.signal(signal.SIGINT, self.abort)
@@ -75,7 +77,7 @@ class Interrupt:
 def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> Interrupt:
     """Catch the signals that request a stop.
 
-    Only the main thread of a process may; raises `ValueError` elsewhere.
+    Raises `ValueError` outside the main thread, the only one that may.
     """
     interrupt = Interrupt(patient, message, abort)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
@@ -85,8 +87,7 @@ def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = sig
 
 
 def _replace_closed_terminal() -> None:
-    """Output to a terminal that has hung up fails, which must not end a run that still has to save.
-    """
+    """Redirect output of a closed terminal to nothing: a failed print must not end a saving run."""
     for descriptor in (1, 2):
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):

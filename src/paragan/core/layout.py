@@ -1,4 +1,4 @@
-"""Which part of a tensor is on a rank."""
+"""Layout of a tensor over ranks: the box that each rank stores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """The box of a tensor that a rank holds.
+    """The box of a tensor that is on a rank.
 
     shape: of the whole tensor. offset, length: of the box, per axis. stage: the pipeline stage that
-    owns the tensor; None where the network is not cut into stages.
+    has the tensor; None where the network is not cut into stages.
     """
 
     shape: Shape
@@ -31,7 +31,7 @@ class TensorLayout:
 
     @classmethod
     def rows(cls, shape: Sequence[int], index: int, of: int) -> TensorLayout:
-        """Box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut.
+        """Return box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut.
 
         All but the last have ceil(n / of) rows; later boxes may be empty. Tensors without axes are
         not cut.
@@ -46,10 +46,12 @@ class TensorLayout:
 
     @property
     def is_whole(self) -> bool:
+        """Whether the box is the whole tensor."""
         return self.length == self.shape
 
     @property
     def is_empty(self) -> bool:
+        """Whether the box has no elements."""
         return 0 in self.length
 
     def cut(self, whole: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ class TensorLayout:
         return tuple(slice(start, start + length) for start, length in zip(starts, self.length, strict=True))
 
     def overlap(self, other: TensorLayout) -> TensorLayout | None:
-        """Return the box that both have; None if there is none. Both are boxes of one tensor."""
+        """Return the intersection with another box of the same tensor, or None if it is empty."""
         axes = zip(self.offset, self.length, other.offset, other.length, strict=True)
         spans = [(max(a, b), min(a + num_a, b + num_b)) for a, num_a, b, num_b in axes]
         if any(start >= stop for start, stop in spans):
@@ -76,7 +78,7 @@ Layout = Mapping[str, TensorLayout]
 
 
 def describe_gaps(boxes: Sequence[TensorLayout]) -> str:
-    """Why these boxes do not make up one tensor; empty if they do."""
+    """Return why these boxes do not make up one tensor; empty if they do."""
     shape = boxes[0].shape
     if not all(box.shape == shape and _is_inside(box) for box in boxes):
         return "pieces do not fit together"

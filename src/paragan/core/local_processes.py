@@ -1,4 +1,4 @@
-"""Child processes of this host: started, watched and ended together. Nothing here imports torch."""
+"""Child processes of this host: started, watched and ended together, without importing torch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class LocalProcesses:
     """Child processes, numbered from 0 in the order of their start.
 
     Leaving the `with` block kills those that run. Each leads a session: Ctrl-C at the terminal
-    reaches the parent alone. Each begins with the default handling of SIGINT and SIGTERM, also
-    where the parent ignores them (`nohup`, a background job).
+    reaches only the parent. Each begins with the default handling of SIGINT and SIGTERM, also where
+    the parent ignores them (`nohup`, a background job).
     """
 
     def __init__(self) -> None:
@@ -53,9 +53,9 @@ class LocalProcesses:
         """Start one more process.
 
         environment: all of its variables; None: those of this process. log: a file to which its
-        output is appended; None: it prints where this process does. prints: so does it, except for
-        errors. pipes: its input and output are pipes of this process. inherit: file descriptors
-        that it can use.
+        output is appended; None: it prints where this process does. prints: only errors go to the
+        log. pipes: its input and output are pipes of this process. inherit: file descriptors that
+        it can use.
         """
         with ExitStack() as stack:
             file = None if log is None else stack.enter_context(open_to_append(log))
@@ -88,7 +88,7 @@ class LocalProcesses:
         return any(code not in (None, 0, PREEMPTED) for code in self.codes)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of all processes; whether they have ended within `timeout_s`."""
+        """Wait for the end of all processes; return whether they have ended within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):
@@ -96,11 +96,11 @@ class LocalProcesses:
         return not self.running
 
     def supervise(self, interrupt: Interrupt, exit_s: float, save_s: float) -> list[int]:
-        """Wait for the end of all processes, and return their exit codes.
+        """Wait for the end of all processes and return their exit codes.
 
         The first request to stop, or failure of a process, is forwarded to the others as SIGTERM.
-        Killed are those that run for `save_s` after a request or the end of another, those that run
-        for `exit_s` after a failure, suspended ones at a failure, and all when the interrupt is
+        Processes are killed that run for `save_s` after a request or the end of another, or for
+        `exit_s` after a failure; suspended ones at a failure; and all when the interrupt is
         aborted.
         """
         is_forwarded = False
@@ -140,7 +140,7 @@ class LocalProcesses:
                         pipe.close()
 
     def exit_reason(self, number: int) -> str:
-        """Exit code of a process that has ended or is about to, and the last line of its log."""
+        """Return exit code and last log line of a process that has ended or is about to."""
         process = self.processes[number]
         log = self._logs[number]
         with suppress(subprocess.TimeoutExpired):
@@ -151,7 +151,7 @@ class LocalProcesses:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process of this host runs; one that has ended and is not read does not."""
+    """Return whether a process of this host runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         return _state(pid) not in "ZX"
@@ -162,9 +162,7 @@ def is_running(pid: int) -> bool:
 
 
 def is_suspended(pid: int) -> bool:
-    """Return whether a process of this host is suspended (SIGSTOP), so that it can neither act nor
-    end.
-    """
+    """Return whether a process of this host is suspended (SIGSTOP): it can neither act nor end."""
     try:
         return _state(pid) in "Tt"
     except (OSError, IndexError):
@@ -178,7 +176,7 @@ def _state(pid: int) -> str:
 
 @contextmanager
 def _default_signals() -> Iterator[None]:
-    """Handle what is ignored: a child ignores it, too, but has the default of what is handled."""
+    """Handle ignored signals inside: a child inherits ignored ones and resets handled ones."""
     is_main = threading.current_thread() is threading.main_thread()
     # no other thread may handle signals
     ignored = [n for n in _RESTORED if is_main and signal.getsignal(n) == signal.SIG_IGN]

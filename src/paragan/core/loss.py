@@ -1,4 +1,4 @@
-"""The declaration of an adversarial loss; every file of `losses/` has one as `loss`."""
+"""Declaration of an adversarial loss; every file of `losses/` has one as `loss`."""
 
 from __future__ import annotations
 

@@ -31,12 +31,10 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True)
 class SampleFeatures:
-    """An extractor's outputs for real or generated images; metrics convert them to float64 on the
-    CPU.
+    """An extractor's outputs for real or generated images; metrics use float64 copies on the CPU.
 
-    logits_BK: over the classes; None where the extractor does not classify. requested_labels_B:
-    int64 in [0, K): the label of a real image, or the label that a generator was given; None
-    without classes.
+    logits_BK: over the classes; None if the extractor does not classify. requested_labels_B: int64
+    in [0, K): the label of a real image, or that which a generator received; None without classes.
     """
 
     features_BF: Tensor
@@ -44,7 +42,7 @@ class SampleFeatures:
     requested_labels_B: Tensor | None = None
 
     def rows(self, first: int, end: int) -> SampleFeatures:
-        """Images first … end - 1."""
+        """Return images first … end - 1."""
         rows = slice(first, end)
         logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
         return SampleFeatures(
@@ -66,9 +64,7 @@ class SampleFeatures:
 
 @dataclass(frozen=True)
 class ImagePairs:
-    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the
-    other.
-    """
+    """Generated and target images, x_BCHW in [-1, 1]; rows of equal number belong together."""
 
     made: Tensor
     target: Tensor
@@ -77,23 +73,23 @@ class ImagePairs:
         return len(self.made)
 
     def rows(self, first: int, end: int) -> ImagePairs:
-        """Pairs first … end - 1."""
+        """Return pairs first … end - 1."""
         return ImagePairs(self.made[first:end], self.target[first:end])
 
 
 class Metric(ABC):
-    """One number of a score. Immutable: `update` and `merge` return a new metric.
+    """One number of a score, immutable: `update` and `merge` return a new metric.
 
     It compares `SampleFeatures` with those of real images, its reference, or `ImagePairs`.
     """
 
     name: ClassVar[str]
-    """Under which the value is recorded; the name of the file."""
+    """Key of the recorded value; the name of the file."""
     direction: ClassVar[Direction]
     note: ClassVar[str]
     """One or two sentences for the report: what the value means."""
     needs: ClassVar[frozenset[Needs]] = frozenset({Needs.FEATURES})
-    """A score without one of these has no such metric."""
+    """What the metric reads; a score without one of these leaves it out."""
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
@@ -103,7 +99,7 @@ class Metric(ABC):
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""
     settings: ClassVar[Mapping[str, Any]] = {}
-    """Constants that must be equal where two values are compared, for the record."""
+    """Constants that must be equal for two values to compare, for the record."""
     order: ClassVar[int] = 100
     """Place in a score, lowest first. The first metric with a direction decides which checkpoint is
     the best."""
@@ -114,7 +110,7 @@ class Metric(ABC):
         """Return an empty metric.
 
         real: features of the reference; None for pairs. options: the file's `Options`. Raises
-        `ConfigError` where the reference has too few images, or lacks what the metric needs.
+        `ConfigError` if the reference has too few images, or lacks what the metric needs.
         """
 
     @abstractmethod
@@ -127,7 +123,7 @@ class Metric(ABC):
 
     @abstractmethod
     def compute(self) -> float:
-        """Return the value. Raises `ConfigError` for too few images."""
+        """Return the value; `ConfigError` for too few images."""
 
 
 def in_float64(values: Tensor) -> Tensor:

@@ -1,6 +1,4 @@
-"""Construction of networks: as a whole, or without memory for the weights, which are filled shard
-by shard.
-"""
+"""Construction of networks: whole, or without memory for weights that are filled by shard."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from torch import nn
 
 @dataclass(frozen=True)
 class NetworkFactory:
-    """Builds one network with its initial weights.
+    """Builder of one network with its initial weights.
 
     construct: returns the module on the CPU. fill: draws the initial weights by name, into the
-    shards that a module has; None: the constructor's weights are used, and the network cannot be
-    built in shards.
+    shards of a module; None: the constructor's weights are used, and the network cannot be built in
+    shards.
     """
 
     construct: Callable[[], nn.Module]
@@ -34,12 +32,10 @@ class NetworkFactory:
 
 
 class Model(Protocol):
-    """A file of `models/`, or networks from memory: both are called with options, shape (C, H, W),
-    number of classes.
+    """Factory of both networks: a file of `models/`, or networks from memory."""
 
-    Every call returns a new network.
-    """
+    def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a new generator. shape: (C, H, W) of one image."""
 
-    def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module: ...
-
-    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module: ...
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a new discriminator. shape: (C, H, W) of one image."""

@@ -1,4 +1,4 @@
-"""The tensors that an optimiser steps, by parameter name."""
+"""Tensors that an optimiser steps, by parameter name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from torch import Tensor
 
 
 def optimizer_weights(optimizer: Any) -> dict[str, Tensor]:
-    """Return the tensors that an optimiser steps: parameters, float32 copies of them, or this
-    rank's pieces.
+    """Return the tensors that an optimiser steps: parameters, float32 copies, or local shards.
 
-    In the order of its groups, in which torch numbers their state. The groups must have
+    Their order is that of its groups, in which torch numbers their state. The groups must have
     `param_names`.
     """
     weights: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Types for option fields, as plain `Annotated` types. Neither torch nor pydantic is imported."""
+"""Types of option fields, as plain `Annotated` types, without importing torch or pydantic."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ class Category:
     also: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Hook of pydantic: the context of the validation, `(category, entries)`, makes the
-        `Choice`.
-        """
+        """Return a schema in which the context of the validation makes the `Choice`."""
         from pydantic_core import core_schema
 
         if source is not Choice:
@@ -40,10 +38,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class IsPath:
-    """Marks text that is a path: a leading `~` stands for the home folder."""
+    """Mark of text that is a path, with `~` for the home folder."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Hook of pydantic."""
+        """Return the schema that expands `~`."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(os.path.expanduser, handler(source))
@@ -66,10 +64,10 @@ TORCH_OPTIMISERS = (
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """How a feature extractor is called; the base class of the options of every one."""
+    """Call options of a feature extractor; base class of the options of every extractor."""
 
     device: Literal["auto", "cpu"] = "auto"
-    """Where features are computed: `auto` is the device of the run."""
+    """Device that computes features; `auto`: the device of the run."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of the network. Scores of different formats do not compare."""
     batch_size: Count = 500
@@ -78,7 +76,7 @@ class ExtractorOptions:
 
 @dataclass(frozen=True)
 class PretrainedOptions(ExtractorOptions):
-    """How a feature extractor that was trained on images of one size is called."""
+    """Call options of a feature extractor that was trained on images of one size."""
 
     resize: Literal["bilinear", "bicubic"] | None = None
     """Filter that brings images of another size to the network's, antialiased; null: another size
@@ -87,9 +85,9 @@ class PretrainedOptions(ExtractorOptions):
 
 @dataclass(frozen=True)
 class FileExtractorOptions(PretrainedOptions):
-    """The file of a feature extractor's weights, and how it is called."""
+    """Weights file of a feature extractor, with its call options."""
 
     weights: FilePath | None = None
     """The weights, .npz or .safetensors; null: the usual file name, in or next to the data."""
     sha256: str | None = None
-    """Of the file of the weights, another one is refused; null: any."""
+    """Required sha256 of the weights file; null: any."""

@@ -1,4 +1,4 @@
-"""Failures of outside code in one line, with the place in the user's file."""
+"""One-line errors for failures of outside code, with the place in the user's file."""
 
 from __future__ import annotations
 

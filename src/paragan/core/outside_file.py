@@ -17,15 +17,13 @@ def is_file_name(name: str) -> bool:
 
 
 def absolute_path(name: str, source: str) -> str:
-    """Return the absolute path of a file that `source` names: next to a recipe, or in the current
-    folder.
-    """
+    """Return the absolute path of a file named in a recipe, or in the current folder."""
     folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 
 
 def find_file(name: str) -> Path:
-    """Return the path of the file; `ConfigError` where there is none."""
+    """Return the path of the file; `ConfigError` if it does not exist."""
     path = Path(name)
     if not os.path.isfile(path):  # also where no file can have this name
         raise ConfigError(f"{name} does not exist; give the path of a .py file, relative to the recipe's folder")
@@ -33,7 +31,7 @@ def find_file(name: str) -> Path:
 
 
 def load(path: Path) -> ModuleType:
-    """Import the file once. It can import modules next to it; installed modules take precedence."""
+    """Import the file once, with its folder last on the import path."""
     name = f"paragan-file:{path}"
     if name in sys.modules:
         return sys.modules[name]

@@ -1,4 +1,4 @@
-"""Named tensors on their way to files and back."""
+"""Named tensors on their way to and from files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.core.layout import Layout, Shape, TensorLayout
 
 @dataclass(frozen=True)
 class Pieces:
-    """What this rank holds of a group of named tensors.
+    """Tensors of a named group that are on this rank.
 
     layout: of those that are cut; the others are whole.
     """
@@ -28,6 +28,7 @@ class Pieces:
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+    """Return the shape of each tensor, by name."""
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
@@ -43,16 +44,16 @@ class StoredTensors(Mapping[str, Tensor]):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> StoredTensors:
-        """Tensors that are in memory already."""
+        """Wrap tensors that are in memory already."""
         return cls(shapes_of(tensors), lambda name, box: box.cut(tensors[name]))
 
     def under(self, prefix: str) -> StoredTensors:
-        """Those whose names begin so, without it."""
+        """Return the tensors whose names begin with a prefix, named without it."""
         shapes = {name[len(prefix) :]: shape for name, shape in self.shapes.items() if name.startswith(prefix)}
         return StoredTensors(shapes, lambda name, box: self.read(prefix + name, box))
 
     def read(self, name: str, box: TensorLayout) -> Tensor:
-        """Read one box of a tensor, and nothing else of it."""
+        """Read only one box of a tensor."""
         if name not in self.shapes:
             raise KeyError(name)
         return self._read_box(name, box)

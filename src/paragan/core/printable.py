@@ -1,8 +1,8 @@
-"""Text of others on a terminal: file names, configs and tensors may hold what moves its cursor."""
+"""Text from outside for a terminal: names and configs may contain control sequences."""
 
 from __future__ import annotations
 
 
 def to_printable(text: object) -> str:
-    """Return the same lines with a question mark for escapes, bells and all that is not printed."""
+    """Return the text with a question mark for every unprintable character but newlines."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in str(text))

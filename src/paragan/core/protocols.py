@@ -1,6 +1,4 @@
-"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies;
-base class of data sources.
-"""
+"""Protocols between packages, and base classes of penalties and data sources."""
 
 from __future__ import annotations
 
@@ -57,10 +55,9 @@ class Penalty(ABC):
 
     name: str
     side: Side
-    """Of the player whose loss it joins; needed by a penalty that a config names."""
+    """The player whose loss it joins; needed by a penalty that a config names."""
     interval: int = 1
-    """Due at every n-th update. The penalty multiplies its weight by it, so that the average force
-    stays."""
+    """Due at every n-th update; its weight is multiplied by n, so that the average force stays."""
     needs: frozenset[Can] = frozenset()
     """Abilities that the player's strategy must have."""
     per_sample: bool = False
@@ -90,16 +87,16 @@ class Adaptive(Augment, Protocol):
     state: dict[str, Tensor]
 
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """Adapt to one step, and return numbers to record, by name, the same on all ranks.
+        """Adapt to one step and return numbers to record, by name, equal on all ranks. Collective.
 
-        Collective. signs: this rank's share of the mean sign of D's logits on real images. images:
-        real images of the step, over all ranks. total: sums over the ranks, in place; every rank
-        must call it equally often.
+        signs: this rank's share of the mean sign of D's logits on real images. images: real images
+        of the step, over all ranks. total: sums over the ranks, in place; every rank must call it
+        equally often.
         """
 
 
 def adaptive(augment: Augment | None) -> Adaptive | None:
-    """Return the same augmentation if it adapts, else None."""
+    """Return the augmentation if it adapts, else None."""
     return augment if isinstance(augment, Adaptive) and augment.state else None
 
 
@@ -132,43 +129,45 @@ class Turn:
         return self.augment(x, feed.seed, f"augment/{self.side.value}/{kind}", feed.rows)
 
     def with_fakes(self, fakes: tuple[Tensor, ...]) -> Turn:
-        """Return the same turn on these fakes."""
+        """Return a copy of the turn with these fakes."""
         return replace(self, feed=replace(self.feed, fakes=fakes))
 
     def with_labels(self, y_B: Tensor) -> Turn:
-        """Return the same turn with other labels of the fakes."""
+        """Return a copy of the turn with other labels of the fakes."""
         return replace(self, feed=replace(self.feed, tensors={**self.feed.tensors, "label": y_B}))
 
     def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...]) -> Turn:
-        """Return the same turn with the inputs of another one, to which these fakes belong."""
+        """Return a copy with the inputs of another turn, to which these fakes belong."""
         return replace(self, feed=replace(other.feed, fakes=fakes))
 
 
 class Opponent(Protocol):
-    """The network that a player trains against: the live other player, a snapshot, a buffer of
-    fakes.
-    """
+    """Network that a player trains against: the live other player, a snapshot, a fakes buffer."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """Updates so far of the player that this is a state of."""
 
-    def network(self) -> Network: ...
+    def network(self) -> Network:
+        """Return the network in its current state."""
 
 
 class PlayerSlot(Opponent, Protocol):
-    """One side of a game: a `Player` of this process, or a `RemotePlayer` for one on other ranks.
-    """
+    """One side of a game: a `Player` of this process, or a `RemotePlayer` for other ranks."""
 
     @property
-    def updates_per_step(self) -> int: ...
+    def updates_per_step(self) -> int:
+        """Updates of this player per step."""
 
-    def update(self, turn: Turn, against: Opponent) -> Update: ...
+    def update(self, turn: Turn, against: Opponent) -> Update:
+        """Run the turn, then step the player or skip."""
 
-    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]: ...
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        """Return G's images for this turn with their graph, one tensor per micro-batch."""
 
 
 class Strategy(Protocol):
-    """How one player's network is placed on ranks, and how a turn runs there. Holds no state."""
+    """Placement of one player's network on ranks, and execution of its turns; stateless."""
 
     can: frozenset[Can]
     joins_ranks: bool
@@ -180,10 +179,10 @@ class Strategy(Protocol):
 
     @property
     def sync_period(self) -> int:
-        """Updates after which all ranks hold the same weights again."""
+        """Number of updates after which all ranks have equal weights again."""
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build and shard the network: the same forward, the same parameter names.
+        """Build and shard the network, with the same forward and parameter names.
 
         mesh: the ranks, a `World`.
         """
@@ -194,22 +193,22 @@ class Strategy(Protocol):
     def prepare_average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
         """Build a second network for averaged weights."""
 
-    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimiser of the network's weights on this rank."""
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        """Run the chain and one backward per micro-batch, and return the detached terms of all
-        local rows.
+        """Run the chain and one backward per micro-batch, and return their terms.
+
+        The terms are detached, of all local rows.
         """
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """Return d sum(out_B) / dx with its graph, unscaled. Raises if it is not differentiable."""
+        """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Finish the reduction, unscale, clip, and return the global gradient norm before clipping,
-        in float32.
-        """
+        """Finish the reduction, unscale, clip; return the unclipped global norm in float32."""
 
     def after_step(self, net: nn.Module) -> None:
         """Prepare the network for its next call, after the optimizer step of this rank."""
@@ -221,33 +220,28 @@ class Strategy(Protocol):
         """
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
-        """Return whether all ranks hold the same weights after that many updates."""
+        """Return whether all ranks have equal weights after that many updates."""
 
     def device(self, net: nn.Module) -> torch.device:
         """Return the device that computes; weights may be stored on another (offload)."""
 
     def rank_weight(self, net: nn.Module) -> float:
-        """Return 1 / ranks: the weight of a number that is equal on all ranks that share the batch.
-        """
+        """Return 1 / ranks, the weight of a number that is equal on all ranks of the batch."""
 
     def layout(self, net: nn.Module) -> Layout:
-        """Return the layout on this rank of parameters and buffers of a network, or of its average.
-        """
+        """Return this rank's layout of the parameters and buffers of a network or its average."""
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
-        """Return the layout on this rank of what the optimiser steps, by parameter."""
+        """Return this rank's layout, by parameter, of what the optimiser steps."""
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
-        """Return (number of this rank, ranks) where each rank has a different optimiser state; else
-        (0, 1).
-        """
+        """Return (replica number, replicas) of the optimiser state; (0, 1) if it is shared."""
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         """Return all parameters and buffers by name, unsharded. Collective."""
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
-        """Copy this rank's boxes of all parameters and buffers into a network, or into its average.
-        """
+        """Copy this rank's boxes of parameters and buffers into a network or its average."""
 
 
 @dataclass(frozen=True)
@@ -259,9 +253,7 @@ class TensorSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether the loader maps its values from 0…255 to [-1, 1]: uint8 of shape (channels,
-        height, width).
-        """
+        """Whether it is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
         return self.dtype == torch.uint8 and len(self.shape) == 3
 
 
@@ -269,10 +261,9 @@ class Source(ABC):
     """Base class of one split of a data set: samples of named tensors, by index.
 
     tensors: what each sample consists of; images are called `image`, with `label` and `condition`
-    where there are some. class_names: empty without labels. notices: warnings, a line each: skipped
+    if the data has them. class_names: empty without labels. notices: warnings, a line each: skipped
     images, folders that are no classes. fingerprint: equal for equal data; cheap, not computed from
-    all samples. is_decoded: `fetch` reads or decodes files, so that threads which call it ahead of
-    the training step are worth their while.
+    all samples. is_decoded: `fetch` reads or decodes files, so that reading ahead in threads pays.
 
     Several threads may call `fetch` at the same time.
     """
@@ -285,15 +276,13 @@ class Source(ABC):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width) of `image`."""
+        """Shape (channels, height, width) of `image`."""
         channels, height, width = self.tensors["image"].shape
         return channels, height, width
 
     @property
     def has_pairs(self) -> bool:
-        """Whether every image has a condition, an image of the same shape that it is generated
-        from.
-        """
+        """Whether every image has a `condition` of the same shape, from which it is generated."""
         return "condition" in self.tensors
 
     @abstractmethod
@@ -304,8 +293,8 @@ class Source(ABC):
         """Return the tensors of these samples by name, each (B, *shape).
 
         indices: int64 array (B,). places: positions of the rows in the endless stream of batches,
-        int64 (B,); random crops and flips of a training split depend on the seed and the position
-        alone. None: no crops and flips.
+        int64 (B,); random crops and flips of a training split depend only on the seed and the
+        position. None: no crops and flips.
         """
 
 

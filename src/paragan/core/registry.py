@@ -1,4 +1,4 @@
-"""Files as a registry: `model.name: biggan` is `models/biggan.py`.
+"""Registry of files: `model.name: biggan` is `models/biggan.py`.
 
 A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
 a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
@@ -76,12 +76,12 @@ def categories() -> list[str]:
 
 
 def noun(category: str) -> str:
-    """One file of a category in words: `losses` -> loss."""
+    """Return the name of one file of a category: `losses` -> loss."""
     return _NOUNS.get(category, f"file of {category}/")
 
 
 def names(category: str) -> list[str]:
-    """Names of the public files of a category, sorted."""
+    """Return the names of the public files of a category, sorted."""
     folder = _ROOT / category
     files = [path.stem for path in folder.glob(f"*{_suffix(category)}")]
     packages = [path.parent.name for path in folder.glob("*/__init__.py")]
@@ -90,7 +90,7 @@ def names(category: str) -> list[str]:
 
 
 def descriptions(category: str) -> dict[str, str]:
-    """Return the names of a category and one sentence about each. Files are read, not imported.
+    """Return the names of a category with one sentence about each, without importing the files.
 
     Raises `ConfigError` for an unknown category.
     """
@@ -119,8 +119,7 @@ def _top_level_keys(path: Path) -> set[str]:
 def load(category: str, name: str) -> ModuleType:
     """Import a file of a category, or outside code.
 
-    Raises `ConfigError`, in one line, where outside code cannot be imported or lacks a required
-    name.
+    Raises `ConfigError`, in one line, if outside code cannot be imported or lacks a required name.
     """
     path = find_source(category, name)
     if "." not in name:
@@ -134,19 +133,17 @@ def load(category: str, name: str) -> ModuleType:
 
 
 def options(category: str, name: str) -> type:
-    """Return the `Options` dataclass of a file, read without importing it; an empty one if it has
-    none.
+    """Return the `Options` dataclass of a file, read without importing it; empty if it has none.
 
-    Those of every dataset have `labels` too (False leaves the labels out), and how batches are read
-    ahead.
+    Those of every dataset also have `labels` (False leaves the labels out) and the read-ahead of
+    batches.
     """
     kind = _options(find_source(category, name), f"{category}.{name}")
     return _dataset_options(kind) if category == "datasets" else kind
 
 
 def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
-    """Return the source file of a name; `ConfigError` with the valid names, also those in `also`.
-    """
+    """Return the source file of a name; `ConfigError` with the valid names and those in `also`."""
     if outside_file.is_file_name(name):
         return outside_file.find_file(name)
     if "." in name:
@@ -165,9 +162,9 @@ def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the known word most similar to this one, None where none is; case is ignored.
+    """Return the known word most similar to this one, or None; case is ignored.
 
-    least: required similarity in [0, 1], as `difflib.get_close_matches` has it.
+    least: required similarity in [0, 1], as in `difflib.get_close_matches`.
     """
     folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), folded, 1, least)
@@ -184,7 +181,7 @@ def _suffix(category: str) -> str:
 
 
 def _description(path: Path) -> str:
-    """First sentence of the docstring, or first line of the comment of a recipe or preset."""
+    """Return the first sentence of a docstring, or the first comment line of a recipe or preset."""
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix != ".py":
         return text.partition("\n")[0].lstrip("# ")
@@ -202,9 +199,7 @@ def _find_outside_module(name: str) -> Path:
 
 
 def _find_spec(name: str) -> ModuleSpec:
-    """Return the search imports the packages around the module, which may raise errors of their
-    code.
-    """
+    """Return the module's spec; importing its packages may raise errors of their code."""
     spec = None
     missing = name
     try:
@@ -252,9 +247,7 @@ def _options(path: Path, name: str) -> type:
 
 @cache
 def _dataset_options(kind: type) -> type:
-    """Return the same settings, and those of every dataset; a setting `labels` of another type
-    takes False as well.
-    """
+    """Return the options with those of every dataset; any `labels` also takes False."""
     labels = next((one for one in fields(kind) if one.name == "labels"), None)
     hint: Any = bool
     default: Any = True
@@ -279,9 +272,7 @@ def _dataset_options(kind: type) -> type:
 
 
 def _unprinted_field(meaning: str) -> Any:
-    """Return a field, None by default, that the text of the options leaves out: fingerprints of
-    data depend on that text.
-    """
+    """Return a field, None by default, outside the text that data fingerprints depend on."""
     return field(default=None, repr=False, metadata={MEANING: meaning})
 
 
@@ -295,4 +286,4 @@ def _is_readable(node: ast.stmt) -> bool:
 
 @dataclass(frozen=True)
 class _NoOptions:
-    """Stands for the `Options` of a file that has none."""
+    """Options of a file that defines none."""

@@ -1,9 +1,9 @@
-"""Randomness as a function of position.
+"""Random numbers as a function of position.
 
-A draw is made for the whole global batch from (seed, stream, step) and then cut to the rows at
-hand, so the numbers do not depend on how many ranks or micro-batches share the batch, and a resumed
-run needs no stored generator state. Draws are made on the CPU: one run has the same latents on any
-device."""
+A draw is made for the whole global batch from (seed, stream, step) and then cut to the local rows,
+so the numbers do not depend on the number of ranks or micro-batches, and a resumed run needs no
+stored generator state. Draws are made on the CPU: one run has the same latents on any device.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from paragan.core.types import Rows
 
 
 def key(*words: int | str) -> int:
-    """63 bits from any words; equal words give equal keys on every machine and Python."""
+    """Return 63 bits from any words; equal words give equal keys on every machine and Python."""
     digest = hashlib.blake2b("\x1f".join(map(str, words)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def generator(*words: int | str) -> torch.Generator:
-    """Return a fresh CPU generator for this position."""
+    """Return a new CPU generator for this position."""
     return torch.Generator().manual_seed(key(*words))
 
 
 def normal(seed: int, stream: str, rows: Rows, shape: tuple[int, ...]) -> Tensor:
-    """Standard normal, float32, (rows.count, *shape)."""
+    """Return standard normal numbers, float32, (rows.count, *shape)."""
     return torch.randn((rows.total, *shape), generator=generator(seed, stream, rows.step))[rows.window]
 
 
 def uniform(seed: int, stream: str, rows: Rows, shape: tuple[int, ...]) -> Tensor:
-    """Uniform on [0, 1), float32, (rows.count, *shape)."""
+    """Return uniform numbers in [0, 1), float32, (rows.count, *shape)."""
     return torch.rand((rows.total, *shape), generator=generator(seed, stream, rows.step))[rows.window]
 
 
 def integers(seed: int, stream: str, rows: Rows, high: int) -> Tensor:
-    """Uniform integers in [0, high), int64, (rows.count,)."""
+    """Return uniform integers in [0, high), int64, (rows.count,)."""
     return torch.randint(high, (rows.total,), generator=generator(seed, stream, rows.step))[rows.window]

@@ -1,6 +1,4 @@
-"""Which ranks hold which player: all hold both, some hold G and the others D, or one holds both for
-the others.
-"""
+"""Assignment of players to ranks: colocated, split by player, or one server for both."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ class Roles:
     """Roles of the ranks of `world`, and of this one.
 
     batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
-    if every rank holds both. long_wait_group: all ranks, for waits while some of them work for
-    long. timeout_s: of all other waits.
+    if every rank has both. long_wait_group: all ranks, for waits while some of them work for long.
+    timeout_s: of all other waits.
     """
 
     world: World
@@ -32,32 +30,28 @@ class Roles:
 
     @property
     def is_split(self) -> bool:
-        """Whether some rank holds only one player, or none."""
+        """Whether some rank has only one player, or none."""
         return bool(self.ranks)
 
     @property
     def has_server(self) -> bool:
-        """Whether one rank holds both players, and the others compute gradients on copies."""
+        """Whether one rank has both players, and the others compute gradients on copies."""
         return self.is_split and self.ranks[Side.G] == self.ranks[Side.D]
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The players that this rank holds."""
+        """The players of this rank."""
         if not self.is_split:
             return tuple(Side)
         return tuple(side for side in Side if self.world.rank in self.ranks[side])
 
     @property
     def trained_sides(self) -> tuple[Side, ...]:
-        """The players whose turns this rank runs: those it holds; with a server, all on the other
-        ranks.
-        """
+        """Players whose turns run on this rank: its players, or all on a server's other ranks."""
         return tuple(side for side in Side if (side in self.sides) != self.has_server)
 
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON values of all ranks in one mapping; of equal names that of the lowest
-        rank. Collective.
-        """
+        """Return the JSON values of all ranks merged; the lowest rank wins. Collective."""
         if not self.is_split:
             return dict(values)
         merged: dict[str, Any] = {}
@@ -75,24 +69,18 @@ _LONG_WAIT_S = 3600.0
 
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
-    """Return roles in which every rank holds both players."""
+    """Return roles in which every rank has both players."""
     return Roles(world, world, timeout_s=timeout_s)
 
 
 def split_roles(world: World, num_g: int, timeout_s: float) -> Roles:
-    """Return roles in which the first `num_g` ranks hold G and the others D, each group a world.
-
-    Collective.
-    """
+    """Return roles with G on the first `num_g` ranks and D on the others. Collective."""
     ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
     return _split(world, num_g, ranks, timeout_s)
 
 
 def server_roles(world: World, timeout_s: float) -> Roles:
-    """Return roles in which rank 0 holds both players, and the others, a world, compute on copies.
-
-    Collective.
-    """
+    """Return roles with both players on rank 0 and copies on the others. Collective."""
     return _split(world, 1, {side: range(1) for side in Side}, timeout_s)
 
 
@@ -106,10 +94,7 @@ def _split(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeou
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
-    """Return the world of `ranks`.
-
-    Collective over all ranks of `world`, as torch requires of new groups.
-    """
+    """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
     if world.rank not in ranks:

@@ -35,7 +35,7 @@ class Node:
     value: Scalar | list[Node] | dict[str, Node]
 
     def plain(self) -> Any:
-        """Return the same nested value without locations."""
+        """Return the nested value without locations."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
@@ -69,8 +69,7 @@ class LocatedDict(dict[str, Any]):
 
 
 def located_key(values: Mapping[str, Any], key: str, default: str) -> str:
-    """Return the dotted key of an entry, or of the map without a `key`, after its location if
-    known.
+    """Return the location, if known, and dotted key of an entry, or of the map if `key` is empty.
 
     default: the dotted key of a map that was not read from a config.
     """

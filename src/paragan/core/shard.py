@@ -1,4 +1,4 @@
-"""Tensors that are sharded over ranks, and this rank's shard of them."""
+"""Tensors that are sharded over ranks, and this rank's shard."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from paragan.core.layout import TensorLayout
 
 
 def local_shard(tensor: Tensor) -> Tensor:
-    """This rank's shard of a sharded tensor, sharing its memory; any other tensor unchanged."""
+    """Return this rank's shard of a sharded tensor, a view; any other tensor unchanged."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def layout_of(tensor: Tensor) -> TensorLayout:
-    """Return the layout of a sharded tensor on this rank, on any mesh; of any other tensor the
-    whole.
-    """
+    """Return this rank's layout of a tensor, sharded on any mesh or whole."""
     if not isinstance(tensor, DTensor):
         return TensorLayout.whole(tensor.shape)
     length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -27,10 +25,7 @@ def layout_of(tensor: Tensor) -> TensorLayout:
 
 @torch.no_grad()
 def copy_full(target: Tensor, full: Tensor) -> None:
-    """Copy a full tensor, equal on every rank, into a sharded or a full one.
-
-    Needs no communication.
-    """
+    """Copy a full tensor, equal on every rank, into a sharded or full one; no communication."""
     local_shard(target).copy_(layout_of(target).cut(full))
 
 

@@ -35,8 +35,8 @@ _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+
 def read_file(path: Path, problems: list[Problem], shown: str | None = None) -> Node:
     """Return the map in a file.
 
-    shown: its name in messages. Duplicate keys are added to `problems`. Raises `ConfigError` where
-    the file is missing, unreadable, or not strict YAML.
+    shown: its name in messages. Duplicate keys are added to `problems`. Raises `ConfigError` if the
+    file is missing, unreadable, or not strict YAML.
     """
     start = SourceLocation(str(path) if shown is None else shown, 1)
     return read_map(_read(path, SourceLocation(start.source)), start, problems)
@@ -55,9 +55,7 @@ def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
 
 
 def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
-    """Return the only YAML document in a text that begins at `start`; a null node for an empty
-    text.
-    """
+    """Return the only YAML document of a text that begins at `start`; a null node if empty."""
     try:
         return _Composer(text, start, problems).tree()
     except yaml.MarkedYAMLError as error:
@@ -83,7 +81,7 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def dump(tree: Any) -> str:
-    """YAML that `read_file` reads back: maps as blocks, lists of scalars on one line."""
+    """Return YAML that `read_file` reads back: maps as blocks, lists of scalars on one line."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
@@ -105,7 +103,7 @@ def _read(path: Path, place: SourceLocation) -> str:
 
 
 class _Composer:
-    """Composes nodes from YAML events. The library's composer would resolve aliases and tags."""
+    """Composer of nodes from YAML events; PyYAML's composer would resolve aliases and tags."""
 
     def __init__(self, text: str, start: SourceLocation, problems: list[Problem]) -> None:
         self.start = start
@@ -179,7 +177,7 @@ def _below(start: SourceLocation, lines: int) -> SourceLocation:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that `scalar` would read as something else; never writes an alias."""
+    """Dumper that quotes ambiguous text and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Return the same nest with `function` applied to every tensor; anything else stays."""
+    """Return a copy of the nest with `function` applied to every tensor."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, Mapping):

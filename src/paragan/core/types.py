@@ -1,7 +1,7 @@
 """Values that are passed between packages.
 
 Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose
-first axis is B holds consecutive rows of one global batch; `Rows` says which.
+first axis is B contains consecutive rows of one global batch; `Rows` says which.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 
 
 class Side(enum.Enum):
-    """Which of the two players."""
+    """The two players."""
 
     G = "g"
     D = "d"
 
 
 class Can(enum.Enum):
-    """Abilities of a strategy; a loss or penalty that needs one that is missing is refused."""
+    """Abilities of a strategy; a loss or penalty that needs a missing one is refused."""
 
     DOUBLE_BACKWARD = "double backward"
     COUPLED = "terms that mix samples"
@@ -34,8 +34,9 @@ class Can(enum.Enum):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows first, first + stride, … (`count` of them) of global batch number `step`; `total` rows
-    over all ranks.
+    """Row numbers first, first + stride, … (`count` of them) of global batch number `step`.
+
+    total: rows of the global batch, over all ranks.
     """
 
     step: int
@@ -45,7 +46,7 @@ class Rows:
     stride: int = 1
 
     def shares(self, n: int) -> tuple[Rows, ...]:
-        """Split for `n` ranks: consecutive pieces whose sizes differ by at most one row."""
+        """Split for `n` ranks into consecutive pieces whose sizes differ by at most one row."""
         cuts = [self.first + self.count * i // n for i in range(n + 1)]
         return tuple(Rows(self.step, a, b - a, self.total) for a, b in pairwise(cuts))
 
@@ -79,8 +80,7 @@ IMAGE_ARGUMENTS = ("image", "label", "condition")
 
 @dataclass(frozen=True)
 class Batch:
-    """Real samples: tensors by name, with one row for each sample; empty where only the row numbers
-    are needed.
+    """Real samples: tensors by name, a row per sample; empty if only row numbers are needed.
 
     A source of images has `image`, uint8 mapped to [-1, 1], `label` in [0, classes) and, for pairs,
     `condition`. Other sources declare other names.
@@ -91,17 +91,21 @@ class Batch:
 
     @property
     def image(self) -> Tensor:
+        """The tensor `image`."""
         return self.tensors["image"]
 
     @property
     def label(self) -> Tensor | None:
+        """The tensor `label`, or None."""
         return self.tensors.get("label")
 
     @property
     def condition(self) -> Tensor | None:
+        """The tensor `condition`, or None."""
         return self.tensors.get("condition")
 
     def parts(self, n: int) -> tuple[Batch, ...]:
+        """Split into `n` micro-batches."""
         return tuple(Batch(rows, _cut(self.tensors, self.rows, rows)) for rows in self.rows.parts(n))
 
 
@@ -130,6 +134,7 @@ class DiscriminatorOutput:
         return cls(*output) if isinstance(output, tuple) else cls(output)
 
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
+        """Split the samples into pieces of these sizes."""
         logits = self.logits_B.split(sizes)
         more = [[None] * len(sizes) if v is None else v.split(sizes) for v in (self.features, self.classes_BK)]
         return tuple(DiscriminatorOutput(*each) for each in zip(logits, *more, strict=True))
@@ -137,14 +142,14 @@ class DiscriminatorOutput:
 
 @dataclass(frozen=True)
 class GeneratorOutput:
-    """Output of a generator: images, the inputs of D, and extra tensors that only objectives read.
-    """
+    """Output of a generator: images, which D receives, and extra tensors for objectives."""
 
     images: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, output: Tensor | GeneratorOutput) -> GeneratorOutput:
+        """Convert what a network returns: a `GeneratorOutput`, or images."""
         return output if isinstance(output, GeneratorOutput) else cls(output)
 
 
@@ -154,10 +159,9 @@ class TurnInputs:
 
     tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn
     that needs them. arguments: names of D's arguments, in order; the first is what G generates. G
-    receives `latent` and the others. An argument without a tensor is None.
-
-    fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in
-    D's turn, or shared between both turns (`schemes/shared_fakes`), then with their graph.
+    receives `latent` and the others. An argument without a tensor is None. fakes: generated images,
+    one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared between
+    both turns (`schemes/shared_fakes`), then with their graph.
     """
 
     rows: Rows
@@ -169,34 +173,38 @@ class TurnInputs:
 
     @property
     def latent(self) -> Tensor | None:
+        """The tensor `latent`, or None."""
         return self.tensors.get("latent")
 
     @property
     def label(self) -> Tensor | None:
+        """The tensor `label`, or None."""
         return self.tensors.get("label")
 
     @property
     def condition(self) -> Tensor | None:
+        """The tensor `condition`, or None."""
         return self.tensors.get("condition")
 
     @property
     def real_sample(self) -> Tensor:
-        """The real samples that D judges: images, or whatever the generator generates."""
+        """The real samples for D, of the kind that G generates: images."""
         assert self.real is not None
         return self.real.tensors[self.arguments[0]]
 
     @property
     def fake_inputs(self) -> tuple[Tensor | None, ...]:
-        """The arguments of the generator."""
+        """Arguments of the generator."""
         return (self.latent, *(self.tensors.get(name) for name in self.arguments[1:]))
 
     @property
     def real_inputs(self) -> tuple[Tensor | None, ...]:
-        """The arguments of the discriminator's call on the real samples."""
+        """Arguments of the discriminator's call on the real samples."""
         assert self.real is not None
         return tuple(self.real.tensors.get(name) for name in self.arguments)
 
     def parts(self, n: int) -> tuple[TurnInputs, ...]:
+        """Split into `n` micro-batches."""
         if n == 1 and (self.fakes is None or len(self.fakes) == 1):
             return (self,)
         parts = self.rows.parts(n)
@@ -224,7 +232,7 @@ class TurnInputs:
 
 
 def identity(tensor: Tensor) -> Tensor:
-    """Return the tensor: the gather and the sum of a process without other ranks."""
+    """Return the tensor: gather and sum of a process without other ranks."""
     return tensor
 
 
@@ -245,8 +253,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Value of an objective, never a scalar mean: the strategy sums the rows and divides by
-    `rows.total`.
+    """Values of an objective per sample; the strategy sums the rows and divides by `rows.total`.
 
     loss_B: float per sample, by name; summed into the loss. observations_B: detached observations
     per sample, reduced once per update.
