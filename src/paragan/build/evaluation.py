@@ -26,7 +26,8 @@ from paragan.metrics import fd
 
 
 def never() -> bool:
-    """Return False: the stop request for ranks that do not score together, checked elsewhere."""
+    """Return False: checking for a stop is collective, and only some ranks of a split world score.
+    """
     return False
 
 

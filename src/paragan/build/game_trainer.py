@@ -88,10 +88,9 @@ def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
 
 
 def _period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps between two moments at which the ranks of each player meet.
+    """Return the steps between two moments at which the ranks of each player have equal weights.
 
-    Only players on several ranks of a split world count; colocated players have their strategies'
-    periods.
+    Counts only players that have several separate ranks; others report theirs themselves.
     """
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):

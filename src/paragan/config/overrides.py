@@ -100,8 +100,7 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
 
 
 def merge(tree: Node, other: Node) -> None:
-    """Write all settings of `other` over the tree; an entry with a `name` replaces the former one.
-    """
+    """Write all settings of `other` over the tree; an entry with a `name` replaces the old one."""
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None
@@ -128,8 +127,7 @@ def _set(node: Node, key: str, value: Node) -> None:
 
 
 def _descend(node: Node, key: str, following: str) -> Node:
-    """Return the node at `key`, created if missing: a list or map, as the following key requires.
-    """
+    """Return the node at `key`, created if missing: a list or map, as `following` requires."""
     inner = _entry(node, key)
     if inner is None or inner.value is None:
         inner = Node(COMMAND_LINE, [] if following.isdecimal() else {})

@@ -39,8 +39,7 @@ class Setting:
 
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
-    """Return the settings of one run, in the order of its config, without importing outside code.
-    """
+    """Return the settings of one run, in the order of its config; outside code is not imported."""
     config, tree = load_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
 

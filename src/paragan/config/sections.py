@@ -71,8 +71,7 @@ class Section:
 
 
 def _expand(node: Node, field: Field) -> Node:
-    """Return the node, with a map in place of text, and the default name of a choice without one.
-    """
+    """Return the node, text replaced by a map, with the default name of a choice without one."""
     if field.inner is str:
         return node
     short = "name" if field.inner is Choice else vars(field.inner).get("SHORT", "name")

@@ -127,8 +127,7 @@ def _describe_missing(section: Section, key: str) -> Problem:
 
 
 def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
-    """Return the problem of a value or item; None for names and choices. rest: place in the value.
-    """
+    """Return the problem of a value or item; None for names and choices. rest: place inside."""
     field = section.fields[key]
     node = entries_of(section.node)[key]
     if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
@@ -158,8 +157,7 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
-    """Return the message for an unknown key: of another file, section or trainer, or a similar one.
-    """
+    """Return the message for an unknown key: one of another file or trainer, or a similar one."""
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"

@@ -1,6 +1,6 @@
-"""A buffer of generated images for D: the newest first, with a share of older ones.
+"""Buffer of generated images for D: the newest first, with a share of older ones.
 
-ParaGAN buffers fakes so that D need not wait for G; a pool of past images also keeps D from
+ParaGAN buffers fakes so that D need not wait for G; a pool of past images also prevents D from
 forgetting them (Shrivastava et al. 2017, section 2.3). Images that are too old are dropped: G no
 longer generates such images.
 """
@@ -33,7 +33,7 @@ class BufferOptions:
 
 @dataclass(frozen=True)
 class DrawnFakes:
-    """Images for one batch, their labels, on the host, and the version of G that generated each."""
+    """Images for one batch with their labels, on the host, and the version of G of each."""
 
     images: Tensor
     y_B: Tensor | None
@@ -41,9 +41,9 @@ class DrawnFakes:
 
 
 class Buffer:
-    """The buffered images of one rank, by delivery.
+    """Buffered images of one rank, by delivery.
 
-    Draws depend on the seed and the number of the batch alone.
+    Draws depend only on the seed and the number of the batch.
     """
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
@@ -53,7 +53,7 @@ class Buffer:
 
     @property
     def newest(self) -> int | None:
-        """The version of the newest images; None if the buffer is empty."""
+        """Version of the newest images; None if the buffer is empty."""
         return self._deliveries[-1].versions[0] if self._deliveries else None
 
     def __len__(self) -> int:
@@ -70,9 +70,10 @@ class Buffer:
             del self._deliveries[0]
 
     def draw(self, count: int, step: int) -> DrawnFakes:
-        """Return `count` images for D's batch number `step`: of the newest delivery, where the last
-        draw stopped, and older ones. All from the newest if there are no others; they repeat if
-        there are too few.
+        """Return `count` images for D's batch number `step`.
+
+        New images continue where the last draw stopped, and repeat if they are too few; without
+        older images all are new.
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries
@@ -86,9 +87,7 @@ class Buffer:
         return _concatenate(parts)
 
     def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
-        """Return row numbers: without repetition while there are enough; with `balance` of every
-        class in turn.
-        """
+        """Return row numbers, without repetition while possible; `balance`: every class in turn."""
         order = torch.randperm(len(pool.images), generator=rng.generator(self.seed, "buffer", step))
         if pool.y_B is not None and self.options.balance:
             order = order[_rank_in_class(pool.y_B[order]).argsort(stable=True)]
@@ -96,7 +95,7 @@ class Buffer:
 
 
 def _rank_in_class(y_B: Tensor) -> Tensor:
-    """Return for each label how many equal ones come before it."""
+    """Return for each label how many equal ones precede it."""
     turns = torch.zeros_like(y_B)
     for label in y_B.unique():
         of_it = y_B == label

@@ -1,4 +1,4 @@
-"""Settings that compiled networks do not support, refused before anything is compiled."""
+"""Refusal of settings that compiled networks do not support, before compilation."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def _obstacle(player: Player, options: PlayerOptions) -> str | None:
 
 
 def _graph_obstacle(player: Player, ranks: int) -> str | None:
-    """Return what CUDA graphs do not support: they own their results, which the next micro-batch
-    would overwrite.
-    """
+    """Return what CUDA graphs do not support: the next replay overwrites their results."""
     device = player.strategy.device(player.net)
     if not executors.can_record(device):
         return f"the device {device.type}, which has no graphs"

@@ -1,5 +1,6 @@
-"""Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e), buffers
-copied.
+"""Exponential moving average of weights (Yazici et al. 2019; Karras et al. 2018).
+
+e <- e + (1 - beta) (w - e); buffers are copied.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Ema:
         self._buffers = list(shadow.buffers())
 
     def move_to(self, places: Sequence[Tensor]) -> None:
-        """Move the averages into these tensors, and make them views of them."""
+        """Move the averages into these tensors, and make them views."""
         for average, place in zip(self.net.parameters(), places, strict=True):
             average.data = place.copy_(average.data)
         self._weights = [p.detach() for p in self.net.parameters()]

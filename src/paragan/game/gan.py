@@ -1,7 +1,4 @@
-"""The game: two player slots, a loss, penalties, a prior.
-
-Makes turns of real batches, and reports of updates.
-"""
+"""The game: two player slots, a loss, penalties, a prior; makes turns and reports."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from paragan.game.prior import Prior
 
 @dataclass
 class GAN:
-    """Two player slots, which may be in this process or stand for players of other ranks, and what
-    they train by.
+    """Two player slots, local or remote, with their loss, penalties, prior and clock.
 
     total: sums over the ranks that share the batch.
     """
@@ -56,9 +52,7 @@ class GAN:
 
     @property
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
-        """Sides without a penalty that trains D's label head, with the penalties that would; empty
-        without a head.
-        """
+        """Penalties that would train D's label head, by side that has none; empty without head."""
         net = getattr(self.d, "net", None)  # None if D is on other ranks
         modules = () if net is None else net.modules()
         trained_by = next((names for module in modules if (names := getattr(module, "trained_by", None))), ())
@@ -74,8 +68,7 @@ class GAN:
         return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
     def d_turn(self, real: Batch) -> Turn:
-        """Return a turn of D on real samples and fakes of the opponent, which receives no gradient.
-        """
+        """Return a turn of D on real samples and the opponent's fakes, which get no gradient."""
         feed = self.prior.feed("d", real)
         penalties = _due(self.d_penalties, self.d.version)
         return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
@@ -88,8 +81,7 @@ class GAN:
         return Turn(Side.G, chain, feed, self._g_objective, penalties, self.g_needs_real, self.augment)
 
     def observe(self, d: Update, g: Update) -> Report:
-        """End a step: advance the clock by the real images of D's updates, and return the report.
-        """
+        """End a step: advance the clock by D's real images, and return the report."""
         return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:

@@ -1,4 +1,4 @@
-"""Initial weights of a player from a file instead of its constructor."""
+"""Initialisation of a player's weights from a file instead of its constructor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Which tensors a player loaded.
+    """Counts and names of the tensors that a player loaded.
 
     left: of the others, name -> shapes here and in the file (None: missing).
     """
@@ -28,10 +28,9 @@ class LoadedWeights:
 def start_from(
     player: Player, weights: StoredTensors, average: StoredTensors, initial: Callable[[], Mapping[str, Tensor]]
 ) -> LoadedWeights:
-    """Copy every tensor whose name and shape the player's network has; the others stay at their
-    initial values.
+    """Copy every tensor whose name and shape match; the others have their initial values.
 
-    average: averaged weights, or empty; where the player has an average, it starts there. initial:
+    average: averaged weights, or empty; the player's average, if any, starts there. initial:
     returns the network's whole initial state; called only if some of it stays. Optimiser state and
     counters do not change.
     """

@@ -1,4 +1,4 @@
-"""Checks whether a generator uses its labels."""
+"""Check whether a generator uses its labels."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
 
 @torch.no_grad()
 def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
-    """Return whether a generator in evaluation mode gives bit-equal images for all labels with its
-    current weights.
-    """
+    """Return whether a generator, in eval mode, gives bit-equal images for all labels."""
     called = CalledNetwork(generator)
     z_BZ, _ = prior.draw("label_use", Rows(0, 0, _LATENTS, _LATENTS))
     with torch.random.fork_rng(devices=[]):
@@ -56,9 +54,7 @@ def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
 
 
 def _disturb(net: nn.Module, deviation: float) -> None:
-    """Add noise to every weight and positive noise to every buffer: a variance stays one, a closed
-    gate opens.
-    """
+    """Add noise to weights and positive noise to buffers, so that variances stay positive."""
     torch.manual_seed(0)
     for weight in net.parameters():
         weight.add_(torch.randn_like(weight), alpha=deviation)

@@ -1,4 +1,4 @@
-"""Latents for sampling a generator: any number, truncated, or interpolated on a closed path."""
+"""Latents for sampling a generator: any number, truncated, or on a closed path."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
 
 
 def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
-    """Return latents whose components are at most `threshold`, in (0, 1], in magnitude; None:
-    unchanged.
+    """Return latents with components of at most `threshold`, in (0, 1], in magnitude.
 
-    Distributed as by the truncation trick (Brock et al. 2019, section 3.1: components of larger
-    magnitude are drawn again). Instead of drawing again, every component goes to the same quantile
-    of the truncated normal, so an image and its truncated version belong together.
+    threshold: None: the latents are unchanged. The distribution is that of the truncation trick
+    (Brock et al. 2019, section 3.1: components of larger magnitude are drawn again). Instead of
+    drawing again, every component moves to the same quantile of the truncated normal, so an image
+    and its truncated version belong together.
     """
     if threshold is None:
         return z_BZ
@@ -43,8 +43,8 @@ def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
 
 
 def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
-    """Return the point at t, in [0, 1], of the way from a to b along the great circle (Shoemake
-    1985), row by row.
+    """Return the point at t, in [0, 1], on the great circle from a to b, row by row (Shoemake
+    1985).
 
     A straight line would pass through lengths that a normal latent never has.
     """

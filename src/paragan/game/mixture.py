@@ -1,4 +1,4 @@
-"""A mixture of generators, the result of a population (Schmiedlechner et al. 2018, section 3.3)."""
+"""Mixture of generators, the result of a population (Schmiedlechner et al. 2018, section 3.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Mixture(nn.Module):
     """Several generators as one network.
 
     Its latent has one more number: the quantile that selects the generator. z_BZ (B, latent), y_B
-    to x_BCHW in [-1, 1]. members: networks that differ in their weights only.
+    to x_BCHW in [-1, 1]. members: networks that differ only in their weights.
     """
 
     shares: Tensor
@@ -42,6 +42,6 @@ class Mixture(nn.Module):
 
 
 def of_members(make: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
-    """Build a mixture, to be filled, with as many members as these names of its weights contain."""
+    """Build a mixture, to be filled, with as many members as these names of weights contain."""
     numbers = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
     return Mixture([make() for _ in range(max(1, len(numbers)))], [1.0] * max(1, len(numbers)))

@@ -31,7 +31,7 @@ class Calling:
 
 @dataclass(frozen=True)
 class CalledNetwork:
-    """A `Network` of one module. Outputs are float32, whatever the computation's format."""
+    """A `Network` of one module; outputs are float32 in any computation format."""
 
     module: nn.Module
     calling: Calling = Calling()
@@ -48,9 +48,7 @@ class CalledNetwork:
         object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Call the module without trailing `None` inputs, so that a plain `nn.Sequential` works
-        without labels.
-        """
+        """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         if self.calling.channels_last:
@@ -64,9 +62,7 @@ class CalledNetwork:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Disable gradients of the weights within the context; must enclose the forward.
-
-        Always restored.
+        """Disable gradients of the weights inside, which must enclose the forward; restored after.
         """
         trainable = [p for p in self._weights if p.requires_grad]
         for parameter in trainable:

@@ -1,6 +1,4 @@
-"""Arguments of an optimiser's constructor as a config writes them, and the message about those that
-it refuses.
-"""
+"""Arguments of an optimiser's constructor from a config, and the message if it refuses them."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from paragan.core.registry import closest_name, did_you_mean
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same with floats for integers wherever the default is a float, alone or in a tuple
-    (`betas=(0, 0.9)`).
+    """Return the arguments with floats for integers where the default is a float.
+
+    The default may also be a tuple of floats: `betas=(0, 0.9)`.
     """
     parameters = inspect.signature(kind).parameters
     return {
@@ -25,8 +24,7 @@ def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[
 def refusal(
     kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception, where: Callable[[str], str]
 ) -> str:
-    """Return the line for a constructor that raised `error`: where the argument is written, what is
-    wrong, what it takes.
+    """Return the message for a constructor that raised `error`: the argument, the problem, the fix.
 
     where: returns the location and dotted key of an argument, and of all of them for "".
     """

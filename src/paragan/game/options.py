@@ -1,7 +1,4 @@
-"""Settings of one player.
-
-Both sides have their own; nothing is shared between the optimisers unless it is written twice.
-"""
+"""Settings of one player; G and D have separate ones, so that nothing is shared by accident."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from paragan.core.option_types import (
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """One player's optimiser."""
+    """Optimiser of one player."""
 
     name: Annotated[str, Category("optim", also=TORCH_OPTIMISERS)] = "Adam"
     """A class of torch.optim, a file of `optim/`, or a dotted path."""
@@ -46,9 +43,7 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """Learning-rate factor as a function of the player's own updates: linear warm-up, constant,
-    then a decay.
-    """
+    """Learning-rate factor by the player's updates: linear warm-up, constant, decay."""
 
     name: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the decay; constant: none."""
@@ -73,8 +68,8 @@ class ScheduleOptions:
 class EmaOptions:
     """Averaged weights (EMA), which are sampled and scored.
 
-    Images are counted over the player's own turns: with k updates of D per step, the run's clock is
-    k times as fast.
+    Images are those of the player's turns: with k updates of D per step, the run's clock is k times
+    as fast.
     """
 
     half_life_kimg: Positive = 1.0
@@ -89,7 +84,7 @@ class EmaOptions:
 
 @dataclass(frozen=True)
 class PlayerOptions:
-    """One network's optimiser, schedule, precision, clipping, averaging and placement."""
+    """Optimiser, schedule, precision, clipping, averaging and placement of one network."""
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     """The optimiser."""
@@ -100,7 +95,7 @@ class PlayerOptions:
     bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator and has not been run
     on a device yet."""
     channels_last: bool | None = None
-    """Whether images lie in memory as NHWC; null: as suits the hardware and the network."""
+    """Whether images are NHWC in memory; null: as suits the hardware and the network."""
     max_norm: Positive | None = None
     """Clip gradients to this global norm; null: no clipping."""
     micro_batches: Count = 1

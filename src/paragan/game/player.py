@@ -1,7 +1,4 @@
-"""One network with everything needed to train it.
-
-The only place where a network's weights change.
-"""
+"""One network with everything needed to train it: the only place where its weights change."""
 
 from __future__ import annotations
 
@@ -46,8 +43,7 @@ class ComputedGradients:
 
 @dataclass
 class Player:
-    """One network with its optimizer, schedule, precision and average; also the live opponent of
-    the other player.
+    """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
     version counts all updates, `updates` (on the device) those that were not skipped, `images` the
     real images of its turns over all ranks. damping: a factor on the learning rate of the next
@@ -90,15 +86,15 @@ class Player:
 
     @property
     def updates_per_step(self) -> int:
+        """Updates of this player per step."""
         return self.policy.updates_per_step
 
     def network(self) -> Network:
+        """Return the live network, as opponent of the other player."""
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
-        """Return G's images for this turn with their graph, one tensor per micro-batch; then call
-        `update`.
-        """
+        """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
         _seed_layers(turn, self.version, self.plain_network)
         outputs = [generate(self.training_network, feed) for feed in turn.feed.parts(self.policy.micro_batches)]
@@ -111,7 +107,7 @@ class Player:
         return tuple(output.images for output in outputs)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
-        """Run the turn, then step or skip. Only this player's state changes."""
+        """Run the turn, then step or skip; only this player's state changes."""
         computed = self.compute_gradients(turn, against)
         self.apply_gradients(computed)
         return self.summarize(computed)
@@ -131,14 +127,12 @@ class Player:
         return ComputedGradients(terms, norm, turn.feed.rows)
 
     def set_lr_base(self, lr: float) -> None:
-        """Change the learning rate before schedule and damping (`coevolution/`), of all groups by
-        the same factor.
-        """
+        """Set the learning rate before schedule and damping; groups change by the same factor."""
         self.policy = replace(self.policy, lr=lr)
         write_lr(self.optimizer, self.policy)
 
     def look_ahead(self, computed: ComputedGradients) -> None:
-        """Step, or skip, for the next turn alone; `apply_gradients` then steps from the weights
+        """Step, or skip, for only the next turn; `apply_gradients` then steps from the weights
         before.
 
         Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not counted as an
@@ -166,9 +160,7 @@ class Player:
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
-        """Step, or skip, by gradients of other ranks, computed on so many images, and return their
-        norm.
-        """
+        """Step, or skip, by other ranks' gradients of `images` images, and return their norm."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
@@ -183,9 +175,7 @@ class Player:
         self._before_look_ahead = []
 
     def _end_step(self) -> None:
-        """Release the gradients, and let the strategy copy what the optimizer has stepped into the
-        network.
-        """
+        """Release the gradients; the strategy copies what was stepped into the network."""
         if self._steps_network_weights:
             for weight in self._weights:
                 weight.grad = None
@@ -195,9 +185,7 @@ class Player:
         self.strategy.after_step(self.net)
 
     def _optimizer_steps_network(self) -> bool:
-        """Return whether the optimizer steps the network's weights themselves: no shards, no
-        copies.
-        """
+        """Return whether the optimizer steps the network's weights: no shards, no copies."""
         kind = type(self.optimizer)
         own = {id(weight) for weight in self._weights}
         stepped = optimizer_weights(self.optimizer).values()
@@ -209,7 +197,7 @@ class Player:
             layer.update_due = True
 
     def _count(self, ok: Tensor, batch: int) -> None:
-        """Count an update, and follow it with loss scale, other ranks and average."""
+        """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
         self.updates += ok
         self.version += 1
         self.images += batch
@@ -224,25 +212,21 @@ class Player:
 
     @property
     def is_synchronized(self) -> bool:
-        """Whether all ranks hold the same weights."""
+        """Whether all ranks have equal weights."""
         return self.strategy.is_synchronized(self.net, self.version)
 
     def _counters(self) -> list[Tensor]:
         return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
 
     def _averaged_weights(self) -> Sequence[Tensor]:
-        """Return this rank's weights that its average follows: the optimizer's float32 copies if it
-        has some.
-        """
+        """Return this rank's weights that are averaged: float32 copies if it has some."""
         if isinstance(self.optimizer, MasterWeights):
             return self.optimizer.copies
         weights = map(local_shard, self.net.parameters())
         return [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
 
     def _boxes_to_average(self, average: nn.Module) -> list[tuple[slice, ...] | None]:
-        """Return which part of this rank's piece of each weight its piece of the average follows;
-        None: all of it.
-        """
+        """Return the part of each local weight that the average here follows; None: all."""
         layout = self.strategy.layout(self.net)
         averaged = self.strategy.layout(average)
         boxes: list[tuple[slice, ...] | None] = []
@@ -253,9 +237,7 @@ class Player:
         return boxes
 
     def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
-        """Return what these rows add to the means over the global batch; a reader sums them over
-        ranks.
-        """
+        """Return these rows' shares of the means over the global batch, to be summed over ranks."""
         terms = computed.terms
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / computed.rows.total
@@ -264,9 +246,7 @@ class Player:
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
-    """Seed torch's generator for layers that draw (dropout), by update: runs repeat and resume
-    bit-exactly.
-    """
+    """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
     if any(getattr(net, "draws", False) for net in nets):
         torch.manual_seed(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
 
@@ -276,7 +256,5 @@ def _other(side: Side) -> Side:
 
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient in the weight's memory layout: fused CPU kernels assume that both have
-    the same.
-    """
+    """Return the gradient in the weight's memory layout, which fused CPU kernels assume."""
     return gradient if gradient.stride() == weight.stride() else torch.empty_like(weight).copy_(gradient)

@@ -1,8 +1,9 @@
-"""The optimizer step of one player: optimizer, learning rates, loss scale, skipped steps.
+"""Optimizer step of one player: optimizer, learning rates, loss scale, skipped steps.
 
 Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the
 device* by optimisers that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag,
-and a scheduled learning rate, pass through the host."""
+and a scheduled learning rate, pass through the host.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 @dataclass(frozen=True)
 class Policy:
-    """How a player steps: optimiser, learning rate, clipping, micro-batches.
+    """Optimiser, learning rate, clipping and micro-batches of a player.
 
     kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups:
     other arguments, and another `lr`, for the parameters whose names match `match`, a pattern such
@@ -48,10 +49,10 @@ class Policy:
     groups: Sequence[Mapping[str, Any]] = ()
 
     def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
-        """Return the optimizer of named parameters, in groups; fused if torch has a kernel for it.
+        """Return the optimiser of named parameters, in groups; fused if torch has a kernel for it.
 
-        Its groups have `param_names`, by which a saved state is found. `ConfigError` for arguments
-        that the class does not take, and for a group without parameters.
+        Its groups have `param_names`, by which a saved state is found. Raises `ConfigError` for
+        invalid arguments, and for a group without parameters.
         """
         groups = split_into_groups(parameters, self.groups)
         arguments = with_floats(self.kind, self.arguments)
@@ -68,7 +69,7 @@ class Policy:
     def lr_of(self, group: Mapping[str, Any]) -> float:
         """Return the learning rate of an optimizer's group before the schedule.
 
-        Its ratio to `lr` stays the configured one where `lr` changes.
+        Its ratio to `lr` stays the configured one if `lr` changes.
         """
         if "configured_lr" not in group:
             return self.lr
@@ -112,16 +113,16 @@ class Policy:
 def _lr_on(device: torch.device, lr: float) -> Tensor:
     """Return the learning rate as a tensor on the device, so that a schedule needs no host sync.
 
-    Fused kernels of accelerators read float32 only.
+    Fused kernels of accelerators read only float32.
     """
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(lr, dtype=dtype, device=device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
-    """Write this update's learning rates: in place where they live on the device, else as numbers.
+    """Write this update's learning rates: in place if they are tensors, else as numbers.
 
-    damping: another factor, besides the schedule's.
+    damping: another factor, in addition to the schedule's.
     """
     varies = schedule.varies(policy.schedule)
     if not varies and damping is None:
@@ -188,8 +189,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
 
 @cache
 def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
-    """Return whether this torch does so: compares two steps of a small weight with both gradients.
-    """
+    """Return whether this torch does so, by two steps of a small weight in both layouts."""
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     found = []
     for renamed in (False, True):

@@ -29,35 +29,30 @@ class Prior:
     arguments: tuple[str, ...] = IMAGE_ARGUMENTS
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """Return z_BZ and y_B for these rows, on the device; equal rows of equal streams are equal.
-        """
+        """Return z_BZ and y_B for these rows, on the device; equal for equal streams and rows."""
         z, y = self.draw_on_cpu(stream, rows)
         z_on_device = z.to(self.device, self.dtype, non_blocking=True)
         return z_on_device, None if y is None else y.to(self.device, non_blocking=True)
 
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """Return the same on the CPU."""
+        """Return z_BZ and y_B for these rows, on the CPU."""
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes) if self.num_classes else None
 
     @property
     def num_comparable_classes(self) -> int:
-        """Classes whose images differ; 0 of an unconditional game, or if the generator ignores its
-        labels.
-        """
+        """Number of classes whose images differ; 0 if the generator ignores its labels."""
         return self.num_classes if self.uses_labels else 0
 
     def real_batch(self, real: Batch) -> Batch:
-        """Return real samples for networks and penalties: without labels in a game without classes.
-        """
+        """Return real samples for networks and penalties; no labels in a game without classes."""
         if self.num_classes or "label" not in real.tensors:
             return real
         return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
-        """Return the inputs of a turn of this stream on the real samples.
-
-        Labels are drawn, other arguments theirs.
+        """Return the inputs of a turn: labels are drawn, other arguments are those of the real
+        samples.
         """
         z, y = self.draw(stream, real.rows)
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
@@ -66,10 +61,7 @@ class Prior:
 
 
 def latent_of(generator: nn.Module) -> int:
-    """Return the generator's latent length; 0 if it uses images alone.
-
-    `ConfigError` without the attribute.
-    """
+    """Return the generator's latent length, 0 for none; `ConfigError` without the attribute."""
     latent = getattr(generator, "latent", None)
     if not isinstance(latent, int):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The stand-in for a player of other ranks."""
+"""Placeholder for a player of other ranks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,23 @@ class RemotePlayer:
 
     @property
     def version(self) -> int:
+        """Version of the newest state; 0 without one."""
         return 0 if self.snapshot is None else self.snapshot.version
 
     @property
     def updates_per_step(self) -> int:
+        """Updates of the player per step."""
         return self.policy.updates_per_step
 
     def network(self) -> Network:
+        """Return the network of the newest state."""
         assert self.snapshot is not None, f"{self.side.value} is on other ranks, and its state is not sent here"
         return self.snapshot.network()
 
     def update(self, turn: Turn, against: Opponent) -> Update:
+        """Raise an error: other ranks run this player's turns."""
         raise AssertionError(f"{self.side.value} is on other ranks, which run its turns")
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        """Raise an error: other ranks generate this player's images."""
         raise AssertionError(f"{self.side.value} is on other ranks, which generate its images")

@@ -24,7 +24,7 @@ SAYS = {
 
 
 def sampling_network(player: Player) -> CalledNetwork:
-    """Return the averaged generator if there is one, else the live one; in full precision."""
+    """Return the averaged generator if the player has one, else the live one; in full precision."""
     if player.ema is not None:
         return CalledNetwork(player.ema.net)
     low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())  # `precision: pure`
@@ -42,13 +42,12 @@ def sample(
     seed: int = 0,
     first: int = 0,
 ) -> Tensor:
-    """Generate x_BCHW in [-1, 1], `batch` at a time; weights, modes of modules and torch's
-    generators do not change.
+    """Generate x_BCHW in [-1, 1], `batch` at a time, without changing the generator or its modes.
 
     mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al.
     2017, section 3.4). condition: input images; in train-stats then one at a time, so that batch
     norm normalizes one image. Dropout is drawn from (seed, number of the batch's first row); the
-    first row here is number `first`.
+    first row here is number `first`. Torch's generators do not change.
     """
     module: nn.Module = generator.module
     if mode == "eval":
@@ -65,7 +64,7 @@ def _pieces(
 ) -> list[Tensor]:
     """Generate in batches.
 
-    position: (seed, number of the first row) of random layers; None: there are none.
+    position: (seed, number of the first row) of random layers; None: no random layers.
     """
     assert inputs[0] is not None
     images = []
@@ -78,8 +77,9 @@ def _pieces(
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
-    """Return fixed latents for sample sheets over time: with classes (at most ten) one class per
-    row, equal latents per column.
+    """Return fixed latents for sample sheets over time.
+
+    With classes (at most ten): one class per row, equal latents per column.
     """
     if not prior.num_comparable_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))

@@ -15,8 +15,8 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """Return the factor of update number `count` (0-dim, from 0): up to 1 in the warm-up, at the
-    end `final`.
+    """Return the factor of update number `count` (0-dim, from 0): 1 after warm-up, `final` at the
+    end.
     """
     n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
@@ -28,5 +28,5 @@ def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
 
 
 def varies(options: ScheduleOptions) -> bool:
-    """Return whether the factor is ever not 1."""
+    """Return whether the factor ever differs from 1."""
     return options.warmup > 0 or options.name != "constant"

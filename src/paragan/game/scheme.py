@@ -15,34 +15,35 @@ from paragan.game.gan import GAN
 
 
 class Batches(Protocol):
-    """An endless stream whose whole state is its position."""
+    """Endless stream of batches whose whole state is its position."""
 
     position: int
     source: Source
 
     @property
-    def wait_s(self) -> float: ...
+    def wait_s(self) -> float:
+        """Seconds waited for the last batch."""
 
     def __iter__(self) -> Iterator[Batch]: ...
 
     def __next__(self) -> Batch: ...
 
-    def close(self) -> None: ...  # ends threads; the next batch starts them again
+    def close(self) -> None:
+        """End the threads; the next batch starts them again."""
 
 
 class Scheme(ABC):
-    """The order of turns in one step (`schemes/`).
+    """Order of turns in one step (`schemes/`).
 
     The defaults suit players that train in turns, on the same ranks.
     """
 
     is_concurrent: bool = False
-    """Whether the players train at the same time, in threads or on ranks of their own."""
+    """Whether the players train at the same time, in threads or on separate ranks."""
     needs_local_players: bool = False
-    """Whether both players must be `Player` objects of this process, not stand-ins for them."""
+    """Whether both players must be `Player` objects of this process."""
     shares_fakes: bool = False
-    """Whether D trains on the images of G's own turn, with their graph: a turn of G begins in D's.
-    """
+    """Whether D trains on the images of G's turn, with their graph: G's turn begins in D's."""
 
     @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
@@ -58,9 +59,7 @@ class Scheme(ABC):
         """Release links and threads after the last step. Collective."""
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Return which ranks hold which player.
-
-        Called once, before players are built. Collective.
+        """Return which ranks have which player; called once, before players are built. Collective.
         """
         return colocated_roles(world, timeout_s)
 
@@ -71,8 +70,8 @@ class Scheme(ABC):
         """
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return delays for the record by side, JSON, since the last call; empty where players
-        never wait.
+        """Return delays since the last call by side, JSON, for the record; empty if no player
+        waits.
         """
         return {}
 
@@ -84,4 +83,5 @@ class FunctionScheme(Scheme):
     function: Callable[[GAN, Iterator[Batch]], Report]
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        """Call the function."""
         return self.function(gan, batches)

@@ -25,6 +25,7 @@ class Snapshot:
         self._tensors = dict(net.state_dict())
 
     def network(self) -> Network:
+        """Return the frozen network."""
         return self.plain_network
 
     @property
@@ -34,7 +35,7 @@ class Snapshot:
 
     @torch.no_grad()
     def follow(self, message: Tensor, version: int) -> None:
-        """Load what `packed` wrote, if it is newer. `ConfigError` if it is of another network."""
+        """Load what `packed` wrote, if it is newer; `ConfigError` if it is of another network."""
         values = unpacked("weights", message, list(self._tensors.values()))
         if version > self.version:
             for tensor, value in zip(self._tensors.values(), values, strict=True):
@@ -43,19 +44,12 @@ class Snapshot:
 
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:
-    """Return parameters and buffers, as `Strategy.weights` returns them, as bytes in the network's
-    order.
-
-    A copy: the network may change while it is sent.
-    """
+    """Return a copy of parameters and buffers (`Strategy.weights`) as bytes, in their order."""
     return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in weights.values()])
 
 
 def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield tensors of these types and shapes from concatenated bytes.
-
-    `ConfigError` if the size is wrong.
-    """
+    """Return tensors of these types and shapes from bytes; `ConfigError` if the size is wrong."""
     if len(data) != (expected := num_bytes(like)):
         raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: the networks of the ranks differ")
     parts = torch.split(data, [num_bytes([value]) for value in like])
@@ -63,4 +57,5 @@ def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor
 
 
 def num_bytes(values: Iterable[Tensor]) -> int:
+    """Return the total size of the tensors in bytes."""
     return sum(value.numel() * value.element_size() for value in values)

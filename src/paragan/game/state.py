@@ -1,6 +1,4 @@
-"""A player as named tensors and a few numbers: what a checkpoint keeps, and nothing it could
-derive.
-"""
+"""State of a player in a checkpoint: named tensors and a few numbers."""
 
 from __future__ import annotations
 
@@ -21,10 +19,9 @@ Tensors = dict[str, Tensor]
 
 
 def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
-    """Tensors under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `kept/`, as this rank holds
-    them; the host's counters.
+    """Return the state of a player as pieces on this rank, and its counters.
 
-    Nothing travels between ranks.
+    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `kept/`. No communication.
     """
     tensors: Tensors = {}
     layout: dict[str, TensorLayout] = {}
@@ -46,15 +43,12 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
 
 
 def _optimizer_prefix(replica: int) -> str:
-    """Name of the optimiser state that one rank has alone; rank 0's, as one that all ranks share,
-    has no number.
-    """
+    """Return the prefix of optimiser state; per-rank state has a number, except on rank 0."""
     return f"rank-{replica}/optimizer/" if replica else "optimizer/"
 
 
 def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
-    """(parameter, the tensor stepped for it here, key, value) of all that the optimiser remembers.
-    """
+    """Yield (parameter, tensor stepped for it here, key, value) of the optimiser state."""
     state = player.optimizer.state_dict()["state"]
     for index, (name, like) in enumerate(optimizer_weights(player.optimizer).items()):
         for key, value in state.get(index, {}).items():
@@ -63,8 +57,7 @@ def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
 
 
 def _apart(tensors: Tensors) -> Tensors:
-    """Contiguous, each in memory of its own: tied weights are written under every name they have.
-    """
+    """Return contiguous tensors in separate memory: tied weights are written under every name."""
     seen: set[int] = set()
     separate = {}
     for name, value in tensors.items():
@@ -75,11 +68,10 @@ def _apart(tensors: Tensors) -> Tensors:
 
 
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
-    """Put a saved state into a freshly built player, whatever the strategy that saved it and the
-    player's own.
+    """Load a saved state into a newly built player; both may use any strategy.
 
-    Every rank reads its pieces, one at a time. Another model's state raises `CheckpointError` and
-    changes nothing.
+    Every rank reads its pieces, one at a time. The state of another model raises `CheckpointError`
+    and changes nothing.
     """
     weights, average = saved.under("net/"), saved.under("ema/")
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
@@ -106,9 +98,7 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
 
 
 def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
-    """This rank's number where as many ranks saved an optimiser state each; else 0, whose state all
-    ranks take.
-    """
+    """Return this rank's number if as many ranks saved an optimiser state; else 0, for all."""
     ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
     return replica if ranks == set(range(1, replicas)) else 0
 

@@ -1,6 +1,4 @@
-"""Tensors that penalties and augmentations carry from step to step: part of the state of the player
-that uses them.
-"""
+"""Tensors of penalties and augmentations from step to step, saved with their player."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from paragan.game.player import Player
 def attach_state(game: GAN, device: torch.device | None = None) -> None:
     """Make these tensors part of the players, whose state is saved and restored.
 
-    Call once, before the first step. device: where the tensors go; None leaves them where they are.
+    Call once, before the first step. device: where the tensors go; None: they stay.
     """
     for player in (game.g, game.d):
         if isinstance(player, Player):
@@ -27,10 +25,9 @@ def attach_state(game: GAN, device: torch.device | None = None) -> None:
 
 
 def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
-    """Raise `ConfigError` if the game has state that `where`, a scheme or a grid, cannot move
-    between processes.
+    """Raise `ConfigError` if the game has state that cannot move between processes.
 
-    all_penalties: False checks the augmentation alone.
+    where: the scheme or grid that would move it. all_penalties: False checks only the augmentation.
     """
     owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
     owners += game.d_penalties if all_penalties else ()

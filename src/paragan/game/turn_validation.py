@@ -1,6 +1,4 @@
-"""Validation of a game with custom code before anything is written: each error is one line that
-names its cause.
-"""
+"""Validation of a game with custom code: each error is one line that names its cause."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ def validate(
     has_pairs: bool,
     turns: bool = True,
 ) -> None:
-    """Run both networks, the loss and every penalty once, and check whether the generator uses its
-    labels.
+    """Run both networks, the loss and every penalty once, and check the use of labels.
 
     makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: of one
     image, (C, H, W). num_classes: of the data. turns: False leaves the penalties out. Raises

@@ -1,6 +1,4 @@
-"""Validation of custom networks, losses and settings before anything is written: each error is one
-line.
-"""
+"""Validation of custom networks, losses and settings before a run writes anything."""
 
 from __future__ import annotations
 
@@ -26,11 +24,10 @@ ROWS = 4
 def validate_networks(
     g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
 ) -> None:
-    """Run both networks and the loss once, forward and backward, in training mode; raise
-    `ConfigError` if one is wrong.
+    """Run both networks and the loss once, forward and backward, in training mode.
 
     g, d: networks built for this. shape: of one image, (C, H, W). conditioned: both also take such
-    an image.
+    an image. Raises `ConfigError` if one is wrong.
     """
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
@@ -57,9 +54,7 @@ def validate_networks(
 
 
 def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
-    """Raise `ConfigError` for a `forward` that takes no labels in a game with classes, or needs
-    some without.
-    """
+    """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
     forward, (_, y, condition) = net.module.forward, inputs
     first = "z" if who == "Generator" else "x"
     if condition is not None or _takes(forward, 1 if y is None else 2):
@@ -79,9 +74,7 @@ def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_
 
 
 def _takes(forward: Any, count: int) -> bool:
-    """Return whether `forward` takes so many positional arguments; True if its signature is
-    unknown.
-    """
+    """Return whether `forward` takes `count` positional arguments; True if unknown."""
     try:
         inspect.signature(forward).bind(*[None] * count)
     except TypeError:
@@ -120,9 +113,7 @@ def _brief(value: Any) -> str:
 
 
 def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
-    """Raise `ConfigError` if the generator makes images from images and the data has no pairs, or
-    vice versa.
-    """
+    """Raise `ConfigError` if only one of generator and data is made for pairs."""
     if takes_condition != has_pairs:
         what = "images from images" if takes_condition else "images from latents"
         fix = "data.name=paired" if takes_condition else "data of single images, or model.name=pix2pix"
@@ -136,8 +127,7 @@ def refuse_unsupported(
     loss_needs: frozenset[Can] = frozenset(),
     loss: str = "",
 ) -> None:
-    """Raise `ConfigError` if the strategy or the network does not support this player's settings.
-    """
+    """Raise `ConfigError` if strategy or network does not support a player's settings."""
     can = player.strategy.can
     comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
     comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]

@@ -1,7 +1,7 @@
 """Base of the optimizers of this package: running means, and steps skipped on the device.
 
 Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call
-of `step` leaves weights and state as they are, and no value passes through the host. `lr` may be a
+of `step` leaves weights and state unchanged, and no value passes through the host. `lr` may be a
 0-dim tensor on that device.
 """
 
@@ -18,9 +18,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Due:
-    """The update of one group: weights with gradients, and their state, as parallel lists.
+    """Update of one group: weights with gradients, and their state, as parallel lists.
 
-    taken: 1, or 0 where nothing may change.
+    taken: 1, or 0 if nothing may change.
     """
 
     group: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Due:
 class Moments(torch.optim.Optimizer):
     """An optimizer that steps by what `update` returns for each group of weights with gradients.
 
-    names: of the state besides `step`, each shaped as its weight.
+    names: of the state in addition to `step`, each shaped as its weight.
     """
 
     _step_supports_amp_scaling = True
@@ -51,7 +51,7 @@ class Moments(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """One update of every weight that has a gradient. closure: not supported."""
+        """Update every weight that has a gradient. closure: not supported."""
         if closure is not None:
             raise ValueError("step takes no closure; compute the gradients before the call")
         for group in self.param_groups:
@@ -88,7 +88,7 @@ class Moments(torch.optim.Optimizer):
 
 
 def follow(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
-    """mean <- beta mean + (1 - beta) value, in place."""
+    """Update running means in place: mean <- beta mean + (1 - beta) value."""
     differences = torch._foreach_sub(list(values), means)
     torch._foreach_mul_(differences, (1 - beta) * taken)
     torch._foreach_add_(means, differences)
@@ -103,7 +103,7 @@ def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tens
 
 
 def adam_direction(due: Due) -> list[Tensor]:
-    """m / (sqrt(v) + eps), both bias-corrected (Kingma & Ba 2015, algorithm 1)."""
+    """Return m / (sqrt(v) + eps), both bias-corrected (Kingma & Ba 2015, algorithm 1)."""
     first, second = due.group["betas"]
     follow(due.state["exp_avg"], due.grads, first, due.taken)
     follow(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
@@ -111,7 +111,10 @@ def adam_direction(due: Due) -> list[Tensor]:
 
 
 def over_root(due: Due, second: str) -> list[Tensor]:
-    """m / (sqrt(v) + eps) of bias-corrected running means; new tensors. second: v's name."""
+    """Return m / (sqrt(v) + eps) of bias-corrected running means; new tensors.
+
+    second: v's name.
+    """
     direction = unbiased(due.state["exp_avg"], due.group["betas"][0], due.state["step"])
     under = unbiased(due.state[second], due.group["betas"][1], due.state["step"])
     torch._foreach_sqrt_(under)

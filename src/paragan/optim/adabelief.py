@@ -1,8 +1,8 @@
-"""AdaBelief: long steps where a gradient is what was expected, short ones where it is not.
+"""AdaBelief: Adam whose steps shrink with the variance of the gradient around its running mean.
 
 Zhuang et al. 2020, algorithm 2. `eps` counts twice, under the root too, where Adam's 1e-8 would be
-its 1e-16. For GANs the authors give 1e-12, which is the default here; their package has changed its
-default since, and rectifies and decays weights by default; this does not.
+its 1e-16. The default is the authors' value for GANs, 1e-12. Unlike later defaults of their
+package, this neither rectifies nor decays weights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paragan.optim._moments import Due, Moments, follow, over_root
 
 
 class Optimizer(Moments):
-    """lr > 0; betas: of the mean of the gradient and of its spread around it; eps: see above."""
+    """AdaBelief. lr > 0; betas: of the gradient's mean and of its spread; eps: see above."""
 
     names = ("exp_avg", "exp_avg_var")
 
@@ -26,6 +26,7 @@ class Optimizer(Moments):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     def update(self, due: Due) -> list[Tensor]:
+        """Return the AdaBelief direction."""
         first, second = due.group["betas"]
         follow(due.state["exp_avg"], due.grads, first, due.taken)
         surprise = torch._foreach_sub(due.grads, due.state["exp_avg"])

@@ -1,6 +1,6 @@
-"""LAMB, for large batches: Adam's direction, for each weight as long as the weight.
+"""LAMB, for large batches: Adam's direction, scaled per weight to the norm of the weight.
 
-You et al. 2020, algorithm 2. The length of a weight is of all of it: strategies that cut weights
+You et al. 2020, algorithm 2. The norm is that of the whole weight: strategies that shard weights
 refuse this optimiser.
 """
 
@@ -15,10 +15,11 @@ from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
-    """lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before it is scaled.
+    """LAMB. lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before it is
+    scaled.
 
-    longest: of a weight, as far as it counts (the paper's phi is the identity up to a bound). A
-    weight of length 0, or a direction of length 0, is not scaled.
+    longest: upper bound of the norm of a weight (the paper's phi is the identity up to it). A
+    weight or direction of norm 0 is not scaled.
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -40,6 +41,7 @@ class Optimizer(Moments):
         super().__init__(params, defaults)
 
     def update(self, due: Due) -> list[Tensor]:
+        """Return Adam's direction, scaled per weight."""
         direction = adam_direction(due)
         if due.group["weight_decay"]:
             torch._foreach_add_(direction, due.weights, alpha=due.group["weight_decay"])

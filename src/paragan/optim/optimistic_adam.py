@@ -1,4 +1,4 @@
-"""Adam that answers the opponent's next move: twice this step, less the last one.
+"""Optimistic Adam: twice this step's direction minus the last one, to anticipate the opponent.
 
 Daskalakis et al. 2018, algorithm 1. One gradient per step, where extragradient takes two. The first
 step is twice Adam's.
@@ -15,7 +15,8 @@ from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
-    """lr > 0, betas and eps as Adam's. A third as much state again: the last direction."""
+    """Optimistic Adam; lr, betas and eps as Adam's. State: half as much again, the last direction.
+    """
 
     names = ("exp_avg", "exp_avg_sq", "last")
 
@@ -25,6 +26,7 @@ class Optimizer(Moments):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     def update(self, due: Due) -> list[Tensor]:
+        """Return twice Adam's direction minus the last one."""
         direction = adam_direction(due)
         change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), due.state["last"])
         torch._foreach_copy_(due.state["last"], direction)  # of a skipped step it is the same: its means did not move

@@ -1,4 +1,4 @@
-"""The blocks of a network: what is sharded or recomputed as one."""
+"""Blocks of a network: the units of sharding and of recomputation."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from paragan.layers.all_reduce import ReduceGroup, gather_batch
 def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
     """Call the networks of the chain in order.
 
-    D's turn finds its fakes in the feed; G's turn generates them unless they are shared.
+    D's turn has its fakes in the feed; G's turn generates them unless they are shared.
     """
     made = generate(nets[Side.G], feed) if feed.fakes is None else GeneratorOutput(feed.fakes[0])
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
@@ -46,10 +46,7 @@ def _discriminate_both(
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
-    """Gather the rows of all ranks.
-
-    `ConfigError` if some are in other micro-batches, or on no rank.
-    """
+    """Gather the rows of all ranks; `ConfigError` if some are not in this micro-batch."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
             f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only "
@@ -59,8 +56,7 @@ def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor
 
 
 def _differentiable(feed: TurnInputs) -> TurnInputs:
-    """Return the same feed with images that gradients can be taken to; the batch does not change.
-    """
+    """Return a copy of the feed whose images require gradients."""
     assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
     sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
@@ -68,18 +64,18 @@ def _differentiable(feed: TurnInputs) -> TurnInputs:
 
 
 def _leaf(images: Tensor) -> Tensor:
-    """Return images that have a gradient; shared ones have, and it continues into G."""
+    """Return images that require a gradient; that of shared ones continues into G."""
     return images if images.requires_grad else images.detach().requires_grad_()
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """How the gradients of a turn are reduced over ranks.
+    """Reduction of the gradients of a turn over ranks.
 
-    ranks: over which the gradient is a mean; the loss is multiplied by it, since ours is a sum.
-    around: encloses each micro-batch; called with True where gradients are to be reduced. tied:
-    returns a scalar that joins the last backward, or None. across: gathers the rows of all ranks
-    for terms that mix samples.
+    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
+    each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
+    joins the last backward, or None. across: gathers the rows of all ranks for terms that mix
+    samples.
     """
 
     ranks: int = 1
@@ -96,9 +92,9 @@ def forward_backward(
     scale: Tensor | None = None,
     reduction: Reduction = Reduction(),
 ) -> LossTerms:
-    """Run one backward per micro-batch. gradient: computes input gradients. scale: of the loss.
+    """Run one backward per micro-batch and return the detached terms of all micro-batches.
 
-    Returns the detached terms of all micro-batches.
+    gradient: computes input gradients. scale: of the loss.
     """
     run = _TurnRun(nets, gradient, scale, reduction)
     if turn.side is Side.G and turn.feed.fakes is not None:
@@ -130,8 +126,8 @@ class _TurnRun:
         """Run a turn of G whose images have G's graph already.
 
         The micro-batches stop at the images, and one backward goes through G at the end, so that a
-        reducer sees one forward and one backward of G however many there are. Penalties that need
-        no image of the turn, on the weights alone or on images of their own, join that one.
+        reducer sees one forward and one backward of G for any number of micro-batches. Penalties
+        that need no image of the turn join that one.
         """
         late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
@@ -147,9 +143,7 @@ class _TurnRun:
         return done
 
     def _loss(self, turn: Turn, feed: TurnInputs) -> tuple[Tensor, LossTerms]:
-        """Return the loss of one micro-batch, divided by the rows of the global batch, and its
-        terms.
-        """
+        """Return the loss of one micro-batch, divided by all rows of the batch, and its terms."""
         if any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         context = self._context(turn, feed, run_networks(turn, self.nets, feed))

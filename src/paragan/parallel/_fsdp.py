@@ -1,4 +1,4 @@
-"""What zero2, zero3 and hsdp share: FSDP2 in pieces over a mesh, one root per player."""
+"""Base of zero2, zero3 and hsdp: FSDP2 over a mesh, one root module per player."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from paragan.parallel._placement import Placement, attach_placement, placement_o
 
 
 class Sharded(none.Strategy):
-    """The optimiser steps plain tensors, this rank's pieces: it knows nothing of the cut."""
+    """Strategy of FSDP2 whose optimiser steps plain tensors, this rank's shards."""
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
     joins_ranks = True
@@ -35,6 +35,7 @@ class Sharded(none.Strategy):
     reshards_after_forward = True
 
     def mesh(self, world: World) -> DeviceMesh:
+        """Return the device mesh that weights are sharded over."""
         return mesh_of(world)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:

@@ -43,9 +43,9 @@ def with_world_timeout(mesh: DeviceMesh, world: World) -> DeviceMesh:
 def shard(
     net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NO_MEMORY_OPTIONS, reshard_after_forward: bool = True
 ) -> nn.Module:
-    """Shard every block, and what is left of the network, in place.
+    """Shard every block, and then the rest of the network, in place.
 
-    reshard_after_forward: False keeps the weights of a block gathered until its backward. Scalar
+    reshard_after_forward: False: the weights of a block stay gathered until its backward. Scalar
     weights cannot be sharded and stay replicated; the strategy reduces their gradients.
     """
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
@@ -67,9 +67,9 @@ def shard(
 def build_sharded(
     make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False
 ) -> nn.Module:
-    """Build a network and shard it by `cut`, and return it.
+    """Build a network, shard it by `cut`, and return it.
 
-    Weights are sharded before they are filled, so that no rank ever holds all of them, unless only
+    Weights are sharded before they are filled, so that no rank ever has all of them, unless only
     the constructor can fill them. Buffers are small and whole on every rank.
     """
     if not isinstance(make, NetworkFactory) or make.fill is None:
@@ -99,8 +99,7 @@ def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch
 
 @contextmanager
 def _weights_on_meta() -> Iterator[None]:
-    """Free the memory of each parameter that a module registers inside; buffers and constants stay.
-    """
+    """Free the memory of each parameter registered inside; buffers and constants stay."""
     register = nn.Module.register_parameter
     # one that two modules have stays one
     lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}

@@ -1,4 +1,4 @@
-"""The global norm of gradients, whole on every rank or sharded, and clipping by it."""
+"""Global norm of gradients, whole on every rank or sharded, and clipping by it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOW = (torch.bfloat16, torch.float16)
 
 
 def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tensor:
-    """Return the 2-norm of all gradients, 0-dim, at least float32; of none 0, on `device`."""
+    """Return the 2-norm of all gradients, 0-dim, at least float32; 0 on `device` without any."""
     if not grads:
         return torch.zeros((), device=device)
     dtype = torch.float32 if any(g.dtype in _LOW for g in grads) else None
@@ -20,7 +20,7 @@ def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tens
 
 
 def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.device) -> Tensor:
-    """Return the same for gradients that are sharded over the group. Collective."""
+    """Return the 2-norm of gradients that are sharded over the group. Collective."""
     mine = norm_of(grads, device).to(device)
     if group.size() == 1:
         return mine  # without a square and its root, so that one rank is the plain run bit for bit
@@ -30,8 +30,6 @@ def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.d
 
 
 def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
-    """Scale gradients down to a norm of at most `max_norm` (Pascanu et al. 2013), without a host
-    sync.
-    """
+    """Clip gradients to a norm of `max_norm` (Pascanu et al. 2013), without a host sync."""
     if max_norm is not None and grads:
         torch._foreach_mul_(list(grads), (max_norm / (norm + 1e-6)).clamp(max=1.0).to(grads[0].device))

@@ -1,4 +1,4 @@
-"""An optimiser with a copy of the weights: in float32, or in host memory."""
+"""Optimiser with a copy of the weights: in float32, or in host memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 
 
 class MasterWeights:
-    """Steps float32 copies of `weights` on `device` and writes them back.
+    """Optimiser that steps float32 copies of `weights` on `device` and writes them back.
 
-    Micikevicius et al. 2018, section 3.1. It has the interface of the optimiser inside. copies:
-    what that steps, in the order of `weights`; their values are part of the state, as `master`.
+    Micikevicius et al. 2018, section 3.1. Same interface as the inner optimiser. copies: what that
+    steps, in the order of `weights`; their values are part of the state, as `master`.
     """
 
     def __init__(self, weights: Mapping[str, Tensor], build: Build, device: torch.device) -> None:

@@ -13,9 +13,9 @@ class MemoryOptions:
 
     recompute: activations inside a block are computed again in the backward. offload: optimiser
     state and float32 weights are in host memory. bf16_reduce: reductions of gradients or weights
-    travel in bf16. weight_dtype: the dtype of the weights; the optimiser keeps float32 ones.
-    norm_ranks: over how many consecutive ranks batch norm takes its statistics (None: all, 1: each
-    by itself).
+    travel in bf16. weight_dtype: the dtype of the weights; the optimiser has float32 copies.
+    norm_ranks: number of consecutive ranks over which batch norm takes its statistics (None: all,
+    1: each by itself).
     """
 
     recompute: bool = False

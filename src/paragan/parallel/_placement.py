@@ -1,4 +1,4 @@
-"""State that a strategy attaches to a network; it is on the module, so strategies are stateless."""
+"""State that a strategy attaches to a network, so that strategies are stateless."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from paragan.core.dist import World
 class Placement:
     """State of a placed network.
 
-    training_module: the module to be called in the network's own turn. mesh: of sharded ones.
-
+    training_module: the module to be called in the turns of its player. mesh: of sharded ones.
     unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists
-    of; idle: the latter in the turn under way. shards: (weight, the piece of it that the optimiser
+    of; idle: the latter in the current turn. shards: (weight, the piece of it that the optimiser
     here updates). optimized_weights: what an optimiser of whole weights updates; anchor: the same
     at the last averaging.
     """
@@ -33,9 +32,11 @@ class Placement:
 
 
 def attach_placement(net: nn.Module, placed: Placement) -> nn.Module:
+    """Attach the state to the network, not as a submodule, and return the network."""
     object.__setattr__(net, "_placed", placed)  # not as a submodule
     return net
 
 
 def placement_of(net: nn.Module) -> Placement:
+    """Return the state that is attached to the network."""
     return cast(Placement, net._placed)

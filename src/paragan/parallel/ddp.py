@@ -1,7 +1,7 @@
 """DistributedDataParallel: a replica of the network on every rank, each with a share of the rows.
 
-Only the player's own turn goes through the wrapper. As an opponent, frozen or without gradients, it
-is the raw module: DDP must not see a forward that has no backward of its own.
+Only turns of the network's player go through the wrapper. As an opponent, frozen or without
+gradients, it is the raw module: every forward of DDP needs its backward.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Strategy(none.Strategy):
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach on this rank.
 
-        Those that no rank reaches lose their zeros again in `finish`: an optimiser treats none
-        otherwise than zero.
+        Weights that no rank reaches have no gradient again after `finish`: to an optimiser, none
+        and zero differ.
         """
         if signature not in here.unreached:
             lacking = unreachable_parameters(roots, weights)

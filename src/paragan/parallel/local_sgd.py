@@ -1,7 +1,7 @@
 """Local SGD: ranks update independently and average their weights every H updates (Stich 2019).
 
 `every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes
-the mean over its local rows; batch norm uses these alone, unless `norm_ranks` is set. At an
+the mean over its local rows; batch norm uses only these, unless `norm_ranks` is set. At an
 averaging weights and statistics become their means, the vectors of spectral norm those of rank 0 (a
 mean of unit vectors is none), and the averaged generator follows. The optimiser state (Adam's
 moments) stays local to each rank, which costs nothing and is what local SGD with momentum does, or
@@ -124,7 +124,7 @@ class Strategy(none.Strategy):
 
 
 def _moments(optimizer: Any) -> list[Tensor]:
-    """State tensors of the optimiser, in an order that is equal on all ranks."""
+    """Return state tensors of the optimiser, in an order that is equal on all ranks."""
     weights = optimizer_weights(optimizer).values()
     keys = sorted({key for entry in optimizer.state.values() for key in entry})
     held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]

@@ -60,9 +60,7 @@ class Strategy(protocols.Strategy):
         return self.optimizer_of(policy, dict(net.named_parameters()))
 
     def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-        """Return the optimiser of these weights, with master weights if the memory options need
-        them.
-        """
+        """Return the optimiser of these weights, with master weights if options need them."""
         if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights.items())
         device = torch.device("cpu") if self.demands.offload else next(iter(weights.values())).device

@@ -67,12 +67,12 @@ class Strategy(ddp.Strategy):
         return {name: self._box(weight, world) for name, weight in net.named_parameters()}
 
     def _box(self, weight: Tensor, world: World) -> TensorLayout:
-        """What this rank steps of a weight."""
+        """Return the box of a weight that this rank steps."""
         return TensorLayout.rows(weight.shape, world.rank, world.size)
 
 
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Weights in order, in groups of one dtype and a bounded number of elements."""
+    """Yield weights in order, in groups of one dtype and a bounded number of elements."""
     some: list[Tensor] = []
     for weight in weights:
         full = sum(w.numel() for w in some) + weight.numel() > _AT_ONCE

@@ -17,10 +17,9 @@ RULES: Mapping[str, Callable[[float], float]] = {
 
 
 def scaled_batch(bs: int, num_workers: int, found: int) -> int:
-    """Return the global batch of `found` workers, with as many images each as `num_workers` workers
-    of a batch of `bs`.
+    """Return the global batch of `found` workers with as many images each as in `bs / num_workers`.
 
-    `ConfigError` if that is no whole number of images, or less than one for each.
+    Raises `ConfigError` if that is no whole number of images, or less than one for each.
     """
     for name, value in (("bs", bs), ("num_workers", num_workers)):
         if type(value) is not int or value < 1:
@@ -53,9 +52,7 @@ def refuse_unknown(rule: str) -> None:
 
 
 def scaled(player: PlayerOptions, by: float) -> PlayerOptions:
-    """Return the same player with its learning rates times `by`; its schedule, a factor on them,
-    does not change.
-    """
+    """Return the player with its learning rates times `by`; its schedule does not change."""
     optimizer = player.optimizer
     groups = tuple({**group, "lr": group["lr"] * by} if "lr" in group else group for group in optimizer.groups)
     return replace(player, optimizer=replace(optimizer, lr=optimizer.lr * by, groups=groups))
