@@ -50,10 +50,7 @@ class Data:
 
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:
-    """Open both splits of the data set; `DataError` if the files are invalid.
-
-    shared: in memory once, with other processes of this host.
-    """
+    """Open both splits; `DataError` for invalid files. shared: in memory once per host."""
     module, options = registry.load("datasets", config.data.name), config.data.options
     labelled = getattr(options, "labels", True) is not False
     if not labelled:
@@ -90,10 +87,7 @@ def batch_stream(
 
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
-    """Raise `ConfigError` for pairs without a model for them, or the reverse.
-
-    Outside networks need not declare whether they take conditions.
-    """
+    """Raise `ConfigError` for pairs without a model for them, or the reverse."""
     takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
     if takes is not None or not outside:
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)

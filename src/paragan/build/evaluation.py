@@ -26,8 +26,7 @@ from paragan.metrics import fd
 
 
 def never() -> bool:
-    """Return False: checking for a stop is collective, and only some ranks of a split world score.
-    """
+    """Return False: a stop check is collective, and only some ranks of a split world score."""
     return False
 
 

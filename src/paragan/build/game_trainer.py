@@ -88,10 +88,7 @@ def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
 
 
 def _period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps between two moments at which the ranks of each player have equal weights.
-
-    Counts only players that have several separate ranks; others report theirs themselves.
-    """
+    """Return the steps after which the ranks of each separate player have equal weights."""
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
         if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:

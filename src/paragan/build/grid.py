@@ -34,10 +34,7 @@ def trainer(
 def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
-    """Return the trainer of a grid at generation 0; writes nothing.
-
-    reading: it never needs to write.
-    """
+    """Return the trainer of a grid at generation 0; writes nothing. reading: it never will."""
     factory = GridFactory.of(config, folder, say, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
     return population_trainer(factory, cells[0], factory.population(cells, say), folder, say, stop)
@@ -51,10 +48,7 @@ def population_trainer(
     say: Callable[[str], None],
     stop: Callable[[], bool],
 ) -> Evolution:
-    """Return the trainer of a population.
-
-    first: a cell of it, or an equal one.
-    """
+    """Return the trainer of a population. first: a cell of it, or an equal one."""
     config = factory.config
     score = config.evaluation
     data = factory.data.train

@@ -23,8 +23,7 @@ def maker(
 ) -> NetworkFactory:
     """Return the factory of one side's network with its weights of step 0, equal on any rank.
 
-    model: networks from memory, instead of the file that `config.model` names; they receive the
-    same options.
+    model: networks from memory, instead of the file `config.model.name`, with the same options.
     """
     options, outside = config.g if side is Side.G else config.d, has_outside_networks(config, model)
     module = model or registry.load("models", config.model.name)

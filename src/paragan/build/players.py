@@ -33,10 +33,7 @@ def player(
     world: World = ALONE,
     executor: str = "eager",
 ) -> Player:
-    """Return one side's player, placed on the ranks by its strategy.
-
-    scaled: its gradients need a loss scale.
-    """
+    """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)

@@ -44,8 +44,7 @@ def evolution(
 ) -> Evolution:
     """Return the trainer of a grid whose cells are on workers.
 
-    external_workers: processes started by a launcher; without them local workers are started before
-    the first generation.
+    external_workers: processes started by a launcher; None: `begin` starts local workers.
     """
     assert config.grid is not None and config.workers is not None
     if config.workers > config.grid.num_cells:

@@ -22,8 +22,7 @@ class Field:
     """One field of an options class.
 
     hint: the type with its marks. default: `dataclasses.MISSING` if it has none. inner: the options
-    class in the type, optional or repeated or not; `Choice` for a chosen file, `str` for a name of
-    one, both with the category.
+    class in the type, `Choice` for a chosen file, `str` for its name, both with the category.
     """
 
     name: str

@@ -47,8 +47,7 @@ class Overrides:
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
         """Yield a line for each choice that dropped settings of the recipe.
 
-        settings: by dotted key. Choices of outside code get none: their settings may have any
-        names.
+        settings: by dotted key. Outside code gets no line: its settings may have any names.
         """
         for section, dropped in self._dropped.items():
             lines = [
@@ -63,10 +62,7 @@ class Overrides:
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
 
     def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
-        """Drop all entries but the name; for an optimiser, only its arguments.
-
-        with_words: also what earlier words of the command line set.
-        """
+        """Drop all entries but the name (optimiser: its arguments). with_words: of words, too."""
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
             section = f"{section}.arguments"

@@ -1,7 +1,6 @@
-"""The settings reference: meaning, type, range and default of every setting.
+"""The settings reference: meaning, type, range and default of every setting, without torch.
 
-Meanings are the string literals below the fields of the options (`core.field_docs`). Nothing here
-imports torch.
+Meanings are the string literals below the fields of the options (`core.field_docs`).
 """
 
 from __future__ import annotations

@@ -119,10 +119,7 @@ class RunConfig:
 
     @property
     def max_steps(self) -> range:
-        """Steps of the run as a range: `for step in config.max_steps`.
-
-        In them, D receives `train.kimg` thousand real images.
-        """
+        """Range of the steps in which D receives `train.kimg` thousand real images."""
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
 

@@ -72,10 +72,7 @@ class AnsweringProcesses(LocalProcesses):
 
 
 def reserve_output() -> Callable[[Mapping[str, Any]], None]:
-    """Reserve standard output for replies in a process started with `pipes`; return what sends one.
-
-    Everything else that prints to standard output then prints to standard error.
-    """
+    """Return what sends a reply of a child with `pipes`; other output moves to standard error."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return lambda message: print(json.dumps(message), file=replies, flush=True)

@@ -10,10 +10,7 @@ from paragan.core.types import Rows
 
 @dataclass
 class Clock:
-    """Finished steps and real images of a game.
-
-    step: finished steps. images: real images that D received, over all ranks.
-    """
+    """Finished steps of a game, and real images that D received, over all ranks."""
 
     step: int = 0
     images: int = 0

@@ -17,8 +17,7 @@ def absolute_command() -> str:
 def program_command() -> str:
     """Return the words that start this program, quoted for a shell.
 
-    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` if it is on PATH, else
-    this Python with `-m paragan`.
+    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` or `python -m paragan`.
     """
     if command := os.environ.get("PARAGAN_COMMAND"):
         return shlex.quote(command)

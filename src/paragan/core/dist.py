@@ -1,7 +1,6 @@
 """Ranks of a run; a process without a process group is the only rank of its world.
 
-Every wait ends with the group's time-out. Only buffers and JSON are sent: nothing is ever
-unpickled.
+Every wait ends with the group's time-out. Only buffers and JSON are sent, never pickles.
 """
 
 from __future__ import annotations
@@ -89,10 +88,7 @@ class World:
         return [json.loads(bytes(t[:n].tolist())) for t, n in zip(gathered, lengths.tolist(), strict=True)]
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
-        """Return a host tensor of each rank, by rank; they may differ in their first axis only.
-
-        Collective.
-        """
+        """Return each rank's host tensor; they may differ only in their first axis. Collective."""
         if self.size == 1:
             return [tensor]
         lengths = self.gather(len(tensor))
@@ -131,8 +127,8 @@ ALONE = World()
 def serve_store(host: str, port: int, patience: timedelta) -> dist.TCPStore:
     """Start a store that listens only on this address; torch's default listens on every interface.
 
-    port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is in
-    use.
+    port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is
+    used.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     server = socket.create_server(address[:2], family=family)

@@ -16,19 +16,13 @@ def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:
 
 @torch.no_grad()
 def detached_fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
-    """Generate images without their graph, one tensor per micro-batch.
-
-    If G mixes samples they are one batch, and generated in one call.
-    """
+    """Generate images without graph, per micro-batch; in one call if G mixes samples."""
     cuts = turn.feed.parts(1 if generator.mixes else parts)
     return tuple(generate(generator, feed).images for feed in cuts)
 
 
 def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:
-    """Return D's turn with fakes of this generator.
-
-    A turn of G, or one that has fakes already, is returned unchanged.
-    """
+    """Return D's turn with fakes of this generator; G's turn, or one with fakes, unchanged."""
     if turn.side is Side.G or turn.feed.fakes is not None:
         return turn
     return turn.with_fakes(detached_fakes(turn, generator, parts))

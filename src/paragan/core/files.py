@@ -26,10 +26,7 @@ _NAME_CHARACTERS = 100  # of the final name in a temporary one, which has to be 
 
 @contextmanager
 def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces `path` unless the block fails.
-
-    mode: of the file, less the umask.
-    """
+    """Yield a new file that replaces `path` unless the block fails. mode: before the umask."""
     _remove_stale(path)
     file, temporary = _created(path, mode)
     try:
@@ -66,18 +63,12 @@ def open_to_append(path: Path) -> BinaryIO:
 
 
 def open_lock_file(path: Path) -> BinaryIO:
-    """Open a plain file to read, write and lock, unbuffered, created if necessary.
-
-    Raises `CheckpointError` for a link.
-    """
+    """Open a plain file to read, write and lock, or create it; `CheckpointError` for a link."""
     return os.fdopen(_open_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Make `target`, a new name, a hard link to the plain file `source`.
-
-    It is a copy where the file system has no links.
-    """
+    """Hard-link the plain file `source` to `target`, a new name; copy it where links fail."""
     try:
         os.link(source, target)
     except OSError:
@@ -103,10 +94,7 @@ def refuse_link(path: Path) -> None:
 
 @contextmanager
 def open_regular_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a plain file for reading, without ever waiting.
-
-    Raises `OSError` for a pipe or a device, which might never end.
-    """
+    """Open a plain file for reading without waiting; `OSError` for a pipe or a device."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(path))

@@ -33,8 +33,7 @@ class Interrupt:
     """State of stop requests: `requested` is true from the first signal; checked between steps.
 
     Leaving the `with` block restores the former handlers. patient: a second Ctrl-C only sets
-    `aborted`. message: a line of stderr, printed at the first signal. abort: the handler of a
-    second Ctrl-C.
+    `aborted`. message: printed to stderr at the first signal. abort: handler of a second Ctrl-C.
     """
 
     requested: bool = False
@@ -55,10 +54,9 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: record the request, and let the next Ctrl-C abort.
+        """Record the request, and let the next Ctrl-C abort.
 
-        By default that aborts at once, even inside a call that never returns, so the terminal's
-        cursor is restored here.
+        By default that ends the process at once, so the terminal's cursor is restored here.
         """
         if not self.patient and signal.SIGINT in self._before:
             signal.signal(signal.SIGINT, self.abort)
@@ -75,10 +73,7 @@ class Interrupt:
 
 
 def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> Interrupt:
-    """Catch the signals that request a stop.
-
-    Raises `ValueError` outside the main thread, the only one that may.
-    """
+    """Catch the signals that request a stop; `ValueError` outside the main thread."""
     interrupt = Interrupt(patient, message, abort)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:

@@ -33,8 +33,7 @@ class TensorLayout:
     def rows(cls, shape: Sequence[int], index: int, of: int) -> TensorLayout:
         """Return box `index` of `of` along axis 0, cut as `torch.chunk` and FSDP2 cut.
 
-        All but the last have ceil(n / of) rows; later boxes may be empty. Tensors without axes are
-        not cut.
+        All but the last have ceil(n / of) rows; later boxes may be empty. Scalars are not cut.
         """
         whole = cls.whole(shape)
         if not whole.shape:

@@ -54,8 +54,8 @@ class LocalProcesses:
 
         environment: all of its variables; None: those of this process. log: a file to which its
         output is appended; None: it prints where this process does. prints: only errors go to the
-        log. pipes: its input and output are pipes of this process. inherit: file descriptors that
-        it can use.
+        log. pipes: its input and output are pipes of this process. inherit: file descriptors for
+        it.
         """
         with ExitStack() as stack:
             file = None if log is None else stack.enter_context(open_to_append(log))
@@ -99,9 +99,8 @@ class LocalProcesses:
         """Wait for the end of all processes and return their exit codes.
 
         The first request to stop, or failure of a process, is forwarded to the others as SIGTERM.
-        Processes are killed that run for `save_s` after a request or the end of another, or for
-        `exit_s` after a failure; suspended ones at a failure; and all when the interrupt is
-        aborted.
+        Killed are processes that run `save_s` after a request or the end of another, or `exit_s`
+        after a failure; suspended ones at a failure; and all when the interrupt is aborted.
         """
         is_forwarded = False
         patience_s = deadline = math.inf

@@ -93,16 +93,14 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, or `held_out` for a metric that compares as many generated
-    as real images."""
+    """Split of the reference: `train`, or `held_out` to compare equal numbers of images."""
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal for two values to compare, for the record."""
     order: ClassVar[int] = 100
-    """Place in a score, lowest first. The first metric with a direction decides which checkpoint is
-    the best."""
+    """Place in a score, lowest first; the first with a direction decides the best checkpoint."""
 
     @classmethod
     @abstractmethod

@@ -15,8 +15,7 @@ class NetworkFactory:
     """Builder of one network with its initial weights.
 
     construct: returns the module on the CPU. fill: draws the initial weights by name, into the
-    shards of a module; None: the constructor's weights are used, and the network cannot be built in
-    shards.
+    shards of a module; None: weights are those of the constructor, and cannot be built in shards.
     """
 
     construct: Callable[[], nn.Module]

@@ -10,8 +10,7 @@ from torch import Tensor
 def optimizer_weights(optimizer: Any) -> dict[str, Tensor]:
     """Return the tensors that an optimiser steps: parameters, float32 copies, or local shards.
 
-    Their order is that of its groups, in which torch numbers their state. The groups must have
-    `param_names`.
+    Their order is that of its groups, which must have `param_names`, and of torch's state.
     """
     weights: dict[str, Tensor] = {}
     for group in optimizer.param_groups:

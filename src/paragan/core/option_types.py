@@ -79,8 +79,7 @@ class PretrainedOptions(ExtractorOptions):
     """Call options of a feature extractor that was trained on images of one size."""
 
     resize: Literal["bilinear", "bicubic"] | None = None
-    """Filter that brings images of another size to the network's, antialiased; null: another size
-    is refused."""
+    """Antialiased filter for images of another size than the network's; null: refused."""
 
 
 @dataclass(frozen=True)

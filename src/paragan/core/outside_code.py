@@ -16,10 +16,7 @@ _MAX_CHARACTERS = 300
 
 @contextmanager
 def reraise_as_config_error(action: str) -> Iterator[None]:
-    """Turn any failure inside into a `ConfigError`: action, reason, and line of outside code.
-
-    Errors of paragan and `MemoryError` pass unchanged.
-    """
+    """Turn failures inside, except paragan's and `MemoryError`, into a one-line `ConfigError`."""
     try:
         yield
     except (ParaganError, MemoryError):

@@ -13,10 +13,7 @@ from paragan.core.layout import Layout, Shape, TensorLayout
 
 @dataclass(frozen=True)
 class Pieces:
-    """Tensors of a named group that are on this rank.
-
-    layout: of those that are cut; the others are whole.
-    """
+    """Named tensors on this rank. layout: of those that are cut; the others are whole."""
 
     tensors: Mapping[str, Tensor]
     layout: Layout = field(default_factory=dict)
@@ -33,10 +30,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Whole tensors by name, each read when it is accessed.
-
-    shapes: known without reading. read_box: reads one box.
-    """
+    """Whole tensors by name, each read when it is accessed. read_box: reads one box."""
 
     def __init__(self, shapes: Mapping[str, Shape], read_box: Callable[[str, TensorLayout], Tensor]) -> None:
         self.shapes = dict(shapes)

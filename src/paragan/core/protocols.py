@@ -90,8 +90,7 @@ class Adaptive(Augment, Protocol):
         """Adapt to one step and return numbers to record, by name, equal on all ranks. Collective.
 
         signs: this rank's share of the mean sign of D's logits on real images. images: real images
-        of the step, over all ranks. total: sums over the ranks, in place; every rank must call it
-        equally often.
+        of the step, over all ranks. total: sums over ranks, in place, and is collective.
         """
 
 
@@ -182,10 +181,7 @@ class Strategy(Protocol):
         """Number of updates after which all ranks have equal weights again."""
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build and shard the network, with the same forward and parameter names.
-
-        mesh: the ranks, a `World`.
-        """
+        """Build and shard the network; equal forward and names. mesh: the ranks, a `World`."""
 
     def training_module(self, net: nn.Module) -> nn.Module:
         """Return the module that runs in the turns of this network's player."""
@@ -199,10 +195,7 @@ class Strategy(Protocol):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        """Run the chain and one backward per micro-batch, and return their terms.
-
-        The terms are detached, of all local rows.
-        """
+        """Run the chain, one backward per micro-batch; return detached terms of local rows."""
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""

@@ -90,10 +90,7 @@ def names(category: str) -> list[str]:
 
 
 def descriptions(category: str) -> dict[str, str]:
-    """Return the names of a category with one sentence about each, without importing the files.
-
-    Raises `ConfigError` for an unknown category.
-    """
+    """Return names with one sentence each, not imported; `ConfigError` for an unknown category."""
     known = categories()
     if category not in known:
         meant = did_you_mean(closest_name(category, known))
@@ -117,10 +114,7 @@ def _top_level_keys(path: Path) -> set[str]:
 
 
 def load(category: str, name: str) -> ModuleType:
-    """Import a file of a category, or outside code.
-
-    Raises `ConfigError`, in one line, if outside code cannot be imported or lacks a required name.
-    """
+    """Import a file of a category, or outside code; `ConfigError` if that fails or lacks a name."""
     path = find_source(category, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{category}.{name}")
@@ -135,8 +129,7 @@ def load(category: str, name: str) -> ModuleType:
 def options(category: str, name: str) -> type:
     """Return the `Options` dataclass of a file, read without importing it; empty if it has none.
 
-    Those of every dataset also have `labels` (False leaves the labels out) and the read-ahead of
-    batches.
+    Those of every dataset also have `labels`, `prefetch` and `threads`.
     """
     kind = _options(find_source(category, name), f"{category}.{name}")
     return _dataset_options(kind) if category == "datasets" else kind
@@ -162,10 +155,7 @@ def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the known word most similar to this one, or None; case is ignored.
-
-    least: required similarity in [0, 1], as in `difflib.get_close_matches`.
-    """
+    """Return the most similar known word, or None. least: similarity as in `get_close_matches`."""
     folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), folded, 1, least)
     return folded[close[0]] if close else None

@@ -53,8 +53,7 @@ class Rows:
     def parts(self, n: int) -> tuple[Rows, ...]:
         """Split into `n` micro-batches by row number modulo n.
 
-        Micro-batch k has the same rows on any number of ranks, so layers that mix samples give the
-        same result.
+        Micro-batch k has equal rows on any number of ranks, for equal results of batch norm.
         """
         return tuple(self._part(k, n) for k in range(n))
 

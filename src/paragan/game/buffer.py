@@ -1,8 +1,7 @@
 """Buffer of generated images for D: the newest first, with a share of older ones.
 
 ParaGAN buffers fakes so that D need not wait for G; a pool of past images also prevents D from
-forgetting them (Shrivastava et al. 2017, section 2.3). Images that are too old are dropped: G no
-longer generates such images.
+forgetting them (Shrivastava et al. 2017, section 2.3). Images that are too old are dropped.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class DrawnFakes:
 
 
 class Buffer:
-    """Buffered images of one rank, by delivery.
-
-    Draws depend only on the seed and the number of the batch.
-    """
+    """Buffered images of one rank, by delivery; draws depend only on seed and batch number."""
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
         self.options, self.seed = options, seed
@@ -72,8 +68,8 @@ class Buffer:
     def draw(self, count: int, step: int) -> DrawnFakes:
         """Return `count` images for D's batch number `step`.
 
-        New images continue where the last draw stopped, and repeat if they are too few; without
-        older images all are new.
+        New images continue after the last draw, and repeat if too few; all are new without older
+        ones.
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries

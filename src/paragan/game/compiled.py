@@ -17,8 +17,7 @@ def refuse_unsupported_executor(
 ) -> None:
     """Raise `ConfigError` if networks are to be compiled and a setting does not support it.
 
-    ranks: that share a batch. is_concurrent: the players train at the same time
-    (`Scheme.is_concurrent`).
+    ranks: that share a batch. is_concurrent: of the scheme.
     """
     if executor not in ("compile", "graphs"):
         return

@@ -1,7 +1,4 @@
-"""Exponential moving average of weights (Yazici et al. 2019; Karras et al. 2018).
-
-e <- e + (1 - beta) (w - e); buffers are copied.
-"""
+"""Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e)."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from paragan.layers.modes import remember_modes
 
 
 class Ema:
-    """Averaged weights in a second copy of a network.
+    """Averaged weights, and copied buffers, in a second copy of a network.
 
     The half-life counts images, so the average means the same at any batch size: beta = 0.5 **
     (batch / half_life). Before `start_kimg` the copy equals the weights. A skipped update, decided

@@ -85,10 +85,7 @@ class GAN:
         return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
-        """End a step of which only these updates are known.
-
-        images: real ones of one update of D, over all ranks.
-        """
+        """End a step with these updates. images: real ones of one update of D, over all ranks."""
         num_real = images * self.d.updates_per_step
         self.clock.advance(num_real)
         scalars = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}

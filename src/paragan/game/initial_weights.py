@@ -14,10 +14,7 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Counts and names of the tensors that a player loaded.
-
-    left: of the others, name -> shapes here and in the file (None: missing).
-    """
+    """Tensors that a player loaded. left: other names -> shapes here and in the file."""
 
     tensors: int
     parameters: int
@@ -31,8 +28,8 @@ def start_from(
     """Copy every tensor whose name and shape match; the others have their initial values.
 
     average: averaged weights, or empty; the player's average, if any, starts there. initial:
-    returns the network's whole initial state; called only if some of it stays. Optimiser state and
-    counters do not change.
+    returns the network's whole initial state; called only if needed. Optimiser and counters do not
+    change.
     """
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}

@@ -43,8 +43,7 @@ def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
 
 
 def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
-    """Return the point at t, in [0, 1], on the great circle from a to b, row by row (Shoemake
-    1985).
+    """Return the point at t, in [0, 1], on the great circle from a to b (Shoemake 1985), by row.
 
     A straight line would pass through lengths that a normal latent never has.
     """

@@ -11,10 +11,7 @@ from paragan.core.registry import closest_name, did_you_mean
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with floats for integers where the default is a float.
-
-    The default may also be a tuple of floats: `betas=(0, 0.9)`.
-    """
+    """Return arguments with floats for integers, also in tuples, as in the defaults."""
     parameters = inspect.signature(kind).parameters
     return {
         key: _like(parameters[key].default, value) if key in parameters else value for key, value in arguments.items()

@@ -68,8 +68,7 @@ class ScheduleOptions:
 class EmaOptions:
     """Averaged weights (EMA), which are sampled and scored.
 
-    Images are those of the player's turns: with k updates of D per step, the run's clock is k times
-    as fast.
+    Images are those of the player's turns: k updates of D per step count k times the run's clock.
     """
 
     half_life_kimg: Positive = 1.0

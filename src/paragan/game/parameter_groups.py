@@ -28,8 +28,7 @@ def split_into_groups(
 
     The group of the parameters that match no pattern is first, and left out if empty; the others
     follow in the order of `groups`, with their pattern as `match` and their settings. Every group
-    has `params` and `param_names`. Raises `ConfigError` for a pattern that is the first match of no
-    parameter.
+    has `params` and `param_names`. Raises `ConfigError` for a pattern without parameters.
     """
     default: dict[str, Any] = {"params": [], "param_names": []}
     matched: list[dict[str, Any]] = []

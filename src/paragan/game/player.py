@@ -26,10 +26,7 @@ from paragan.parallel._master_weights import MasterWeights
 
 @dataclass(frozen=True)
 class ComputedGradients:
-    """A turn after its backward pass, before the optimizer step.
-
-    norm: of all gradients. rows: of the turn.
-    """
+    """A turn between backward pass and optimizer step. norm: of all gradients."""
 
     terms: LossTerms
     norm: Tensor
@@ -132,11 +129,9 @@ class Player:
         write_lr(self.optimizer, self.policy)
 
     def look_ahead(self, computed: ComputedGradients) -> None:
-        """Step, or skip, for only the next turn; `apply_gradients` then steps from the weights
-        before.
+        """Step, or skip, for only the next turn; `apply_gradients` restores the weights first.
 
-        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not counted as an
-        update.
+        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not an update.
         """
         # the state of penalties, too, is that of the turn before
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())

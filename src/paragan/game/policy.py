@@ -67,10 +67,7 @@ class Policy:
         return optimizer
 
     def lr_of(self, group: Mapping[str, Any]) -> float:
-        """Return the learning rate of an optimizer's group before the schedule.
-
-        Its ratio to `lr` stays the configured one if `lr` changes.
-        """
+        """Return a group's learning rate before the schedule, in its configured ratio to `lr`."""
         if "configured_lr" not in group:
             return self.lr
         lr: float
@@ -111,19 +108,13 @@ class Policy:
 
 
 def _lr_on(device: torch.device, lr: float) -> Tensor:
-    """Return the learning rate as a tensor on the device, so that a schedule needs no host sync.
-
-    Fused kernels of accelerators read only float32.
-    """
+    """Return the learning rate as a tensor on the device; fused CUDA kernels read only float32."""
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(lr, dtype=dtype, device=device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
-    """Write this update's learning rates: in place if they are tensors, else as numbers.
-
-    damping: another factor, in addition to the schedule's.
-    """
+    """Write this update's learning rates, in place if they are tensors. damping: another factor."""
     varies = schedule.varies(policy.schedule)
     if not varies and damping is None:
         return
@@ -206,8 +197,7 @@ def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
 class Scaler:
     """Loss scale of one player for fp16, on the device (Micikevicius et al. 2018, section 3.2).
 
-    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow
-    in D does not affect G.
+    Halved when a step overflows, doubled after `interval` good steps.
     """
 
     def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:

@@ -51,9 +51,7 @@ class Prior:
         return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
-        """Return the inputs of a turn: labels are drawn, other arguments are those of the real
-        samples.
-        """
+        """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""
         z, y = self.draw(stream, real.rows)
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
         tensors = present_tensors(**{**shared, "latent": z, "label": y})

@@ -14,10 +14,7 @@ from paragan.game.snapshot import Snapshot
 
 @dataclass
 class RemotePlayer:
-    """A `PlayerSlot` for a player of other ranks.
-
-    snapshot: its newest state; None if only its images arrive.
-    """
+    """A `PlayerSlot` for a player of other ranks. snapshot: newest state; None: only images."""
 
     side: Side
     policy: Policy

@@ -62,10 +62,7 @@ def sample(
 def _pieces(
     generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
 ) -> list[Tensor]:
-    """Generate in batches.
-
-    position: (seed, number of the first row) of random layers; None: no random layers.
-    """
+    """Generate in batches. position: (seed, first row) of random layers; None: no random layers."""
     assert inputs[0] is not None
     images = []
     for row in range(0, len(inputs[0]), batch):
@@ -77,10 +74,7 @@ def _pieces(
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
-    """Return fixed latents for sample sheets over time.
-
-    With classes (at most ten): one class per row, equal latents per column.
-    """
+    """Return fixed latents for sample sheets: one class per row, equal latents per column."""
     if not prior.num_comparable_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))
     classes = min(prior.num_classes, 10)

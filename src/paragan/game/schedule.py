@@ -1,8 +1,4 @@
-"""Learning-rate factors as a function of a player's finished updates.
-
-The count is a tensor on the player's device: a skipped update does not advance it, and the host
-does not need it.
-"""
+"""Learning-rate factors by finished updates, counted on the device without a host sync."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """Return the factor of update number `count` (0-dim, from 0): 1 after warm-up, `final` at the
-    end.
-    """
+    """Return the factor of update `count` (0-dim, from 0): 1 after warm-up, at the end `final`."""
     n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":

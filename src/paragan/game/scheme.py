@@ -22,7 +22,7 @@ class Batches(Protocol):
 
     @property
     def wait_s(self) -> float:
-        """Seconds waited for the last batch."""
+        """Seconds that the consumer has waited so far."""
 
     def __iter__(self) -> Iterator[Batch]: ...
 
@@ -33,10 +33,7 @@ class Batches(Protocol):
 
 
 class Scheme(ABC):
-    """Order of turns in one step (`schemes/`).
-
-    The defaults suit players that train in turns, on the same ranks.
-    """
+    """Order of turns in one step; defaults suit players in turns, on the same ranks."""
 
     is_concurrent: bool = False
     """Whether the players train at the same time, in threads or on separate ranks."""
@@ -47,10 +44,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        """Update both players and advance the clock.
-
-        batches: the real images of D's updates, one batch for each.
-        """
+        """Update both players and advance the clock. batches: one for each update of D."""
 
     def quiesce(self) -> None:  # noqa: B027  # optional
         """Finish all work in progress, so that the game can be saved or scored. Collective."""
@@ -59,20 +53,14 @@ class Scheme(ABC):
         """Release links and threads after the last step. Collective."""
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Return which ranks have which player; called once, before players are built. Collective.
-        """
+        """Return which ranks have which player, before players are built. Collective."""
         return colocated_roles(world, timeout_s)
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:  # noqa: B027  # optional
-        """Raise `ConfigError` for a game that this scheme cannot train.
-
-        has_pairs: images come with conditions.
-        """
+        """Raise `ConfigError` for a game that this scheme cannot train. has_pairs: of the data."""
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return delays since the last call by side, JSON, for the record; empty if no player
-        waits.
-        """
+        """Return delays since the last call by side, for the record; empty if no player waits."""
         return {}
 
 

@@ -70,8 +70,7 @@ def _apart(tensors: Tensors) -> Tensors:
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
     """Load a saved state into a newly built player; both may use any strategy.
 
-    Every rank reads its pieces, one at a time. The state of another model raises `CheckpointError`
-    and changes nothing.
+    Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model.
     """
     weights, average = saved.under("net/"), saved.under("ema/")
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}

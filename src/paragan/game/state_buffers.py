@@ -12,10 +12,7 @@ from paragan.game.player import Player
 
 
 def attach_state(game: GAN, device: torch.device | None = None) -> None:
-    """Make these tensors part of the players, whose state is saved and restored.
-
-    Call once, before the first step. device: where the tensors go; None: they stay.
-    """
+    """Attach this state to the players, before the first step. device: None: tensors stay."""
     for player in (game.g, game.d):
         if isinstance(player, Player):
             owners = _owners(game, player.side)
@@ -25,9 +22,9 @@ def attach_state(game: GAN, device: torch.device | None = None) -> None:
 
 
 def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
-    """Raise `ConfigError` if the game has state that cannot move between processes.
+    """Raise `ConfigError` if the game has state that `where`, a scheme or grid, cannot move.
 
-    where: the scheme or grid that would move it. all_penalties: False checks only the augmentation.
+    all_penalties: False checks only the augmentation.
     """
     owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
     owners += game.d_penalties if all_penalties else ()

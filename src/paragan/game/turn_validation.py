@@ -31,9 +31,8 @@ def validate(
 ) -> None:
     """Run both networks, the loss and every penalty once, and check the use of labels.
 
-    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: of one
-    image, (C, H, W). num_classes: of the data. turns: False leaves the penalties out. Raises
-    `ConfigError`.
+    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
+    num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
     """
     nets = {side: makers[side]() for side in Side}
     g, d = (CalledNetwork(nets[side]) for side in (Side.G, Side.D))

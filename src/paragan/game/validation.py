@@ -157,10 +157,7 @@ def refuse_unsupported(
 
 
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
-    """Raise `ConfigError` for numbers of images, micro-batches and updates that do not fit.
-
-    world: of the player.
-    """
+    """Raise `ConfigError` for too many ranks or micro-batches, or updates of G other than one."""
     if batch < world.size:
         raise ConfigError(
             f"train.batch={batch} is less than one image for each of {world.size} ranks; pass a larger batch"

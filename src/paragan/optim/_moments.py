@@ -1,8 +1,7 @@
 """Base of the optimizers of this package: running means, and steps skipped on the device.
 
-Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call
-of `step` leaves weights and state unchanged, and no value passes through the host. `lr` may be a
-0-dim tensor on that device.
+Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, `step`
+changes nothing, without a host sync. `lr` may be a 0-dim tensor on that device.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Due:
-    """Update of one group: weights with gradients, and their state, as parallel lists.
-
-    taken: 1, or 0 if nothing may change.
-    """
+    """Update of one group, as parallel lists by weight. taken: 1, or 0 if nothing may change."""
 
     group: Mapping[str, Any]
     weights: list[Tensor]
@@ -31,7 +27,7 @@ class Due:
 
 
 class Moments(torch.optim.Optimizer):
-    """An optimizer that steps by what `update` returns for each group of weights with gradients.
+    """Optimizer that steps by what `update` returns for each group of weights with gradients.
 
     names: of the state in addition to `step`, each shaped as its weight.
     """
@@ -111,10 +107,7 @@ def adam_direction(due: Due) -> list[Tensor]:
 
 
 def over_root(due: Due, second: str) -> list[Tensor]:
-    """Return m / (sqrt(v) + eps) of bias-corrected running means; new tensors.
-
-    second: v's name.
-    """
+    """Return m / (sqrt(v) + eps), bias-corrected; new tensors. second: v's name."""
     direction = unbiased(due.state["exp_avg"], due.group["betas"][0], due.state["step"])
     under = unbiased(due.state[second], due.group["betas"][1], due.state["step"])
     torch._foreach_sqrt_(under)

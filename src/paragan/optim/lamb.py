@@ -1,7 +1,6 @@
 """LAMB, for large batches: Adam's direction, scaled per weight to the norm of the weight.
 
-You et al. 2020, algorithm 2. The norm is that of the whole weight: strategies that shard weights
-refuse this optimiser.
+You et al. 2020, algorithm 2. Strategies that shard weights refuse it: the norm needs them whole.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
-    """LAMB. lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before it is
-    scaled.
+    """LAMB. lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before scaling.
 
     longest: upper bound of the norm of a weight (the paper's phi is the identity up to it). A
     weight or direction of norm 0 is not scaled.

@@ -1,7 +1,6 @@
 """Optimistic Adam: twice this step's direction minus the last one, to anticipate the opponent.
 
-Daskalakis et al. 2018, algorithm 1. One gradient per step, where extragradient takes two. The first
-step is twice Adam's.
+Daskalakis et al. 2018, algorithm 1. One gradient per step, where extragradient takes two.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
-    """Optimistic Adam; lr, betas and eps as Adam's. State: half as much again, the last direction.
-    """
+    """Optimistic Adam; lr, betas and eps as Adam's. The state has one more tensor per weight."""
 
     names = ("exp_avg", "exp_avg_sq", "last")
 

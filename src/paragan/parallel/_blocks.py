@@ -28,10 +28,7 @@ def blocks(net: nn.Module) -> list[nn.Module]:
 
 
 def checkpoint_activations(net: nn.Module) -> None:
-    """Recompute the inside of each block in the backward pass (Chen et al. 2016).
-
-    State that advances once per update does not advance in the second forward.
-    """
+    """Recompute each block in the backward pass, without advancing state (Chen et al. 2016)."""
     for block in blocks(net):
         block.forward = _with_recompute(block.forward)  # type: ignore[method-assign]
 

@@ -19,10 +19,7 @@ from paragan.layers.all_reduce import ReduceGroup, gather_batch
 
 
 def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
-    """Call the networks of the chain in order.
-
-    D's turn has its fakes in the feed; G's turn generates them unless they are shared.
-    """
+    """Call the networks of the chain in order; fakes of the feed replace G's images."""
     made = generate(nets[Side.G], feed) if feed.fakes is None else GeneratorOutput(feed.fakes[0])
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
@@ -74,8 +71,7 @@ class Reduction:
 
     ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
     each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None. across: gathers the rows of all ranks for terms that mix
-    samples.
+    joins the last backward, or None. across: gathers the rows of all ranks.
     """
 
     ranks: int = 1
@@ -184,10 +180,7 @@ def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Return d sum(out_B) / dx with its graph.
-
-    scale: applied to the inner backward; the result is unscaled.
-    """
+    """Return d sum(out_B) / dx with its graph, unscaled. scale: of the inner backward."""
     total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
     (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
     if not grad.requires_grad:

@@ -14,8 +14,7 @@ class MemoryOptions:
     recompute: activations inside a block are computed again in the backward. offload: optimiser
     state and float32 weights are in host memory. bf16_reduce: reductions of gradients or weights
     travel in bf16. weight_dtype: the dtype of the weights; the optimiser has float32 copies.
-    norm_ranks: number of consecutive ranks over which batch norm takes its statistics (None: all,
-    1: each by itself).
+    norm_ranks: consecutive ranks that share the statistics of batch norm; None: all.
     """
 
     recompute: bool = False

@@ -14,11 +14,10 @@ from paragan.core.dist import World
 class Placement:
     """State of a placed network.
 
-    training_module: the module to be called in the turns of its player. mesh: of sharded ones.
-    unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists
-    of; idle: the latter in the current turn. shards: (weight, the piece of it that the optimiser
-    here updates). optimized_weights: what an optimiser of whole weights updates; anchor: the same
-    at the last averaging.
+    training_module: the module called in the turns of its player. mesh: of sharded ones. unreached:
+    weights that this rank's loss, and that no rank's, leads to, by kind of turn; idle: the latter
+    in the current turn. shards: (weight, the piece of it that the optimiser here updates).
+    optimized_weights: what an optimiser of whole weights updates; anchor: at the last averaging.
     """
 
     world: World

@@ -70,10 +70,9 @@ class Strategy(none.Strategy):
     def _tied(
         self, here: Placement, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
     ) -> Tensor | None:
-        """Return zeros that reach the weights which this kind of turn does not reach on this rank.
+        """Return zeros that reach the weights which this kind of turn does not reach here.
 
-        Weights that no rank reaches have no gradient again after `finish`: to an optimiser, none
-        and zero differ.
+        `finish` removes them where no rank reaches: to an optimiser, none and zero differ.
         """
         if signature not in here.unreached:
             lacking = unreachable_parameters(roots, weights)
@@ -90,10 +89,7 @@ class Strategy(none.Strategy):
 
 
 def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    """Return the weights to which no path of the graph leads from any root.
-
-    torch's reducer waits for a gradient of every weight; some turns have fewer.
-    """
+    """Return the weights that no root depends on; torch's reducer waits for every gradient."""
     todo = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen = set(todo)
     reached: set[int] = set()

@@ -41,8 +41,7 @@ class Options:
     every: Count = 2
     """Updates between two averagings of the weights."""
     moments: Literal["keep", "average"] = "keep"
-    """What happens to the optimiser state at an averaging: it stays local to each rank, or is
-    averaged, too."""
+    """Optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
 
 
 class Strategy(none.Strategy):

@@ -75,10 +75,7 @@ class Strategy(protocols.Strategy):
         return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
 
     def reduction(self, turn: Turn, net: nn.Module) -> _forward_backward.Reduction:
-        """Return how the gradients of a turn are reduced over ranks.
-
-        net: the player's training module.
-        """
+        """Return the reduction of a turn's gradients. net: the player's training module."""
         return _forward_backward.Reduction()
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:

@@ -1,8 +1,7 @@
 """ZeRO stage 1: replicated weights and gradients, sharded optimiser state and weight average.
 
-Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view into the
-full one, and the shards are all-gathered: one exchange of weights per update in addition to DDP's
-reduction of gradients.
+Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view, and the
+shards are all-gathered: one exchange of weights per update in addition to that of gradients.
 """
 
 from __future__ import annotations

@@ -37,10 +37,7 @@ def scaled_batch(bs: int, num_workers: int, found: int) -> int:
 
 
 def factor(rule: str, ratio: float) -> float:
-    """Return the factor of the learning rate for a batch `ratio` times as large.
-
-    rule: a name in `RULES`.
-    """
+    """Return the learning-rate factor of a batch `ratio` times as large. rule: in `RULES`."""
     refuse_unknown(rule)
     return RULES[rule](ratio)
 
