@@ -17,7 +17,7 @@ from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.hardware import peers
 
 CONNECT_TIMEOUT_S = 60.0
-_MAX_GENOME_BYTES = 1 << 34  # per genome
+_MAX_GENOME_BYTES = 1 << 34
 
 
 def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
@@ -40,7 +40,8 @@ def communicator_factory(
     options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
     on_device = {} if nccl_device is None else {"device": nccl_device, "pair": peers.connect_pair}
     host = config.coordinator_address[0]
-    listens_on = host if host.startswith("127.") else None  # None: this host's address for the others
+    # None: this host's address for the others.
+    listens_on = host if host.startswith("127.") else None
 
     def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         kind: Callable[..., Communicator] = NcclCommunicator if on_device else GlooCommunicator
@@ -49,7 +50,7 @@ def communicator_factory(
         return kind(store, f"membership/{order['membership']}", *place, **more)
 
     def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-        from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
+        from paragan.distributed.transports.mpi_communicator import MpiWorld  # initialises MPI
 
         grid = None if order["torus"] is None else tuple(order["torus"])
         place = (f"membership/{order['membership']}", order["places"], order["peers"])

@@ -21,7 +21,7 @@ from paragan.loading.batch_rows import BatchRows
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.prefetch import Prefetcher
 
-_MAX_THREADS = 4  # more decode faster than most games train
+_MAX_THREADS = 4  # enough for the training speed of most games
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Data:
 
     train: Source
     held_out: Source
-    flip: bool = False  # half of the images to train with are mirrored
+    flip: bool = False  # mirror half of the training images
 
     @property
     def num_classes(self) -> int:

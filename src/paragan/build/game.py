@@ -38,7 +38,7 @@ def gan(
     """
     roles = colocated_roles(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
-    # G's gradient passes through D: an fp16 D underflows it whatever G computes in
+    # G's gradient passes through D: an fp16 D underflows it for any format of G.
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     makers = {side: maker(config, side, found, device, model) for side in Side}
     how = config.train.executor
@@ -61,7 +61,7 @@ def gan(
         seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.batch_world.sum
     )
     attach_state(game, device)
-    if model is not None or outside_names(config):  # a pair of its own, so that no state moves
+    if model is not None or outside_names(config):  # on a separate pair, so that no state changes
         validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
     if roles.is_split:
         refuse_state(game, f"scheme.{config.scheme.name}", roles.has_server)

@@ -34,7 +34,8 @@ def maker(
         initialise(net, config.seed, side.value)
 
     def construct() -> nn.Module:
-        with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
+        # Constructors of outside networks draw from the global generator.
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
             with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
                 net = kind(config.model.options, found.train.shape, found.num_classes)
@@ -43,7 +44,7 @@ def maker(
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
-            fill(net)  # it may keep what its constructor drew, and that takes the whole of it
+            fill(net)  # parameters without an initialiser need the whole network
         return net
 
     return NetworkFactory(construct, None if outside else fill, device)

@@ -51,7 +51,7 @@ def worker(
         if run.transport == "mpi" and external_workers is None:
             raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
         status = WorkerStatus()
-        # heartbeats are sent while the data is read, too, which may take long
+        # Heartbeats start before the data is read, which may take long.
         with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
             store = connect_store(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()

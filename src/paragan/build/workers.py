@@ -89,7 +89,7 @@ class _CoordinatorServer:
     listener: Listener
     store: dist.Store
     welcome: Mapping[str, Any]
-    local_workers: LocalWorkers  # none of them is started where there are external workers
+    local_workers: LocalWorkers  # none is started with external workers
     external_workers: ExternalWorkers | None
     coordinator: Coordinator | None = None
 

@@ -25,7 +25,8 @@ class Overrides:
     def __init__(self, kind: type, tree: Node) -> None:
         self.tree = tree
         self._root = Section("", tree, kind)
-        self._dropped: dict[str, dict[str, Any]] = {}  # section -> dotted key -> value in the recipe
+        # section -> dotted key -> value in the recipe
+        self._dropped: dict[str, dict[str, Any]] = {}
 
     def write(self, word: str, problems: list[Problem]) -> None:
         """Write one word: `train.batch=8`; `loss=hinge` for `loss.name=hinge`; `penalties=r1`."""
@@ -147,7 +148,8 @@ def _entry(node: Node, key: str) -> Node | None:
 
 def _parse_value(text: str, problems: list[Problem]) -> Node:
     """Return a list, map or quotation as YAML, any other text as one scalar."""
-    if any("\ud800" <= character <= "\udfff" for character in text):  # how Python passes on bytes it cannot decode
+    # Python passes undecodable bytes of the command line as surrogates.
+    if any("\ud800" <= character <= "\udfff" for character in text):
         raise UnreadableError(COMMAND_LINE, f"{shorten(text)} is not UTF-8 text")
     if text.lstrip()[:1] in ("[", "{", '"', "'"):
         return strict_yaml.read_document(text, COMMAND_LINE, problems)

@@ -180,7 +180,8 @@ def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    from paragan.config.validation import validate_config  # here: help does not need pydantic
+    # imported late: help works without pydantic
+    from paragan.config.validation import validate_config
 
     return validate_config(RunConfig, tree, outside, problems)
 
@@ -199,7 +200,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
     try:
         plain = load(recipe, outside=outside_names(config))
-    except ConfigError:  # a recipe that is incomplete without overrides
+    except ConfigError:  # the recipe is incomplete without overrides
         return {}
     return {key: list(both) for key, both in compare(plain, replace(config, history=plain.history)).items()}
 

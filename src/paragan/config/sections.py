@@ -22,7 +22,7 @@ class _Everything:
 
 
 ANY = _Everything()  # contains every name
-NAMES_ONLY = _Everything()  # contains every name, and outside code is not imported: its options stay as written
+NAMES_ONLY = _Everything()  # also contains every name; outside code is not imported
 
 
 @dataclass(frozen=True)

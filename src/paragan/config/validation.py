@@ -19,7 +19,7 @@ from paragan.core.registry import closest_name, describe_choices, did_you_mean
 from paragan.core.settings_tree import MAX_PROBLEMS, LocatedDict, Node, Problem, entries_of, raise_problems, shorten
 
 T = TypeVar("T")
-_SIMILARITY = 0.75  # of a key in another section; below, suggestions are nonsense
+_SIMILARITY = 0.75  # least, for suggestions from another section
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -60,7 +60,8 @@ def _check(kind: type, values: Any, choose: Callable[[str, Any], Choice]) -> Any
 
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    kind.__pydantic_config__ = _STRICT  # type: ignore[attr-defined]  # the classes of its fields inherit it
+    # The classes of its fields inherit it.
+    kind.__pydantic_config__ = _STRICT  # type: ignore[attr-defined]
     return TypeAdapter(kind)
 
 
@@ -75,7 +76,7 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
         kind: type = type(options)
         for key in entries_of(node).keys() & fields_of(kind).keys():
             located = _add_places(getattr(options, key), entries_of(node)[key], dotted(path, key))
-            object.__setattr__(options, key, located)  # frozen, and made just now
+            object.__setattr__(options, key, located)  # frozen, but not yet in use
     return value
 
 
@@ -97,7 +98,7 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
         else:
             keys_here = ", ".join(section.keys) or "nothing"
             text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
-            text = str(one.get("ctx", {}).get("error", text))  # of a check in `__post_init__`
+            text = str(one.get("ctx", {}).get("error", text))  # raised by `__post_init__`
             problems[section.path, key] = Problem(section.node.place, section.path, text)
     found = [problem for problem in problems.values() if problem is not None]
     return [*found, *_describe_unknown(unknown, sections)]
@@ -167,7 +168,7 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     suggestion: str | None
     if (sibling := closest_name(key, section.keys)) is not None:
         suggestion = dotted(section.path, sibling)
-    elif "arguments" in section.keys:  # of the optimiser, as its class names them
+    elif "arguments" in section.keys:  # arguments of an optimiser
         suggestion = dotted(section.path, f"arguments.{key}")
     else:
         tail = closest_name(key, map(_last, known), _SIMILARITY)

@@ -41,7 +41,7 @@ class AnsweringProcesses(LocalProcesses):
         if message is not None:
             for process in self.processes:
                 assert process.stdin is not None
-                with suppress(OSError):  # it has ended, and its error is still to be read
+                with suppress(OSError):  # an ended process; its error is read below
                     process.stdin.write(json.dumps(message).encode() + b"\n")
                     process.stdin.flush()
         replies: dict[int, dict[str, Any]] = {}

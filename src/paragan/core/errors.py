@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 
-_OF_THE_MACHINE = {  # not of this program
+_OF_THE_MACHINE = {  # the machine or file system is the cause
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
     *(errno.EIO, errno.EMFILE, errno.ENFILE),
 }
 
 
-_OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # of the machine where they come with a name
+_OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault only with a file name
 
 
 class ParaganError(Exception):
@@ -52,7 +52,8 @@ class PeerFailedError(ParaganError):
         self.reason = reason or message
 
 
-PREEMPTED = 85  # exit code of a run that was stopped by a signal: everything is saved, the same command resumes
+# Exit code of a run stopped by a signal: everything is saved, and the same command resumes.
+PREEMPTED = 85
 
 
 def outcome(error: BaseException) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import textwrap
 from functools import cache
 from itertools import pairwise
 
-MEANING = "meaning"  # of a field that no source has, in its metadata
+MEANING = "meaning"  # key in the metadata of a field without source
 
 
 @cache
@@ -25,7 +25,7 @@ def meanings(kind: type) -> dict[str, str]:
 def _written(kind: type) -> dict[str, str]:
     try:
         definition = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    except OSError:  # made at run time
+    except OSError:  # created at run time
         return {}
     assert isinstance(definition, ast.ClassDef)
     found = {}

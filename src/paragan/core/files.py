@@ -21,7 +21,7 @@ from typing import BinaryIO
 from paragan.core.errors import CheckpointError
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-_NAME_CHARACTERS = 100  # of the final name in a temporary one, which has to be shorter than 256 bytes
+_NAME_CHARACTERS = 100  # of the final name in a temporary one; names have at most 255 bytes
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
     while True:
         temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
         handle = os.open(temporary, _NEW, mode)
-        with suppress(OSError):  # no locks on this disk
+        with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return os.fdopen(handle, "r+b"), temporary
@@ -134,7 +134,7 @@ def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
 def _remove_stale(path: Path) -> None:
     """Remove temporary files of `path` that a killed process has left."""
     names: list[str] = []
-    with suppress(PermissionError):  # a folder that may be written to and not listed
+    with suppress(PermissionError):  # a folder that is writable but not listable
         names = os.listdir(path.parent)
     for name in names:
         if name.startswith(_prefix(path)) and name.endswith(".tmp"):
@@ -145,7 +145,8 @@ def _remove_stale(path: Path) -> None:
 def _remove_unlocked(path: Path) -> None:
     if path.is_symlink():
         return path.unlink()
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)  # some disks lock only what may be written
+    # Some file systems lock only writable files.
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()

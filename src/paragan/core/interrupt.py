@@ -38,7 +38,7 @@ class Interrupt:
 
     requested: bool = False
     aborted: bool = False
-    signal_number: int | None = None  # the number of the first signal
+    signal_number: int | None = None  # first signal
 
     def __init__(self, patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> None:
         self.patient = patient
@@ -68,8 +68,9 @@ class Interrupt:
             _replace_closed_terminal()
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
             if self.message:
-                with suppress(OSError):  # a full disk, or no reader: the request stands
-                    os.write(2, fresh_line + f"{self.message}\n".encode())  # print may not be re-entered here
+                with suppress(OSError):  # a full disk, or no reader: still a request
+                    # `print` is not reentrant, so it is no option in a handler.
+                    os.write(2, fresh_line + f"{self.message}\n".encode())
 
 
 def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> Interrupt:

@@ -17,7 +17,7 @@ from paragan.core.files import open_to_append
 from paragan.core.interrupt import Interrupt
 
 _PAUSE_S = 0.1
-_KILL_S = 10.0  # one that hangs in the kernel takes longer
+_KILL_S = 10.0  # a process that hangs in the kernel takes longer
 _LINE_CHARACTERS = 200
 _RESTORED = (signal.SIGINT, signal.SIGTERM)
 
@@ -177,7 +177,7 @@ def _state(pid: int) -> str:
 def _default_signals() -> Iterator[None]:
     """Handle ignored signals inside: a child inherits ignored ones and resets handled ones."""
     is_main = threading.current_thread() is threading.main_thread()
-    # no other thread may handle signals
+    # only the main thread may set signal handlers
     ignored = [n for n in _RESTORED if is_main and signal.getsignal(n) == signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, lambda *_: None)

@@ -53,9 +53,10 @@ Natural = Annotated[int, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
-ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]  # of the models
+# sizes that models support
+ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
-# torch.optim, known without importing it; LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
+# Of torch.optim; without LBFGS (needs a closure) and SparseAdam (sparse gradients).
 TORCH_OPTIMISERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
     *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),

@@ -55,7 +55,7 @@ class StoredTensors(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         return self.read(name, TensorLayout.whole(self.shapes[name]))
 
-    def __contains__(self, name: Any) -> bool:  # Mapping's own would read it
+    def __contains__(self, name: Any) -> bool:  # that of Mapping reads the tensor
         return name in self.shapes
 
     def __iter__(self) -> Iterator[str]:

@@ -66,7 +66,8 @@ class Penalty(ABC):
     """Whether G's turn must also run D on real samples. D's turn always does."""
     uses_outputs: bool = True
     """Whether it reads outputs of the turn; False if it only calls the player's network."""
-    state: dict[str, Tensor] = {}  # noqa: RUF012  # never written to: a penalty with state assigns a dict of its own
+    # Read-only default: a penalty with state assigns a new dict.
+    state: dict[str, Tensor] = {}  # noqa: RUF012
 
     @abstractmethod
     def __call__(self, context: PenaltyContext) -> Tensor:

@@ -33,11 +33,11 @@ _PREFETCH = (
     "more than `threads` for data that is decoded from files, 0 for data in memory and for grids."
 )
 _THREADS = "Threads that read and decode batches ahead; null: one per CPU thread of the process, at most 4."
-_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not that of "et al. 2018"
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
-_SHARED_OPTIONS = re.compile(r"paragan\.\w+\._options")  # torch-free files of options that several files share
-_NOUNS = {  # category -> what one file of it is, for messages
+_SHARED_OPTIONS = re.compile(r"paragan\.\w+\._options")  # shared, without torch
+_NOUNS = {  # category -> name of one of its files, for messages
     "models": "model",
     "losses": "loss",
     "penalties": "penalty",
@@ -53,10 +53,10 @@ _NOUNS = {  # category -> what one file of it is, for messages
     "presets": "preset",
 }
 _MAX_RECIPE_BYTES = 1 << 20
-FROM_MEMORY = "from_memory"  # `model.name` of a run whose networks a program passes
-_HIDDEN = {("models", FROM_MEMORY)}  # written into configs by programs, and never offered as a choice
+FROM_MEMORY = "from_memory"  # `model.name` of networks passed by a program
+_HIDDEN = {("models", FROM_MEMORY)}  # written by programs, not a choice
 
-_REQUIRED_NAMES = {  # what outside code has to define
+_REQUIRED_NAMES = {  # names that outside code must define
     "models": ("Generator", "Discriminator"),
     "losses": ("loss",),
     "penalties": ("Penalty",),
@@ -207,7 +207,7 @@ def _find_spec(name: str) -> ModuleSpec:
     return spec
 
 
-@cache  # one class per file, so that two configs of the same settings are equal
+@cache  # one class per file, so that equal settings give equal configs
 def _options(path: Path, name: str) -> type:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -215,7 +215,7 @@ def _options(path: Path, name: str) -> type:
         raise ConfigError(f"{path} is not valid Python: {error}") from None
     readable = [node for node in tree.body if _is_readable(node)]
     module = ModuleType(f"paragan-options:{name}")
-    module.__file__ = str(path)  # where the meanings of its fields are read
+    module.__file__ = str(path)  # source of the fields' meanings
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         code = compile(ast.Module(readable, []), str(path), "exec")

@@ -21,7 +21,7 @@ from paragan.core.settings_tree import Node, Problem, Scalar, SourceLocation, Un
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32
-_MAX_DIGITS = 1000  # of an integer; Python prints at most 4,300, and hexadecimal numbers grow in decimal
+_MAX_DIGITS = 1000  # of an integer; Python converts at most 4,300 decimal ones
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),

@@ -218,7 +218,7 @@ class TurnInputs:
             return [None] * n
         if len(self.fakes) == n:
             return [(part,) for part in self.fakes]
-        whole = self.in_order(self.fakes)  # generated with another number of micro-batches
+        whole = self.in_order(self.fakes)  # generated with other micro-batches
         return [(whole[rows.within(self.rows)],) for rows in self.rows.parts(n)]
 
     def in_order(self, fakes: tuple[Tensor, ...]) -> Tensor:

@@ -45,7 +45,7 @@ class Buffer:
     def __init__(self, options: BufferOptions, seed: int) -> None:
         self.options, self.seed = options, seed
         self._deliveries: list[DrawnFakes] = []  # by version, ascending
-        self._num_used = 0  # images of the newest delivery
+        self._num_used = 0  # of the newest delivery
 
     @property
     def newest(self) -> int | None:

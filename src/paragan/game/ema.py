@@ -53,11 +53,10 @@ class Ema:
         this rank; those of `net` unless given.
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
-        weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
+        weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub declares only numbers
         followed = zip(net.parameters() if shares is None else shares, self._weights, strict=True)
-        here = [
-            theirs.to(mine.device, non_blocking=True) for theirs, mine in followed
-        ]  # offloaded weights are on the host
+        # Offloaded weights are on the host.
+        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in followed]
         torch._foreach_lerp_(self._weights, here, weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

@@ -101,7 +101,8 @@ class GAN:
         fake = outputs.fake.logits_B
         observations = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
         if adaptive(self.augment) is not None:
-            observations["sign"] = observations["real"].sign() + 0 * observations["real"]  # NaN stays NaN
+            # The sum is NaN for NaN logits.
+            observations["sign"] = observations["real"].sign() + 0 * observations["real"]
         return LossTerms(
             {"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, observations_B=observations
         )

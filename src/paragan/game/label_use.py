@@ -12,7 +12,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 
 _LATENTS, _LABELS = 4, 4
-_NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations that are added to the weights
+_NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations
 
 IGNORED = (
     "warning: the generator ignores its labels (equal latents give equal images for every class): class scores and the "

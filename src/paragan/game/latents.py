@@ -50,7 +50,8 @@ def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
     cosine_B = F.cosine_similarity(a_BZ.double(), b_BZ.double(), dim=1).clamp(-1, 1)
     angle_B1 = cosine_B.arccos().unsqueeze(1).to(a_BZ.dtype)
     arc = (((1 - t) * angle_B1).sin() * a_BZ + (t * angle_B1).sin() * b_BZ) / angle_B1.sin()
-    return torch.where(angle_B1.sin() < 1e-4, torch.lerp(a_BZ, b_BZ, t), arc)  # parallel: every circle or none
+    # Of parallel vectors, no arc is defined.
+    return torch.where(angle_B1.sin() < 1e-4, torch.lerp(a_BZ, b_BZ, t), arc)
 
 
 def walk(points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:

@@ -34,7 +34,8 @@ def refusal(
         meant = did_you_mean(closest_name(unknown[0], known))
         return f"{where(unknown[0])}: {name} has no such argument{meant}; {listed}"
     given = [key for key in arguments if key in parameters]
-    named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]  # "Invalid beta"
+    # An error such as "Invalid beta" names the argument.
+    named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]
     wrong = named or [key for key in given if _length(arguments[key]) != _length(parameters[key].default)]
     if not wrong:
         return f"{where('')}: {name} raised {type(error).__name__}: {error}; {listed}"

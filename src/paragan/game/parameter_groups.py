@@ -18,7 +18,8 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.settings_tree import located_key
 
-_SHARED = ("params", "param_names", "fused", "foreach", "capturable", "differentiable")  # one choice per optimiser
+# settings with one value per optimiser
+_SHARED = ("params", "param_names", "fused", "foreach", "capturable", "differentiable")
 
 
 def split_into_groups(

@@ -71,12 +71,13 @@ class Player:
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
-        self._before_look_ahead: list[tuple[Tensor, Tensor]] = []  # tensors, and their values before `look_ahead`
+        # tensors, and their values before `look_ahead`
+        self._before_look_ahead: list[tuple[Tensor, Tensor]] = []
 
     def _optimizer(self) -> torch.optim.Optimizer:
         try:
             return self.strategy.optimizer(self.policy, self.net)
-        except ConfigError as error:  # the policy does not know its side
+        except ConfigError as error:  # the policy has no side
             if not str(error).startswith("optimizer"):
                 raise
             raise ConfigError(f"{self.side.value}.{error}") from None
@@ -114,7 +115,8 @@ class Player:
         opponent = against.network()
         _seed_layers(turn, self.version, self.plain_network, opponent)
         turn = with_d_fakes(turn, opponent, self.policy.micro_batches)
-        if turn.side is Side.D or turn.feed.fakes is None:  # with shared fakes `generate_fakes` did so
+        # With shared fakes `generate_fakes` has begun the update.
+        if turn.side is Side.D or turn.feed.fakes is None:
             self._begin_update()
         nets: dict[Side, Network] = {turn.side: self.training_network, _other(turn.side): opponent}
         scale = None if self.scaler is None else self.scaler.scale
@@ -133,7 +135,7 @@ class Player:
 
         Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not an update.
         """
-        # the state of penalties, too, is that of the turn before
+        # The state of penalties is restored, too.
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
         set_lr(self.optimizer, self.policy, self.updates, self.damping)
@@ -198,7 +200,7 @@ class Player:
         self.images += batch
         if self.scaler is not None:
             self.scaler.update(ok)
-        taken = ok.to(torch.int64)  # after synchronization of local SGD: whether all ranks stepped
+        taken = ok.to(torch.int64)  # local SGD: the minimum over ranks
         self.strategy.synchronize(self.net, self.optimizer, self.version, [*self._counters(), taken])
         self._images_since_average += batch
         if self.ema is not None and self.is_synchronized:

@@ -149,8 +149,10 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
     The gradients are consumed; keep_layout: their memory layout does not change.
     """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
-        where = optimizer.param_groups[0]["params"][0].device  # offloaded weights are stepped on the host
-        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # as torch's GradScaler
+        # Offloaded weights are stepped on the host.
+        where = optimizer.param_groups[0]["params"][0].device
+        # as torch's GradScaler
+        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
         if not keep_layout:
             _make_gradients_contiguous(optimizer)

@@ -27,7 +27,8 @@ def sampling_network(player: Player) -> CalledNetwork:
     """Return the averaged generator if the player has one, else the live one; in full precision."""
     if player.ema is not None:
         return CalledNetwork(player.ema.net)
-    low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())  # `precision: pure`
+    # `precision: pure` has bf16 weights.
+    low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())
     return CalledNetwork(player.net, Calling(torch.bfloat16) if low else Calling())
 
 
@@ -69,7 +70,8 @@ def _pieces(
         if position is not None:
             torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
         piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
-        images.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
+        # Not all generators end in a tanh.
+        images.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))
     return images
 
 

@@ -12,7 +12,7 @@ from paragan.game.options import ScheduleOptions
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
     """Return the factor of update `count` (0-dim, from 0): 1 after warm-up, at the end `final`."""
-    n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
+    n = count.double()  # float32 would add a relative error of 1e-8
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":
         return warm

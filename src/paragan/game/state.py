@@ -77,12 +77,13 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, mine, player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
-    exact = StoredTensors(  # where weights were kept in low precision, the optimiser's copies are the true ones
+    exact = StoredTensors(  # float32 copies of low-precision weights, if saved, are exact
         weights.shapes,
         lambda name, box: saved.read(key, box) if (key := masters.get(name, "")) in saved else weights.read(name, box),
     )
     player.strategy.load(player.net, exact)
-    if player.ema is not None:  # averaging may have been switched on since: it starts at the weights
+    # An average that was switched on after the save starts at the weights.
+    if player.ema is not None:
         player.strategy.load(player.ema.net, average or exact)
     prefix = _optimizer_prefix(_saved_replica(*player.strategy.optimizer_replica(player.net), saved))
     _restore_optimizer(player, saved.under(prefix), exact)
@@ -91,7 +92,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
         player.scaler.scale.copy_(saved["player/scale"])
         player.scaler.good.copy_(saved["player/good"])
     for name, value in player.state.items():
-        if (path := f"kept/{name}") in saved:  # whatever remembers may have been added since: it starts anew
+        # state of a penalty added since the save stays initial
+        if (path := f"kept/{name}") in saved:
             value.copy_(saved[path])
     player.version, player.images = values["version"], values["images"]
 
@@ -123,20 +125,21 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
     for path in saved:
         name, _, key = path.rpartition("/")
         if key == "master" and not keeps_masters:
-            continue  # it went into the weights, and would be out of date at the next save
+            continue  # it was loaded into the weights
         if saved.shapes[path] == weights.shapes[name]:
-            # A fused kernel walks weight and state in memory order: a moment that came back contiguous beside a
-            # channels-last weight would be added to other weights than its own.
+            # Fused kernels walk weight and state in memory order: a moment needs the layout of
+            # its weight, such as channels-last.
             piece = saved.read(path, boxes[name])
             value = torch.empty_like(stepped[name], dtype=piece.dtype).copy_(piece)
         else:
-            value = saved[path].clone()  # of the file's memory
+            value = saved[path].clone()  # not a view of the file
         state.setdefault(numbers[name], {})[key] = value
-    if keeps_masters:  # since this resume, perhaps
+    if keeps_masters:  # also if the save had none
         for name, number in numbers.items():
             state.setdefault(number, {}).setdefault("master", weights.read(name, boxes[name]))
     player.optimizer.load_state_dict({"state": state, "param_groups": fresh["param_groups"]})
-    for path in saved:  # loading casts to the weight's dtype: NAdam keeps a product in another
+    # Loading casts to the weight's dtype; NAdam has a product in another.
+    for path in saved:
         name, _, key = path.rpartition("/")
         held = player.optimizer.state.get(stepped[name], {})
         if key in held:

@@ -63,7 +63,7 @@ class Moments(torch.optim.Optimizer):
             taken = torch.ones_like(state["step"][0])
         else:
             taken = (1 - self.found_inf).to(state["step"][0])
-            grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 would be NaN
+            grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 is NaN
         torch._foreach_add_(state["step"], taken)
         changes = self.update(Due(group, weights, grads, state, taken))
         torch._foreach_mul_(changes, group["lr"] * taken)

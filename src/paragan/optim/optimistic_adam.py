@@ -27,5 +27,6 @@ class Optimizer(Moments):
         """Return twice Adam's direction minus the last one."""
         direction = adam_direction(due)
         change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), due.state["last"])
-        torch._foreach_copy_(due.state["last"], direction)  # of a skipped step it is the same: its means did not move
+        # After a skipped step it is unchanged, as are its means.
+        torch._foreach_copy_(due.state["last"], direction)
         return list(change)

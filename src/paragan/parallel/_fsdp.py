@@ -77,7 +77,7 @@ class Sharded(none.Strategy):
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)
-        # the inner backward must not free what the outer one reads
+        # The inner backward must not free weights that the outer one needs.
         net.set_reshard_after_backward(False)
         try:
             return super().input_gradient(net, out_B, x, scale)
@@ -88,7 +88,7 @@ class Sharded(none.Strategy):
         here = placement_of(net)
         for weight, piece in here.shards:
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
-            # FSDP leaves weights without axes alone
+            # FSDP does not reduce the gradients of scalar weights.
             if piece.grad is not None and not weight.dim():
                 dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
@@ -96,7 +96,8 @@ class Sharded(none.Strategy):
         if scale is not None and grads:
             torch._foreach_mul_(grads, (1 / scale).to(grads[0].device))
         first = here.mesh["shard"].get_local_rank() == 0
-        once = [grad for grad in grads if first or grad.dim()]  # one rank counts those that all have
+        # Replicated gradients count on one rank only.
+        once = [grad for grad in grads if first or grad.dim()]
         norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
         clip(grads, max_norm, norm)
         return norm
@@ -104,7 +105,7 @@ class Sharded(none.Strategy):
     def after_step(self, net: nn.Module) -> None:
         for module in net.modules():
             if isinstance(module, FSDPModule):
-                # whole copies of the weights before the step must not be met again
+                # Free gathered copies of the weights, which are those before the step.
                 module.reshard()
 
     def device(self, net: nn.Module) -> torch.device:

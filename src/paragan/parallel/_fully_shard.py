@@ -21,12 +21,12 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.parallel._blocks import blocks
 from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 
-_NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
+_NEED_WHOLE = ("Muon", "Adafactor")  # in torch.optim: updates need whole weights
 
 
 def mesh_of(world: World) -> DeviceMesh:
     """Return a one-dimensional mesh of all ranks."""
-    if world.group is not None and world.size < dist.get_world_size():  # of one player only
+    if world.group is not None and world.size < dist.get_world_size():  # ranks of one player
         return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
 
@@ -48,7 +48,8 @@ def shard(
     reshard_after_forward: False: the weights of a block stay gathered until its backward. Scalar
     weights cannot be sharded and stay replicated; the strategy reduces their gradients.
     """
-    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
+    # Shards are rows in memory.
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     scalars = {p for p in net.parameters() if p.dim() == 0}
     offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
     reduce = torch.bfloat16 if demands.bf16_reduce else None
@@ -101,7 +102,7 @@ def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch
 def _weights_on_meta() -> Iterator[None]:
     """Free the memory of each parameter registered inside; buffers and constants stay."""
     register = nn.Module.register_parameter
-    # one that two modules have stays one
+    # Tied parameters stay tied.
     lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
 
     def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:

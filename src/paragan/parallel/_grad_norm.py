@@ -23,7 +23,7 @@ def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.d
     """Return the 2-norm of gradients that are sharded over the group. Collective."""
     mine = norm_of(grads, device).to(device)
     if group.size() == 1:
-        return mine  # without a square and its root, so that one rank is the plain run bit for bit
+        return mine  # without square and root: bit-equal to a run without ranks
     squared = mine.square()
     dist.all_reduce(squared, group=group)
     return squared.sqrt()

@@ -33,7 +33,7 @@ class Strategy(none.Strategy):
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())
-        # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
+        # Without other ranks the reducer would cost up to a seventh of a step.
         if world.size == 1:
             return attach_placement(net, Placement(world, net))
         convert(net, world, self.demands.norm_ranks)
@@ -95,7 +95,7 @@ def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Paramet
     reached: set[int] = set()
     while todo:
         node = todo.pop()
-        held = getattr(node, "variable", None)  # of an AccumulateGrad
+        held = getattr(node, "variable", None)  # set on AccumulateGrad nodes
         if held is not None:
             reached.add(id(held))
         for following, _ in node.next_functions:
@@ -116,7 +116,8 @@ def _buffer_options() -> dict[str, Any]:
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 
 
-def _bf16_hook(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
+# Without annotations: torch inspects them, and cannot resolve strings.
+def _bf16_hook(group, bucket):  # type: ignore[no-untyped-def]
     """Reduce in bf16, half the bytes; torch's hook of this kind does not support gloo."""
     whole = bucket.buffer()
     half = whole.to(torch.bfloat16)

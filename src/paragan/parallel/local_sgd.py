@@ -119,7 +119,7 @@ class Strategy(none.Strategy):
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         super().load(net, weights)
         if hasattr(net, "_placed"):
-            placement_of(net).anchor.clear()  # ranks meet where they are now
+            placement_of(net).anchor.clear()  # the next anchor is the loaded state
 
 
 def _moments(optimizer: Any) -> list[Tensor]:
@@ -134,7 +134,7 @@ def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
     """Average over all ranks in place; one all-reduce per dtype."""
     for dtype in {t.dtype: None for t in tensors}:
         some = [t for t in tensors if t.dtype == dtype]
-        # offloaded tensors are on the host
+        # Offloaded tensors are on the host.
         flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)

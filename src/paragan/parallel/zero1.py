@@ -19,7 +19,7 @@ from paragan.parallel import ddp
 from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._placement import placement_of
 
-_AT_ONCE = 1 << 25  # numbers gathered in one exchange: bounds its buffer
+_AT_ONCE = 1 << 25  # elements per exchange, to bound its buffer
 
 
 class Strategy(ddp.Strategy):
