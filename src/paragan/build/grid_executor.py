@@ -14,10 +14,9 @@ from paragan.hardware import graphs
 
 
 def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
-    """Return the executor of `grid.executor` for these cells.
+    """Return the executor of `grid.executor` for these cells; `auto` measures the possible ones.
 
-    rows: images per batch. `auto` measures the possible ones and takes the fastest. Raises
-    `ConfigError` if the cells cannot be stacked or recorded.
+    rows: images per batch. Raises `ConfigError` if the cells cannot be stacked or recorded.
     """
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     no_stack = stacked.unstackable_reason(cells)

@@ -37,8 +37,8 @@ _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 class GridFactory:
     """Factory of the cells of one process, with what they share.
 
-    generator: network for samples and scores. losses: of all cells, those to be drawn first. judge:
-    scores mixtures; None: no scores.
+    generator: network for samples and scores. losses: of all cells, drawn ones first. judge: scores
+    mixtures; None: no scores.
     """
 
     config: RunConfig

@@ -44,7 +44,7 @@ def maker(
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
-            fill(net)  # parameters without an initialiser need the whole network
+            fill(net)  # without `weight_init` the weights of the constructor stay
         return net
 
     return NetworkFactory(construct, None if outside else fill, device)

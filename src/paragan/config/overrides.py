@@ -63,7 +63,7 @@ class Overrides:
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
 
     def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
-        """Drop all entries but the name (optimiser: its arguments). with_words: of words, too."""
+        """Drop all but the name (optimiser: its arguments). with_words: earlier words', too."""
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
             section = f"{section}.arguments"

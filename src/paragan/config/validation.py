@@ -182,5 +182,4 @@ def _last(path: str) -> str:
 
 
 def _files_with_option(category: str, key: str) -> list[str]:
-    """Return the files of a category that have this option."""
     return [name for name in registry.names(category) if key in fields_of(registry.options(category, name))]

@@ -72,7 +72,7 @@ class AnsweringProcesses(LocalProcesses):
 
 
 def reserve_output() -> Callable[[Mapping[str, Any]], None]:
-    """Return what sends a reply of a child with `pipes`; other output moves to standard error."""
+    """Return a function that sends this child's replies; other output moves to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return lambda message: print(json.dumps(message), file=replies, flush=True)

@@ -23,7 +23,7 @@ class Clock:
 
 @dataclass
 class Every:
-    """Event that is due after every `kimg` thousand images, also after a resume."""
+    """Schedule that is due every `kimg` thousand images, also after a resume."""
 
     kimg: float
 

@@ -127,8 +127,7 @@ ALONE = World()
 def serve_store(host: str, port: int, patience: timedelta) -> dist.TCPStore:
     """Start a store that listens only on this address; torch's default listens on every interface.
 
-    port: 0 picks a free one. Raises `OSError` if the address is not of this host, or the port is
-    used.
+    port: 0 picks a free one. Raises `OSError` if the address is not local, or the port is in use.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     server = socket.create_server(address[:2], family=family)

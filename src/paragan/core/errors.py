@@ -15,35 +15,35 @@ _OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault on
 
 
 class ParaganError(Exception):
-    """The user must change something; a command prints the message and exits with `exit_code`."""
+    """Error that the user can fix; a command prints the message and exits with `exit_code`."""
 
     exit_code = 2
 
 
 class ConfigError(ParaganError):
-    """A setting is unknown, of the wrong type, or does not fit another."""
+    """Error for a setting that is unknown, of the wrong type, or does not fit another."""
 
 
 class DataError(ParaganError):
-    """Data is missing, truncated, or not what it claims to be."""
+    """Error for data that is missing, truncated or invalid."""
 
 
 class CheckpointError(ParaganError):
-    """A checkpoint or run folder cannot be written, read, or does not belong to this run."""
+    """Error for a checkpoint or run folder that cannot be used, or is of another run."""
 
 
 class DivergedError(ParaganError):
-    """The weights are no longer finite."""
+    """Error for weights that are no longer finite."""
 
 
 class RankError(ParaganError):
-    """Another rank has failed or does not answer; the settings are not the cause."""
+    """Error for another rank that failed or does not answer; settings are not the cause."""
 
     exit_code = 75
 
 
 class PeerFailedError(ParaganError):
-    """This rank stopped because another failed first; that rank prints the reason."""
+    """Error of a rank that stopped because another failed; that one prints the reason."""
 
     def __init__(self, message: str, exit_code: int, rank: int, reason: str = "") -> None:
         super().__init__(message)

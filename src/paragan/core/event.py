@@ -40,7 +40,7 @@ class Event:
 class Writer(Protocol):
     """Consumer of events: a file of `writers/`, constructed as `Writer(options, folder, step)`.
 
-    step: number of finished steps when the session began.
+    step: finished steps when the session began.
     """
 
     def write(self, event: Event) -> None:

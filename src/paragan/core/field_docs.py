@@ -14,7 +14,7 @@ MEANING = "meaning"  # key in the metadata of a field without source
 
 @cache
 def meanings(kind: type) -> dict[str, str]:
-    """Return field -> meaning, in one line, for the fields of an options class that have one."""
+    """Return field -> meaning of an options class, in one line; fields without one are left out."""
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if dataclasses.is_dataclass(cls):

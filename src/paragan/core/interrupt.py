@@ -26,7 +26,7 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class StopRequested(Exception):
-    """Long work was left unfinished because the run is to stop; a resumed run repeats it."""
+    """Exception that leaves long work unfinished for a stop; a resumed run repeats it."""
 
 
 class Interrupt:

@@ -54,8 +54,7 @@ class LocalProcesses:
 
         environment: all of its variables; None: those of this process. log: a file to which its
         output is appended; None: it prints where this process does. prints: only errors go to the
-        log. pipes: its input and output are pipes of this process. inherit: file descriptors for
-        it.
+        log. pipes: input and output are pipes of this process. inherit: file descriptors for it.
         """
         with ExitStack() as stack:
             file = None if log is None else stack.enter_context(open_to_append(log))

@@ -75,7 +75,7 @@ class Penalty(ABC):
 
 
 class Augment(Protocol):
-    """Transforms the inputs of D, differentiably, by draws for the global batch (`augment/`)."""
+    """Differentiable transform of D's inputs, by draws for the global batch (`augment/`)."""
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...
 
@@ -202,7 +202,7 @@ class Strategy(Protocol):
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Finish the reduction, unscale, clip; return the unclipped global norm in float32."""
+        """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""
 
     def after_step(self, net: nn.Module) -> None:
         """Prepare the network for its next call, after the optimizer step of this rank."""

@@ -114,7 +114,7 @@ def _top_level_keys(path: Path) -> set[str]:
 
 
 def load(category: str, name: str) -> ModuleType:
-    """Import a file of a category, or outside code; `ConfigError` if that fails or lacks a name."""
+    """Import a file of a category; `ConfigError` if outside code fails or lacks a required name."""
     path = find_source(category, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{category}.{name}")

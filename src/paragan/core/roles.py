@@ -18,8 +18,7 @@ class Roles:
     """Roles of the ranks of `world`, and of this one.
 
     batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
-    if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of all other
-    waits.
+    if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of others.
     """
 
     world: World

@@ -33,10 +33,9 @@ _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+
 
 
 def read_file(path: Path, problems: list[Problem], shown: str | None = None) -> Node:
-    """Return the map in a file.
+    """Return the map in a file; duplicate keys are added to `problems`.
 
-    shown: name of the file in messages. Duplicate keys are added to `problems`. Raises
-    `ConfigError` if the file is missing, unreadable, or not strict YAML.
+    shown: name of the file in messages. Raises `ConfigError` if it is missing or not strict YAML.
     """
     start = SourceLocation(str(path) if shown is None else shown, 1)
     return read_map(_read(path, SourceLocation(start.source)), start, problems)

@@ -68,8 +68,8 @@ class Buffer:
     def draw(self, count: int, step: int) -> DrawnFakes:
         """Return `count` images for D's batch number `step`.
 
-        New images continue after the last draw, and repeat if too few; all are new without older
-        ones.
+        New images continue after the last draw, and repeat if too few; without older ones all are
+        new.
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries

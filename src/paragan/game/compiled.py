@@ -40,7 +40,7 @@ def _obstacle(player: Player, options: PlayerOptions) -> str | None:
 
 
 def _graph_obstacle(player: Player, ranks: int) -> str | None:
-    """Return what CUDA graphs do not support: the next replay overwrites their results."""
+    """Return what CUDA graphs do not support: a second replay overwrites the first's results."""
     device = player.strategy.device(player.net)
     if not executors.can_record(device):
         return f"the device {device.type}, which has no graphs"

@@ -14,7 +14,7 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Tensors that a player loaded. left: other names -> shapes here and in the file."""
+    """Tensors that a player loaded. left: others -> shapes here and in the file (or None)."""
 
     tensors: int
     parameters: int
@@ -28,8 +28,8 @@ def start_from(
     """Copy every tensor whose name and shape match; the others have their initial values.
 
     average: averaged weights, or empty; the player's average, if any, starts there. initial:
-    returns the network's whole initial state; called only if needed. Optimiser and counters do not
-    change.
+    returns the network's initial state; called only if needed. Optimiser and counters stay
+    unchanged.
     """
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}

@@ -62,7 +62,7 @@ class CalledNetwork:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Disable gradients of the weights inside, around the forward; always restored."""
+        """Disable gradients of the weights; must enclose the forward. Always restored."""
         trainable = [p for p in self._weights if p.requires_grad]
         for parameter in trainable:
             parameter.requires_grad_(False)

@@ -68,7 +68,7 @@ class ScheduleOptions:
 class EmaOptions:
     """Averaged weights (EMA), which are sampled and scored.
 
-    Images are those of the player's turns: k updates of D per step count k times the run's clock.
+    Images are those of the player's turns: G's are 1/k of the run's with k updates of D per step.
     """
 
     half_life_kimg: Positive = 1.0
@@ -91,8 +91,8 @@ class PlayerOptions:
     """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
     """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are
-    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator and has not been run
-    on a device yet."""
+    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator (not run on one yet).
+    """
     channels_last: bool | None = None
     """Whether images are NHWC in memory; null: as suits the hardware and the network."""
     max_norm: Positive | None = None

@@ -108,7 +108,7 @@ class Policy:
 
 
 def _lr_on(device: torch.device, lr: float) -> Tensor:
-    """Return the learning rate as a tensor on the device; fused CUDA kernels read only float32."""
+    """Return the learning rate as a tensor on the device; fused GPU kernels read only float32."""
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(lr, dtype=dtype, device=device)
 
@@ -149,9 +149,8 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
     The gradients are consumed; keep_layout: their memory layout does not change.
     """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
-        # Offloaded weights are stepped on the host.
+        # As torch's GradScaler; offloaded weights are stepped on the host.
         where = optimizer.param_groups[0]["params"][0].device
-        # as torch's GradScaler
         optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
         if not keep_layout:
@@ -182,7 +181,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
 
 @cache
 def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
-    """Return whether this torch does so, by two steps of a small weight in both layouts."""
+    """Return whether fused steps run in memory order, by comparing two layouts of a weight."""
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     found = []
     for renamed in (False, True):

@@ -14,7 +14,7 @@ from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present
 
 @dataclass(frozen=True)
 class Prior:
-    """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none).
+    """Prior of latents, z ~ N(0, 1)^Z, and of labels, uniform over the classes, if any.
 
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
     sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).

@@ -68,7 +68,6 @@ def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:
 
 
 def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
-    """Return random real samples of the shape of the data."""
     rows, prior = Rows(0, 0, ROWS, ROWS), game.prior
 
     def images(stream: str) -> torch.Tensor:

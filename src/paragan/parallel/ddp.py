@@ -72,7 +72,7 @@ class Strategy(none.Strategy):
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach here.
 
-        `finish` removes them where no rank reaches: to an optimiser, none and zero differ.
+        `finish` removes gradients that no rank reaches: optimisers treat zero and None differently.
         """
         if signature not in here.unreached:
             lacking = unreachable_parameters(roots, weights)

@@ -45,7 +45,7 @@ class Options:
 
 
 class Strategy(none.Strategy):
-    """Local SGD: weights are averaged over ranks every `every` updates."""
+    """Local SGD: strategy that averages weights over ranks every `every` updates."""
 
     can = frozenset(Can) - {Can.COUPLED}
     joins_ranks = True
