@@ -28,8 +28,7 @@ def start_from(
     """Copy every tensor whose name and shape match; the others have their initial values.
 
     average: averaged weights, or empty; the player's average, if any, starts there. initial:
-    returns the network's initial state; called only if needed. Optimiser and counters stay
-    unchanged.
+    returns the network's initial state; called only if needed. Optimiser and counters stay.
     """
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}
