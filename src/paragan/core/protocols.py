@@ -142,11 +142,11 @@ class Turn:
 
 
 class Opponent(Protocol):
-    """Network that a player trains against: the live other player, a snapshot, a fakes buffer."""
+    """Network to train against: the live other player, a snapshot, or a buffer of fakes."""
 
     @property
     def version(self) -> int:
-        """Updates so far of the player that this is a state of."""
+        """Number of the player's updates that this state includes."""
 
     def network(self) -> Network:
         """Return the network in its current state."""
@@ -182,7 +182,7 @@ class Strategy(Protocol):
         """Number of updates after which all ranks have equal weights again."""
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build and shard the network; equal forward and names. mesh: the ranks, a `World`."""
+        """Build and shard the network; forward and names do not change. mesh: a `World`."""
 
     def training_module(self, net: nn.Module) -> nn.Module:
         """Return the module that runs in the turns of this network's player."""
@@ -247,7 +247,7 @@ class TensorSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether it is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
+        """Whether this is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
         return self.dtype == torch.uint8 and len(self.shape) == 3
 
 

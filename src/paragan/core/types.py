@@ -187,7 +187,7 @@ class TurnInputs:
 
     @property
     def real_sample(self) -> Tensor:
-        """The real samples for D, of the kind that G generates: images."""
+        """The real samples for D: images, or the first of `arguments`."""
         assert self.real is not None
         return self.real.tensors[self.arguments[0]]
 

@@ -68,7 +68,7 @@ class Buffer:
     def draw(self, count: int, step: int) -> DrawnFakes:
         """Return `count` images for D's batch number `step`.
 
-        New images continue after the last draw, and repeat if too few; old ones may be missing.
+        Older ones, if any, are the share `cached`; new ones continue the last draw, and repeat.
         """
         assert self._deliveries, "nothing has been delivered"
         *older, newest = self._deliveries
