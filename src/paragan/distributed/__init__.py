@@ -1,1 +1,1 @@
-"""Processes: how they start, find one another and exchange tensors."""
+"""Processes: launch, rendezvous, and exchange of tensors and messages."""

@@ -1,1 +1,1 @@
-"""Starting the processes of a run, and how each of them ended."""
+"""Launch of the processes of a run, and their exit statuses."""

@@ -1,6 +1,7 @@
-"""How each rank of a run ended: `ranks/rank-N.exit.json`. Read by the launcher, and by the ranks of a later attempt.
+"""Exit statuses of ranks, as files: `ranks/rank-N.exit.json`.
 
-Rank 0 also writes the run's `exit.json`; the launcher does where rank 0 could not.
+The launcher reads them, and so do the ranks of a later attempt. Rank 0 also writes the run's
+`exit.json`; the launcher does if rank 0 could not.
 """
 
 from __future__ import annotations
@@ -19,17 +20,15 @@ from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
 _MOST_BYTES = 1 << 20
-_FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to the same
+_FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would end in the same way
 
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How one rank ended.
+    """Exit of one rank.
 
-    time: POSIX seconds. cause_rank: the rank whose failure ended this one, too; None where it ended
-    by itself.
-
-    is_final: another attempt would fail in the same way.
+    time: POSIX seconds. cause_rank: the rank whose failure ended this one; None if it ended by
+    itself. is_final: another attempt would fail in the same way.
     """
 
     rank: int
@@ -43,13 +42,13 @@ class ExitStatus:
 
 
 def ranks_folder(folder: Path) -> Path:
-    """Where the ranks of the run in `folder` leave their files. `CheckpointError` where it is a link."""
+    """Return the folder for files of ranks. Raises `CheckpointError` if it is a link."""
     refuse_link(folder / "ranks")
     return folder / "ranks"
 
 
 def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
-    """Of this rank, now. error: what ended it, if anything did."""
+    """Write the exit status of this rank. error: the exception that ended it, if any."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
     bug = code == 1 and error is not None and not _is_transient(error)
     end = ExitStatus(
@@ -61,33 +60,35 @@ def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, 
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether another attempt may fare better: a disk, a network or a device failed, not this program."""
+    """Return whether another attempt may succeed: a disk, network or device failed."""
     from paragan.distributed.launch.failure import (
-        is_collective_failure,  # brings torch, which a rank has and the one who starts it has not
+        is_collective_failure,  # imports torch, which ranks have and the launcher has not
     )
 
     of_device = type(error).__name__ == "AcceleratorError"
     if isinstance(error, BrokenPipeError):
-        return False  # the reader of standard output has left, as `| head` does
+        return False  # the reader of standard output has exited, as `| head` does
     return isinstance(error, (OSError, PeerFailedError)) or of_device or is_collective_failure(error)
 
 
 def remove_stale(folder: Path, place: RankEnv) -> None:
-    """A first attempt has no past: what lies here is of another run, even where torchrun calls both `none`."""
+    """Remove the file of an earlier run, on the first attempt; torchrun may call both `none`."""
     if place.attempt == 0:
         _path(folder, place.rank).unlink(missing_ok=True)
 
 
 def record_owner(folder: Path, place: RankEnv) -> None:
-    """The run in `folder` is from now on the one that torchrun started."""
+    """Record that the run in `folder` belongs to this torchrun."""
     path = ranks_folder(folder) / "run.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"run": place.run_id, "agent": _agent(place)}) + "\n")
 
 
 def is_owned(folder: Path, place: RankEnv) -> bool:
-    """Whether an earlier attempt of this very run has. Users give the same id again, and torchrun calls some `none`:
-    one torchrun process is one run, and a restart is never the first attempt.
+    """Return whether an earlier attempt of this run owns the folder.
+
+    Run ids repeat (torchrun uses `none` as a default), so the torchrun process identifies a run; a
+    restart is never the first attempt.
     """
     try:
         owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MOST_BYTES))
@@ -102,13 +103,13 @@ def _agent(place: RankEnv) -> str:
 
 
 def read_all(folder: Path, run: str) -> list[ExitStatus]:
-    """The ends that ranks of this run have left, by rank, of whatever attempt each saw last."""
+    """Return the newest exit status of each rank of a run, sorted by rank."""
     found = [_read(path) for path in sorted(ranks_folder(folder).glob("rank-*.exit.json"))]
     return sorted((end for end in found if end is not None and end.run_id == run), key=lambda end: end.rank)
 
 
 def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
-    """Of the newest attempt, the one that ended by its own failure before any other did."""
+    """Return the root failure of the newest attempt: the earliest that no other rank caused."""
     failed = [end for end in found if end.code != 0]
     newest = max((end.attempt for end in failed), default=0)
     return min(
@@ -117,7 +118,7 @@ def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
 
 
 def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
-    """What ended an earlier attempt of this very run for good; None where it is worth another."""
+    """Return the final failure of an earlier attempt of this run; None if a retry may succeed."""
     if place.attempt == 0:
         return None
     found = [end for end in read_all(folder, place.run_id) if end.rank < place.size and end.is_final]
@@ -125,12 +126,12 @@ def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
 
 
 def lacks_exit(folder: Path) -> bool:
-    """Whether a run has begun there and not reported its end: rank 0 removes `exit.json` when it begins."""
+    """Return whether a run began and has no `exit.json`, which rank 0 removes at the start."""
     return (folder / "config.yaml").exists() and not (folder / "exit.json").exists()
 
 
 def write_exit(folder: Path, code: int, reason: str) -> None:
-    """`exit.json`, where `lacks_exit`."""
+    """Write `exit.json` if `lacks_exit`."""
     if not lacks_exit(folder):
         return
     saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
@@ -150,4 +151,4 @@ def _read(path: Path) -> ExitStatus | None:
         ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
         return end if ok else None
     except (OSError, ValueError, TypeError, RecursionError):
-        return None  # not ours, or of another format
+        return None  # another file, or another format

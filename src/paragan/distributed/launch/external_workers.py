@@ -1,7 +1,7 @@
-"""Worker processes of a grid that were started externally: rank 0 is the coordinator and broadcasts its address.
+"""Worker processes of a grid that another program started, such as torchrun or mpiexec.
 
-The address is JSON, sent once: through the store of the ranks under torchrun, by `MpiWorld` under
-mpiexec.
+Rank 0 is the coordinator and broadcasts its address once, as JSON: through the store of the ranks
+under torchrun, by `MpiWorld` under mpiexec.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from paragan.core.errors import RankError
 class ExternalWorkers:
     """Externally started processes of one grid.
 
-    broadcast_text: sends to all others, from rank 0. receive_text: what rank 0 sent; raises on a
-    time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent anything.
+    broadcast_text: sends to all others, from rank 0. receive_text: returns what rank 0 sent; raises
+    on a time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent
+    anything.
     """
 
     rank: int
@@ -35,7 +36,7 @@ class ExternalWorkers:
         self.broadcast_text(json.dumps(values))
 
     def receive(self) -> dict[str, Any]:
-        """The values that rank 0 sent: strings and numbers."""
+        """Return the values that rank 0 sent: strings and numbers."""
         found = json.loads(self.receive_text())
         if not isinstance(found, dict):
             raise RankError(f"rank {self.rank}: rank 0 sent no address of its coordinator")

@@ -1,7 +1,8 @@
-"""Why a rank of several ends: by its own failure, by that of another, or because one is unreachable.
+"""Failures of ranks: which rank failed first, and why.
 
-The first to fail writes its reason into the store before it leaves. The others find their
-collectives broken, look there, and end as it did: the user hears one reason, not one for each rank.
+The first rank to fail writes its reason into the store before it exits. The others find their
+collectives broken, read the reason there and exit with it: the user reads one reason, not one for
+each rank.
 """
 
 from __future__ import annotations
@@ -21,31 +22,29 @@ from paragan.core.errors import PeerFailedError, RankError, outcome
 from paragan.core.local_processes import is_running
 from paragan.distributed.launch.rank_env import RESUME_HINT
 
-LOOK_S = 3.0  # for the reason of another
-_MOST_S = 15.0  # a few questions to the store
+LOOK_S = 3.0  # wait for the reason of another rank
+_MOST_S = 15.0  # a few requests to the store
 _PAUSE_S = 0.05
-_GRACE_S = 0.5  # a rank may have left its reason and died since
+_GRACE_S = 0.5  # a rank may have published its reason just before it ended
 _SILENT = "another rank failed or did not answer in time"
 _BROKEN = (
     *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
-    "Timeout waiting for key",  # of the file in which local ranks meet
+    "Timeout waiting for key",  # file store of local ranks
 )
 
 
 def resolve_failure(world: World, error: BaseException) -> BaseException:
-    """Return the error that this rank ends with: its own, published to the others, or another rank's.
+    """Return the error that this rank ends with: its error, or a `PeerFailedError` of another rank.
 
-    That of another rank is a `PeerFailedError`.
-
-    A collective that broke without a reason becomes a `RankError` that names the ended rank. At
-    most `_MOST_S` seconds.
+    An error of this rank is published to the others. A collective that broke without a reason
+    becomes a `RankError` that names the failed rank. Takes at most `_MOST_S` seconds.
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
     found: list[BaseException] = []
     looking = threading.Thread(target=lambda: found.append(_resolve(world, world.store, error)), daemon=True)
     looking.start()
-    looking.join(_MOST_S)  # a store whose process is stopped takes a question and never answers, whatever its time-out
+    looking.join(_MOST_S)  # a store whose process is suspended ignores its time-out
     if found:
         return found[0]
     return (
@@ -60,19 +59,19 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_collective_failure(error):
             found = _find_failure(store, world)
-            if isinstance(found, dict):  # this rank's, where it has published it already (below)
+            if isinstance(found, dict):  # possibly this rank's, published below
                 return error if found["rank"] == world.rank else _followed_error(world, found)
-            if found or not isinstance(error, RankError):  # one of ours may know in which layer
+            if found or not isinstance(error, RankError):  # a `RankError` may name the layer
                 error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
         first = _publish(store, world, error)
         return error if first["rank"] == world.rank else _followed_error(world, first)
-    except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or a value that no rank has written
+    except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
         ended = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
         return error if not is_collective_failure(error) else RankError(ended)
 
 
 def is_collective_failure(error: BaseException) -> bool:
-    """Whether a collective failed, as such or as the cause of what was made of it, rather than what this rank computes.
+    """Return whether a collective failed, directly or as the cause of this error.
 
     gloo raises a plain `RuntimeError`.
     """
@@ -85,14 +84,14 @@ def is_collective_failure(error: BaseException) -> bool:
 
 
 def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
-    """Write this rank's reason unless there is one; returns the one that stands."""
+    """Write this rank's reason unless another is published; return the published one."""
     code, line = outcome(error)
     failure = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
     return json.loads(store.compare_set("failed", "", json.dumps(failure)))
 
 
 def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
-    """The reason another rank left, or which ranks have ended; empty where neither is known."""
+    """Return the published failure, or a text about the ended ranks; empty if neither is known."""
     began = time.monotonic()
     while True:
         if store.check(["failed"]):
@@ -106,7 +105,7 @@ def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
 
 
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:
-    """Ranks of this host whose process has ended."""
+    """Return the ranks on this host whose process has ended."""
     found = []
     for rank in range(world.size):
         host, pid = json.loads(store.get(f"here/{rank}"))

@@ -1,4 +1,4 @@
-"""What a worker of a grid reports to its coordinator, and whether the two are compatible."""
+"""Handshake of a grid's worker and coordinator: worker description and compatibility."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from paragan.distributed.launch.rank_env import num_cores
 def worker_info(
     device: str, config: str | None = None, place: int | None = None, accelerator: str | None = None
 ) -> dict[str, Any]:
-    """device: that it trains on. config: the resolved config, where it has read one itself. place: its rank among the
-    processes that mpiexec started. accelerator: as `hardware.peers.accelerator_uuid` has it."""
+    """Return the description of this worker that its coordinator receives.
+
+    device: that it trains on. config: the resolved config, if the worker has read one. place: its
+    rank under mpiexec. accelerator: as `hardware.peers.accelerator_uuid` returns it.
+    """
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -38,7 +41,7 @@ def worker_info(
 
 
 def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
-    """Why a worker with this info cannot take part; empty if it can. config: the coordinator's."""
+    """Return why this worker cannot take part, empty if it can. config: the coordinator's."""
     if theirs.get("code") != code_digest():
         return (
             f"its paragan code {theirs.get('code')} differs from the coordinator's {code_digest()}; install the same "
@@ -52,13 +55,13 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
 
 
 def has_ended(theirs: Mapping[str, Any]) -> bool:
-    """Whether the process that offers this has ended; False for a process of another host."""
+    """Return whether the worker's process has ended; False for a process of another host."""
     is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
     return is_here and not is_running(int(theirs["pid"]))
 
 
 def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
-    """Why NCCL cannot connect its accelerator with those of the others, by their infos; empty if it can."""
+    """Return why NCCL cannot connect this worker's accelerator with the others; empty if it can."""
     own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
     if own is None:
         return f"{found}, expected an accelerator of its own: use transport=gloo"
@@ -69,7 +72,7 @@ def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
 
 @cache
 def code_digest() -> str:
-    """Digest of all installed source files of paragan."""
+    """Return the digest of all installed source files of paragan."""
     root, found = Path(paragan.__file__).parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
@@ -77,12 +80,12 @@ def code_digest() -> str:
 
 
 def _pid_namespace() -> str:
-    """Namespace of the process ids: containers may share a host name. Empty without /proc."""
+    """Return the namespace of process ids (containers may share a host name), if any."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""
 
 
 def text_digest(text: str) -> str:
-    """Twelve hexadecimal digits that differ for other texts."""
+    """Return twelve hexadecimal digits of the text's sha256."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,12 +1,12 @@
-"""The ranks of a run find each other and become a `World`; afterwards they part.
+"""Rendezvous: the ranks of a run connect and become a `World`.
 
-Ranks that our launcher started meet in a file; those of torchrun in the store that it names.
+Ranks that our launcher started meet in a file, those of torchrun in its store.
 
-torchrun may give a restarted rank the store of the ranks before it, where gloo would find the
-addresses of the dead (its restart trap). It provides no number that all agents share, not even of
-the attempt: on several hosts only the one whose process died counts it. So each rank says hello
-with a word of its own, rank 0 answers those words with the name of a fresh round, and everything
-else is stored under that name. Replies to stale ranks are ignored.
+torchrun may give a restarted rank the store of the earlier ranks, where gloo would find the
+addresses of ended processes. It provides no number that all agents share, not even of the attempt:
+on several hosts only the agent whose process ended counts it. So each rank announces a random word,
+rank 0 answers each word with the name of a fresh round, and everything else is stored under that
+name. Replies to stale ranks are ignored.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def join(
     stopped: Callable[[], bool] = lambda: False,
     alone_group: bool = False,
 ) -> World:
-    """The world of this process; every wait in it ends after `timeout_s`.
+    """Connect the ranks and return the world of this process.
 
-    place None, or of one process: a world alone, with a group of one where `alone_group` is set (a
-    strategy needs one). stopped: looked at while the others are waited for. `RankError` names those
-    who did not come.
+    place None, or of one process: a world of one rank, with a process group if `alone_group` is set
+    (some strategies need one). stopped: polled while waiting. Every wait ends after `timeout_s`.
+    Raises `RankError` that names the missing ranks.
     """
     patience = timedelta(seconds=timeout_s)
     if place is None or place.size == 1:
@@ -74,7 +74,7 @@ def destroy_groups(world: World) -> None:
 
 
 def _single_rank_world(device: torch.device, patience: timedelta) -> World:
-    """A group of one. Its store lives in this process, and gloo and NCCL are confined to the loopback interface."""
+    """Return a world with a group of one, confined to this process and the loopback interface."""
     during = loopback_environment()
     before = {name: os.environ[name] for name in during if name in os.environ}
     os.environ.update(during)
@@ -90,7 +90,7 @@ def _single_rank_world(device: torch.device, patience: timedelta) -> World:
 def _create_groups(
     store: dist.Store, rank: int, size: int, device: torch.device, patience: timedelta
 ) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
-    """The one that computes, on the device's own backend, and the one that agrees, on the host."""
+    """Return the compute group, on the device's backend, and the control group, on the host."""
     backend = dist.get_default_backend_for_device(device)
     own = None if backend == "gloo" else device
     mine = dist.PrefixStore("group", store)
@@ -99,20 +99,20 @@ def _create_groups(
 
 
 def _set_loopback_interface() -> None:
-    """Sockets between ranks of one host stay on its loopback interface, unless the user has named another."""
+    """Confine sockets of ranks to the loopback interface, unless the user named another."""
     for name, value in loopback_environment().items():
         os.environ.setdefault(name, value)
 
 
 def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
-    """A store that no other process can reach."""
+    """Return a store in a file, which no other process can reach."""
     store = dist.FileStore(path, size)
     store.set_timeout(patience)
     return store
 
 
 def _torchrun_store(place: RankEnv, patience: timedelta) -> dist.Store:
-    """torchrun's store; where torchrun has none, rank 0 serves it, on the interface of MASTER_ADDR alone."""
+    """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if place.rank == 0:
         if rendezvous_is_dynamic(place.launcher_pid):
@@ -123,7 +123,7 @@ def _torchrun_store(place: RankEnv, patience: timedelta) -> dist.Store:
 
 
 def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
-    """Clusters may name rank 0 by an address that only the other hosts know: there it listens on every interface."""
+    """Serve a store at `host`, on every interface if that names none of this host."""
     spans_hosts = place.size > place.local_size
     if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
         try:
@@ -136,7 +136,7 @@ def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> d
 
 
 def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
-    """A store that only the ranks of this start share. Each rank registers its host and process there."""
+    """Return a store that only the ranks of this start share; each registers its process there."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
 
@@ -167,7 +167,7 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
 
 
 def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
-    """Answer every hello that has not been answered yet."""
+    """Answer every announced word that has not been answered yet."""
     for rank in range(1, size):
         key = f"paragan/hello/{rank}"
         if base.check([key]) and (word := base.get(key)) not in greeted:

@@ -1,6 +1,6 @@
-"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report.
+"""Launcher of `paragan train … devices=N` on one host: attempts until one succeeds, and one report.
 
-An attempt is a process per device. Rank 0 prints to the terminal; everything else goes to
+An attempt is a process per device. Rank 0 prints to the terminal; all other output goes to
 `ranks/launch.log`. The ranks meet in a file without a name, and gloo and NCCL are confined to the
 loopback interface, so that no socket of a run can be reached from another host.
 """
@@ -40,9 +40,9 @@ _SAVE_S = 30.0  # beyond `timeout_s`, for ranks that save
 class Job:
     """A run on several devices of this host.
 
-    words: what follows `paragan`, the same for each rank. timeout_s: of the ranks' waits. lock_fd:
+    words: arguments of `paragan`, the same for each rank. timeout_s: of the ranks' waits. lock_fd:
     descriptor of the locked `run.lock`, which the ranks inherit: the folder stays locked until all
-    have ended. program: what each rank runs.
+    have ended. program: the command of each rank.
     """
 
     words: tuple[str, ...]
@@ -55,11 +55,11 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """The file of everything that rank 0 does not print."""
+        """Log file of all output except that of rank 0."""
         return exit_status.ranks_folder(self.folder) / "launch.log"
 
     def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
-        """What all ranks have in common. What the user has set stays."""
+        """Return the environment of all ranks; variables that the user has set take precedence."""
         unless_set = {
             "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
@@ -68,10 +68,10 @@ class Job:
 
 
 def launch(job: Job, interrupt: Interrupt) -> int:
-    """Train on the ranks of `job`; the exit code of the first that failed, 0 if none did.
+    """Train on the ranks of `job`; return the exit code of the first that failed, 0 if none did.
 
-    A rank that fails ends the attempt, and all ranks start again from the last checkpoint, unless
-    another attempt would fail likewise.
+    A rank that fails ends the attempt, and all ranks restart from the last checkpoint, unless
+    another attempt would fail in the same way.
     """
     run = uuid.uuid4().hex
     job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
 
 
 def attempt(job: Job, run: str, number: int, interrupt: Interrupt) -> list[int]:
-    """Run all ranks once, from start to end; returns the exit code of each."""
+    """Run all ranks once, from start to end; return the exit code of each."""
     with LocalProcesses() as ranks:
         start_ranks(ranks, job, run, number)
         return ranks.supervise(interrupt, min(job.timeout_s, _EXIT_S), job.timeout_s + _SAVE_S)
@@ -124,14 +124,14 @@ def _signal_name(number: int) -> str:
 
 
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
-    """Print why the ranks failed, write `exit.json` unless they have; returns the exit code."""
+    """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
     end = exit_status.first_failure(exit_status.read_all(job.folder, run))
     if end is None:
         lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
         code, reason = (PREEMPTED, "stopped before the first step") if stop_requested else (RankError.exit_code, lost)
     else:
         code, reason = end.code, end.reason
-    if stop_requested and code == RankError.exit_code:  # while the ranks were still looking for one another
+    if stop_requested and code == RankError.exit_code:  # during the rendezvous
         code, reason = PREEMPTED, "stopped by a signal; the last checkpoint is intact"
     exit_status.write_exit(job.folder, code, reason)
     if code == 1:

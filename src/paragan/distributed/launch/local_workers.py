@@ -17,8 +17,8 @@ _PATIENCE_S = 10.0
 class LocalWorkers:
     """Worker processes of this host. They exit when the coordinator is unreachable.
 
-    address: where their coordinator listens. environment: additional variables, which unlike a
-    command line other users cannot read. logs: folder of their output.
+    address: of the coordinator. environment: additional variables, which other users cannot read,
+    unlike a command line. logs: folder of their output.
     """
 
     def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
@@ -27,7 +27,7 @@ class LocalWorkers:
         self._processes = LocalProcesses()
 
     def start(self, count: int) -> None:
-        """Start `count` workers, each on an accelerator of its own as far as there are enough."""
+        """Start `count` workers, each on a separate accelerator while there are enough."""
         create_subfolder(self.logs.parent, self.logs.name)
         address = f"{self.address[0]}:{self.address[1]}"
         for number in range(count):
@@ -36,7 +36,7 @@ class LocalWorkers:
             self._processes.start(command, self._environment, self._log(number))
 
     def failure(self) -> str:
-        """Why a worker has failed, by the last line of its output; empty if none has."""
+        """Return why a worker has failed, by the last line of its output; empty if none has."""
         for number, code in enumerate(self._processes.codes):
             if code not in (None, 0):
                 return f"worker {number + 1} {self._processes.exit_reason(number)}; see {self._log(number)}"

@@ -1,6 +1,6 @@
-"""`paragan train … transport=mpi`: which of mpiexec's processes this one is, and how they are started and ended.
+"""Launch of `paragan train … transport=mpi`, and this process's rank among those of mpiexec.
 
-Nothing here imports torch, or begins MPI.
+Nothing here imports torch, or initialises MPI.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ from paragan.distributed.launch.rank_env import RESUME_HINT, loopback_interface
 
 RUN = "PARAGAN_RUN"  # the launcher's name of the run, in the environment of all its processes
 _RANK = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
-_INTERFACES = ("UCX_NET_DEVICES", "FI_TCP_IFACE")  # of MPICH's two ways over a network
+_INTERFACES = ("UCX_NET_DEVICES", "FI_TCP_IFACE")  # of MPICH's two network layers
 _PAUSE_S = 0.1
-_FIND_S = 5.0  # until rank 0 has started; then it is on another host, and mpiexec forwards the request
+# seconds until rank 0 has started; after that it is on another host, and mpiexec forwards requests
+_FIND_S = 5.0
 _SAVE_S = 30.0  # beyond `timeout_s`, for a run that saves
 _END_S = 15.0  # for the others when rank 0 has ended
 
 
 @dataclass(frozen=True)
 class MpiJob:
-    """words: what follows `paragan`, the same for each of `count` processes. timeout_s: of their waits."""
+    """A grid run on processes of mpiexec.
+
+    words: arguments of `paragan`, the same for each of `count` processes. timeout_s: of their
+    waits.
+    """
 
     words: tuple[str, ...]
     count: int
@@ -44,7 +49,7 @@ class MpiJob:
 
 
 def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None:
-    """Rank and number of processes, where mpiexec (or srun with PMI) started more than one; None elsewhere."""
+    """Return rank and size under mpiexec (or srun with PMI); None elsewhere or for one process."""
     env = os.environ if environment is None else environment
     for rank, size in _RANK:
         if env.get(rank, "").isdecimal() and env.get(size, "").isdecimal() and int(env[size]) > 1:
@@ -53,9 +58,9 @@ def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, in
 
 
 def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
-    """Start the processes and wait for their end: the exit code, and the reason where rank 0 has not reported one.
+    """Run the processes to their end; return the exit code, and a reason if rank 0 reported none.
 
-    The code is that of rank 0. mpiexec's would be 0, 9 or 75 for the same failure. A request to
+    The code is that of rank 0: mpiexec's would be 0, 9 or 75 for the same failure. A request to
     stop goes to rank 0, which saves; before it has begun, and at a second Ctrl-C, all are killed.
     """
     run = uuid.uuid4().hex
@@ -74,14 +79,14 @@ def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
 
 
 def _environment(run: str) -> dict[str, str]:
-    """Of all processes: MPI listens on the loopback interface alone, unless the user has named another."""
+    """Return the environment of all processes; MPI is confined to the loopback interface."""
     interface = loopback_interface()
     confined = {} if interface is None else dict.fromkeys(_INTERFACES, interface)
     return confined | dict(os.environ) | {RUN: run}
 
 
 def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) -> None:
-    """Return when mpiexec has ended, or has had the time to, or the run was stopped before it began."""
+    """Return when mpiexec has ended or its time is over, or the run was stopped before it began."""
     requested_at, is_forwarded, deadline = math.inf, False, math.inf
     while mpiexec.running and not interrupt.aborted and time.monotonic() < deadline:
         now = time.monotonic()
@@ -97,7 +102,8 @@ def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) 
                 _signal([rank_0 or mpiexec.processes[0].pid], signal.SIGTERM)
         if _rank_0_exit(job.folder, run) is not None:
             deadline = min(deadline, now + _END_S)
-            _signal(filter(is_suspended, _run_processes(run)), signal.SIGKILL)  # mpiexec would wait for them
+            # mpiexec would wait for suspended processes
+            _signal(filter(is_suspended, _run_processes(run)), signal.SIGKILL)
         time.sleep(_PAUSE_S)
 
 
@@ -108,7 +114,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _catches_sigterm(pid: int) -> bool:
-    """Whether a process of this host has begun to take requests to stop (Linux)."""
+    """Return whether a process of this host has installed a SIGTERM handler (Linux)."""
     with suppress(OSError, StopIteration, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
@@ -117,7 +123,7 @@ def _catches_sigterm(pid: int) -> bool:
 
 
 def _run_processes(run: str) -> dict[int, dict[str, str]]:
-    """The environment of each process of this run on this host, by process id, oldest first (Linux)."""
+    """Return the environment of each local process of this run, by id, oldest first (Linux)."""
     found = {}
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
@@ -129,12 +135,11 @@ def _run_processes(run: str) -> dict[int, dict[str, str]]:
 
 
 def _rank_0_exit(folder: Path, run: str) -> exit_status.ExitStatus | None:
-    """How rank 0 has ended."""
     return next((end for end in exit_status.read_all(folder, run) if end.rank == 0), None)
 
 
 def _mpiexec_command() -> list[str]:
-    """That which belongs to this interpreter's MPI, before any other.
+    """Return the command of mpiexec; that of this interpreter's environment is preferred.
 
     MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every
     interface.

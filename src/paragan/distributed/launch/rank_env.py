@@ -1,4 +1,4 @@
-"""Which of the ranks that torchrun or our launcher started this process is, from the environment alone.
+"""Rank of this process under torchrun or our launcher, from the environment alone.
 
 Nothing here imports torch.
 """
@@ -24,12 +24,12 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 @dataclass(frozen=True)
 class RankEnv:
-    """One rank of several.
+    """A rank and its launcher.
 
-    local_rank, local_size: among those of this host. attempt: 0, and one more after each restart.
-    run_id, launcher_pid: of the launcher, ours or torchrun. store_path: the file in which all ranks
-    meet, where they are on one host; None: at MASTER_ADDR. lock_fd: the descriptor of the run
-    folder's lock, where the launcher holds that.
+    local_rank, local_size: among the ranks of this host. attempt: 0, and one more after each
+    restart. run_id, launcher_pid: of the launcher, ours or torchrun. store_path: the file in which
+    all ranks meet, if they are on one host; None: at MASTER_ADDR. lock_fd: descriptor of the run
+    folder's lock, if the launcher holds it.
     """
 
     rank: int
@@ -46,14 +46,14 @@ class RankEnv:
         return f"rank {self.rank} of {self.size}"
 
     def is_orphaned(self) -> bool:
-        """Whether the launcher has ended: no process would report the end of this run, or cause it."""
+        """Return whether the launcher has ended: no process would end this run or report it."""
         return os.getppid() != self.launcher_pid
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | None:
-    """This process among several ranks; None for one started alone. Half an environment is a `ConfigError`."""
+    """Return this process's rank, None if alone. `ConfigError`: the environment is incomplete."""
     env = os.environ if environment is None else environment
-    if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE for whatever starts in their containers
+    if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE in all their containers
         return None
     expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
     found = {name: env.get(name, "") for name in expected}
@@ -77,10 +77,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
 
 
 def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = None) -> bool:
-    """Whether the torchrun of this process id was given the c10d rendezvous, by its command line or its environment.
-
-    False where that cannot be read.
-    """
+    """Return whether the torchrun of this process id uses c10d; False if that cannot be read."""
     env = os.environ if environment is None else environment
     if env.get("PET_RDZV_BACKEND") == "c10d" or env.get("PET_STANDALONE") == "1":
         return True
@@ -92,25 +89,23 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
 
 
 def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
-    """What `from_environment` reads in one of `size` processes on this host.
-
-    store: the path that `create_store_file` returns.
-    """
+    """Return the variables that `from_environment` reads. store: path of `create_store_file`."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     return {name: str(number) for name, number in numbers.items()} | {STORE: store} | loopback_environment()
 
 
 def loopback_environment() -> dict[str, str]:
-    """Variables that confine gloo and NCCL to the loopback interface; none where it has no known name."""
+    """Return variables that confine gloo and NCCL to the loopback interface, if it is known."""
     interface = loopback_interface()
     return {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
 
 
 def create_store_file() -> tuple[int, str]:
-    """A new file in which ranks of this host can meet: its descriptor, and its path for processes that inherit that.
+    """Create a file in which ranks of this host can meet; return its descriptor and path.
 
-    On Linux it lies in memory, has no name, and ends with the last process that holds it. Elsewhere
-    torch removes it when the last rank leaves.
+    The path is for processes that inherit the descriptor. On Linux the file is in memory, has no
+    name, and ends with the last process that holds it. Elsewhere torch removes it when the last
+    rank exits.
     """
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("paragan-store")
@@ -119,13 +114,13 @@ def create_store_file() -> tuple[int, str]:
 
 
 def loopback_interface() -> str | None:
-    """The interface that never leaves this host, by name."""
+    """Return the name of this host's loopback interface; None if it is unknown."""
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in ("lo", "lo0") if name in names), None)
 
 
 def num_cores() -> int:
-    """Number of CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""What has come from the other workers, by worker, and the wait for it."""
+"""Buffer of messages from other workers, by worker, and waits for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from paragan.distributed.transports.waiting import WorkerError, wait_until
 
-_AHEAD = 2  # lists of one worker that wait here: for its next call it needs this one's answer to the last
-NO_FAILURE, CLOSED = -1, -2  # instead of a worker that was lacked
+_AHEAD = 2  # lists of one worker that wait: its next call needs an answer to the last
+NO_FAILURE, CLOSED = -1, -2  # instead of the rank of an unreachable worker
 
 
 class ReceiveBuffer:
@@ -30,7 +30,7 @@ class ReceiveBuffer:
         self._ended = False
 
     def put(self, peer: int, number: int, tensors: list[Tensor]) -> None:
-        """Add what a worker sent in its call of this number."""
+        """Add the messages of a worker's call with this number."""
         with self._changed:
             waiting = self._lists.setdefault(peer, deque())
             if self._ended:
@@ -42,16 +42,17 @@ class ReceiveBuffer:
             self._changed.notify_all()
 
     def post(self, peer: int, tensors: list[Tensor]) -> None:
-        """Replace what a worker has posted."""
+        """Replace the messages that a worker has posted."""
         with self._changed:
             if not self._ended:
                 self._newest[peer] = tensors
                 self._changed.notify_all()
 
     def mark_left(self, peer: int, lacked: int) -> None:
-        """Record that a worker leaves. lacked: the worker that it could not reach, NO_FAILURE, or CLOSED.
+        """Record that a worker leaves.
 
-        One that closes is an error only for calls that wait for more.
+        lacked: the worker that it could not reach, NO_FAILURE, or CLOSED. A worker that closes is
+        an error only for calls that wait for more.
         """
         if lacked >= 0:
             return self.mark_failed(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
@@ -61,7 +62,7 @@ class ReceiveBuffer:
             self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
 
     def failure_of(self, peer: int) -> WorkerError | None:
-        """Why nothing more comes from a worker; None while something may."""
+        """Return why nothing more comes from a worker; None while something may."""
         return self._failures.get(peer)
 
     def mark_failed(self, peer: int, error: WorkerError) -> None:
@@ -71,7 +72,7 @@ class ReceiveBuffer:
             self._changed.notify_all()
 
     def take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        """Return what each of these workers sent in its call of this number; `WorkerError` where it was another."""
+        """Return each worker's messages of this call; `WorkerError` if one is at another call."""
         peers = list(peers)
         with self._changed:
             self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
@@ -81,7 +82,7 @@ class ReceiveBuffer:
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
     def newest(self) -> dict[int, list[Tensor]]:
-        """What each worker posted last, if it has not been taken; raises the failure of one that did not close."""
+        """Return untaken posts by worker. Raises the failure of a worker that did not close."""
         with self._changed:
             for peer in self._failures.keys() - self._closed:
                 raise self._failures[peer]
@@ -89,22 +90,22 @@ class ReceiveBuffer:
             return found
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        """Return when the worker has posted something that is not taken yet."""
+        """Wait until the worker has posted something that is not taken yet."""
         self.wait_until(lambda: [] if peer in self._newest else [peer], timeout_s)
 
     def has_closed(self, peer: int) -> bool:
-        """Whether the worker has left in an orderly way."""
+        """Return whether the worker has left in an orderly way."""
         return peer in self._closed
 
     def discard(self) -> None:
-        """Drop what has come and what still comes."""
+        """Drop all messages, also those that still come."""
         with self._changed:
             self._ended = True
             self._lists.clear()
             self._newest.clear()
 
     def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
-        """Return when no worker is missing; `WorkerError` at once if one of them has failed."""
+        """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
 
         def missing_and_alive() -> list[int]:
             left = missing()

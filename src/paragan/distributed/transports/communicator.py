@@ -1,4 +1,4 @@
-"""The communicator of the training workers, for all transports."""
+"""Communicator of the training workers, for all transports."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from paragan.distributed.transports.waiting import WorkerError, check_messages, 
 
 
 class Communicator:
-    """The workers that train (LOCAL), as one of them reaches them.
+    """Collectives and messages among the workers that train (LOCAL).
 
-    It belongs to one membership: when that changes, all workers leave it and make another.
+    It belongs to one membership: when that changes, all workers leave it and create another.
 
-    A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor
-    what came is written to afterwards: another worker may be reading it. Every wait ends with the
-    time-out that it was made with, and within 0.2 s of its `stopped` becoming true, in a
-    `WorkerError`; after one, only `abort` may follow. One thread at a time calls it. All workers
-    make the same calls of `exchange` and `gather`, in one order.
+    A message is a 1-d contiguous uint8 tensor on the host, of any length. Sent and received
+    messages must not be modified: another worker may be reading them. Every wait ends in a
+    `WorkerError` at the time-out, and within 0.2 s after `stopped` becomes true; then only `abort`
+    may follow. One thread at a time calls it. All workers make the same calls of `exchange` and
+    `gather`, in one order.
 
-    rank, size: of this worker, among them; a coordinator that does not train takes part in `gather`
-    and `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one
-    exchanges with. root: the process that gathers: worker 0, or the coordinator. links: the workers
-    that this one needs a connection to: its peers and the root; for the root, all workers.
-    Subclasses connect them.
+    rank, size: among the workers; a coordinator that does not train takes part in `gather` and
+    `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one exchanges
+    with. root: the process that gathers: worker 0, or the coordinator. links: the workers that this
+    one is connected to: its peers and the root; for the root, all workers. Subclasses connect them.
     """
 
     def __init__(
@@ -42,21 +41,20 @@ class Communicator:
             )
         self.links = sorted(others if rank == root else self.peers | {root})
         self._arrivals = arrivals
-        self._connections: Mapping[int, PeerConnection] = {}  # by the worker at the other end: all of `links`
+        self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
         self._num_exchanges = self._num_gathers = 0
         self._failed_worker, self._has_left = NO_FAILURE, False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """Send messages to some workers; returns, by worker, what it sent in the same call.
+        """Send messages to some workers; return, by worker, its messages of the same call.
 
-        Each of them names this worker, if need be with no messages. Returns when all messages have
-        come.
+        Each of them names this worker, if need be with no messages.
         """
         self._check(sends, self.peers)
         return self.exchange_with_root(sends)
 
     def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """`exchange` in which the coordinator may take part."""
+        """Exchange messages as `exchange` does, with the coordinator among the workers."""
         self._check(sends, self.links)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
@@ -64,29 +62,26 @@ class Communicator:
         return self._take(sends, self._num_exchanges)
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """Send without blocking; of posts that a worker has not taken yet, the newest alone."""
+        """Send without blocking; a newer post replaces one that a worker has not taken yet."""
         self._check(sends, self.peers)
         for peer, tensors in sends.items():
             self._connections[peer].post(tensors)
 
     def newest(self) -> dict[int, list[Tensor]]:
-        """Return, by worker, the newest messages that were posted since the last call.
-
-        `WorkerError` where a worker is unreachable: that is raised here and in `wait`, not in
-        `post`.
-        """
+        """Return newly posted messages by worker; `WorkerError` if a worker is unreachable."""
         with self._recording_failure():
             return self._arrivals.newest()
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        """Return when `newest` has something of that worker. timeout_s: None: as of all waits."""
+        """Wait until `newest` has something of that worker. timeout_s: None: as for all waits."""
         with self._recording_failure():
             self._arrivals.wait(peer, timeout_s)
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.
 
-        Returns when all have arrived: the caller may exit afterwards.
+        Collective: every worker must call this. Returns when all have arrived: the caller may exit
+        afterwards.
         """
         check_messages(mine, self.most_bytes)
         self._num_gathers += 1
@@ -101,7 +96,7 @@ class Communicator:
         return [found[worker] for worker in range(self.size)]
 
     def abort(self) -> None:
-        """Leave now, within a second, whatever the others do. Live workers receive the reason."""
+        """Leave within a second, without waiting for others. Live workers receive the reason."""
         if not self._has_left:
             self._has_left = True
             self._arrivals.discard()
@@ -109,10 +104,7 @@ class Communicator:
             self._leave(orderly=False)
 
     def close(self) -> None:
-        """Leave together, when all sends and posts have arrived at workers that are there.
-
-        `WorkerError` where a worker is unreachable, or does not close in time.
-        """
+        """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
         with self._recording_failure():
             self._arrivals.wait_until(
                 lambda: [peer for peer in self._peers_with_posts() if not self._arrivals.has_closed(peer)]
@@ -147,7 +139,7 @@ class Communicator:
         self._connections[peer].send(MessageKind.CALL, number, tensors)
 
     def _peers_with_posts(self) -> list[int]:
-        """Workers to which a posted message is in flight or waiting."""
+        """Return the workers to which a posted message is in flight or waiting."""
         return [peer for peer, connection in self._connections.items() if connection.is_posting]
 
     def _send_leave(self, lacked: int) -> None:
@@ -156,7 +148,8 @@ class Communicator:
             connection.send(MessageKind.LEAVE, lacked, [])
 
     def _leave(self, orderly: bool) -> None:
-        """Close the connections. orderly: all others do, too; otherwise within half a second."""
+        """Close the connections, within half a second unless `orderly` (all others close, too)."""
 
 
-CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]  # of an order, and `stopped`
+# (order, stopped) -> communicator
+CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]

@@ -1,9 +1,8 @@
-"""Small JSON messages between a coordinator and its workers: each worker has one persistent connection.
+"""Control plane: JSON messages between a coordinator and its workers over persistent connections.
 
-A thread per connection, asleep in `recv`, and no loop over all of them: a grid has tens of workers
-and at most about a thousand, a slow or hostile peer then holds up only its own thread, and both
-ends of a line are the same few functions. Bodies are authenticated but not encrypted: nothing
-secret belongs into a message.
+Each connection has a thread, asleep in `recv`: a grid has tens of workers and at most about a
+thousand, so that a slow or hostile peer blocks only its thread. Bodies are authenticated but not
+encrypted: a message must not contain secrets.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.control_connection import LINGER_S, ControlConnection
 from paragan.distributed.transports.signed_frames import MOST_BYTES, session_key
 
-_STRANGERS = 64  # at once; the next wait for their turn, at most as long as a stranger may take
+_STRANGERS = 64  # clients at once that have not proved that they know the token
 _LOOK_S = 0.5
 _LAST_PORT = (1 << 16) - 1
 _ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
 
 
 class Listener:
-    """The server that workers connect to. Closing it closes all its connections.
+    """Server that workers connect to. Closing it closes all its connections.
 
-    host: the loopback unless the caller names another, as "0.0.0.0" for all interfaces. port 0: any
-    that is free; see `address`. most: connections at once. hello_s: time in which a client must
-    prove that it knows the token. refused: a message for each of the last 100 that did not.
-    `ConfigError` where the address cannot be bound.
+    host: the loopback interface unless given, such as "0.0.0.0" for all interfaces. port 0: any
+    free port; see `address`. most: connections at once. hello_s: time in which a client must prove
+    that it knows the token. refused: a message for each of the last 100 clients that did not.
+    Raises `ConfigError` if the address cannot be bound.
     """
 
     def __init__(
         self, token: str, host: str = "127.0.0.1", port: int = 0, *, most: int = 1024, send_s: float = 10.0,
         hello_s: float = 5.0, most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
-        session_key(token)  # refuses what is none
+        session_key(token)  # raises for an invalid token
         self._token, self._most, self._most_bytes = token, most, most_bytes
         self._send_s, self._hello_s = send_s, hello_s
         self._server = _bind(host, port)
@@ -49,18 +48,18 @@ class Listener:
         self._strangers = threading.Semaphore(_STRANGERS)
         self._waiting: queue.Queue[ControlConnection] = queue.Queue()
         self._lock, self._over = threading.Lock(), threading.Event()
-        self._lines: dict[ControlConnection, bool] = {}  # whether it knows the token
+        self._lines: dict[ControlConnection, bool] = {}  # whether the client knows the token
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
         self._thread.start()
 
     def accept(self, wait_s: float) -> ControlConnection | None:
-        """The line of the next worker, with `about`; None if none has come within `wait_s`."""
+        """Return the connection of the next worker; None if none comes within `wait_s`."""
         with suppress(queue.Empty):
             return self._waiting.get(timeout=wait_s) if wait_s > 0 else self._waiting.get_nowait()
         return None
 
     def close(self) -> None:
-        """Bounded, however many lines there are; again is fine."""
+        """Close the server and its connections, in bounded time; may be called again."""
         self._over.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` where the system is Linux
@@ -84,7 +83,7 @@ class Listener:
                 continue
             except TimeoutError:
                 pass
-            except (OSError, RuntimeError) as error:  # no more files, or threads: those who are here go on
+            except (OSError, RuntimeError) as error:  # no more files or threads
                 if not self._over.wait(_LOOK_S):
                     self.refused.append(f"{self.address[0]}:{self.address[1]}: cannot accept ({_reason(error)})")
             self._strangers.release()
@@ -126,10 +125,10 @@ def connect(
     token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any], *, send_s: float = 10.0,
     most_bytes: int = MOST_BYTES,
 ) -> ControlConnection:  # fmt: skip
-    """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` with the reason otherwise.
+    """Return a connection to a coordinator that listens, or will within `timeout_s`.
 
-    about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for
-    more.
+    about: the description of this worker (host, pid, cores, …); `ValueError` if its hello exceeds 4
+    KiB. Raises `RankError` with the reason if no coordinator accepts.
     """
     session_key(token)
     if not 0 < port <= _LAST_PORT:

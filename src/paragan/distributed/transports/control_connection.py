@@ -1,8 +1,8 @@
 """One end of a connection of the control plane, and the handshake that opens it.
 
-The coordinator speaks first: a nonce. The worker answers with a nonce of its own and what it
-offers, signed under the first; the welcome, and all that follows, is signed under both. So what was
-recorded fits no other connection.
+The coordinator sends a nonce first. The worker answers with a nonce and its description, signed
+under the first; the welcome, and all that follows, is signed under both. So recorded messages fit
+no other connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paragan.core.errors import RankError
 from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, FrameSigner, session_key
 
 LINGER_S = 1.0
-_PIECE_BYTES = 1 << 16  # a length alone takes no more memory than this
+_PIECE_BYTES = 1 << 16  # allocated at most for a length without its data
 _NONCE_BYTES = 32
 _ROOM = 256  # messages that wait to be received; then the other end waits
 
@@ -28,8 +28,8 @@ _ROOM = 256  # messages that wait to be received; then the other end waits
 class ControlConnection:
     """A control connection, from `Listener.accept` or `connect`. Thread-safe.
 
-    peer_address: of the other end. peer_info: what the worker there reported; empty on the worker's
-    side.
+    peer_address: of the other end. peer_info: the description of the worker there; empty on the
+    worker's side.
     """
 
     def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
@@ -40,21 +40,22 @@ class ControlConnection:
         self._sending, self._changed = threading.Lock(), threading.Condition()
         self._queue: deque[dict[str, Any]] = deque()
         self._disconnect_reason: str | None = None
-        self._is_shut_down = False  # nothing more is read either
+        self._is_shut_down = False  # reading has ended, too
         with suppress(OSError):  # closed already, as the first read will show
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for one another
+            # small messages would wait for one another
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
     def disconnect_reason(self) -> str | None:
-        """Why nothing can be sent any more; None while connected. Earlier messages can still be received."""
+        """Reason why sending has ended, None while connected; earlier messages can be received."""
         return self._disconnect_reason
 
     def send(self, kind: str, **values: Any) -> None:
-        """`{"kind": kind, **values}`; returns when it is under way, which is not when it has arrived.
+        """Send `{"kind": kind, **values}`; returns when it is under way, before it arrives.
 
-        Raises `RankError` where the line is lost, or nothing moved for `send_s`, by which it is;
-        `ValueError` where the values are no JSON, not finite, over 16 deep or too large: then
-        nothing was sent, and the line is as before.
+        Raises `RankError` if the connection is broken or nothing moved for `send_s`, which breaks
+        it; `ValueError` if the values are not JSON, not finite, over 16 deep or too large: then
+        nothing was sent, and the connection is unchanged.
         """
         if not self._sending.acquire(timeout=self.send_s):
             raise RankError(f"{self.peer_address}: took no message within {self.send_s:g} s")
@@ -69,24 +70,24 @@ class ControlConnection:
             raise RankError(self._disconnect_reason)
 
     def receive(self, wait_s: float) -> Mapping[str, Any] | None:
-        """The next message, in the order of sending; None after `wait_s`, or at once where none will come (`lost`)."""
+        """Return the next message in order; None after `wait_s`, at once if none will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._disconnect_reason is not None, wait_s)
             self._changed.notify_all()
             return self._queue.popleft() if self._queue else None
 
     def close(self) -> None:
-        """What was sent arrives, if the other end reads; what was not received is dropped. Bounded; again is fine."""
+        """Close after sent messages have arrived, in bounded time; drop those not received."""
         self.begin_close()
         self.finish_close(time.monotonic() + LINGER_S)
 
     def begin_close(self) -> None:
-        """The first half of `close`: no more from here. To go at once could take back what is still on its way."""
+        """Begin `close`: send nothing more. Closing at once could discard data in flight."""
         self._end("closed by this end", socket.SHUT_WR)
         self._queue.clear()
 
     def finish_close(self, deadline: float) -> None:
-        """The second half: the other end goes, too, or is not waited for any longer."""
+        """Finish `close`: wait until the other end closes, or until the deadline."""
         if self._thread is None:
             return self._leave()
         self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -97,7 +98,7 @@ class ControlConnection:
     def accept_handshake(
         self, token: str, until: float, most_bytes: int, admit: Callable[[ControlConnection], bool]
     ) -> None:
-        """Authenticate a client; a failure sets `disconnect_reason`. admit: whether there is room for it."""
+        """Authenticate a client; a failure sets `disconnect_reason`. admit: whether it has room."""
         with self._ending_on_error():
             own = secrets.token_bytes(_NONCE_BYTES)
             self._send_all(FrameSigner(session_key(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
@@ -112,9 +113,9 @@ class ControlConnection:
             self._sock.settimeout(self.send_s)
 
     def request_handshake(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """Authenticate as a worker; a refusal sets `disconnect_reason`. `ValueError`: `about` exceeds a hello."""
+        """Authenticate as a worker; a refusal sets `disconnect_reason`. about: at most a hello."""
         with self._ending_on_error():
-            if self._sock.getsockname() == self._sock.getpeername():  # a free port of this host, and chance
+            if self._sock.getsockname() == self._sock.getpeername():  # connected to itself, by chance
                 raise RankError("no process listens there")
             other = _nonce(self._frame(FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
             own = secrets.token_bytes(_NONCE_BYTES)
@@ -127,7 +128,7 @@ class ControlConnection:
             self._sock.settimeout(self.send_s)
 
     def start(self, run: Callable[[], None]) -> None:
-        """In the thread of this line, which reads it in the end; `RuntimeError` where there can be no more threads."""
+        """Start `run`, which ends in `read`, in a thread; `RuntimeError` if none can start."""
         self._thread = threading.Thread(target=run, daemon=True, name=f"line {self.peer_address}")
         try:
             self._thread.start()
@@ -136,10 +137,10 @@ class ControlConnection:
             raise
 
     def read(self) -> None:
-        """Until the line is lost; then its socket is closed."""
+        """Receive messages until the connection ends; then close its socket."""
         try:
             with self._ending_on_error():
-                while not self._is_shut_down:  # a line that is closed here reads on, so that what it sent arrives
+                while not self._is_shut_down:  # after `begin_close`, so that sent messages arrive
                     self._enqueue(self._frame(self._into))
         finally:
             self._leave()
@@ -155,11 +156,12 @@ class ControlConnection:
 
     def _leave(self) -> None:
         self._end("closed by this end")
-        with self._sending, self._changed:  # no thread uses it: the descriptor of a closed socket can be reused at once
+        # no thread uses the socket: its descriptor can be reused as soon as it is closed
+        with self._sending, self._changed:
             self._sock.close()
 
     def _end(self, why: str, how: int = socket.SHUT_RDWR) -> None:
-        """Record the first reason, and wake up all threads that wait in the socket, for a message or for room."""
+        """Record the first reason, and wake all threads that wait in the socket or the queue."""
         with self._changed, suppress(OSError):
             self._disconnect_reason = self._disconnect_reason or f"{self.peer_address}: {why}"
             self._is_shut_down = self._is_shut_down or how == socket.SHUT_RDWR
@@ -168,7 +170,7 @@ class ControlConnection:
 
     @contextmanager
     def _ending_on_error(self) -> Iterator[None]:
-        """What the other end did, or did not, becomes the reason why this line is lost."""
+        """Record an error inside as the reason why this connection ended."""
         try:
             yield
         except RankError as error:
@@ -183,7 +185,7 @@ class ControlConnection:
         self._sock.sendall(data)
 
     def _frame(self, seal: FrameSigner, until: float | None = None) -> dict[str, Any]:
-        """The next one, signed so. Without `until` any silence is fine before it, and less than `send_s` within it."""
+        """Return the next frame, verified; without `until`, any silence is allowed before it."""
         head = self._take(HEAD.size, False, until)
         return seal.unpack(head, self._take(seal.body_size(head), True, until))
 

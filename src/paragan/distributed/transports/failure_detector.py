@@ -1,13 +1,13 @@
-"""Suspicion and failure of processes that send heartbeats, by limits on silence that adapt to the gaps seen so far.
+"""Failure detector of processes that send heartbeats, by limits that adapt to recent gaps.
 
 A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the
-longest of them. The phi accrual detector (Hayashibara et al. 2004) adapts likewise, by the quantile
-of a normal distribution. Delays on a busy machine come in bursts and have a long tail, where that
-quantile is exceeded several times as often.
+longest of them. The phi accrual detector (Hayashibara et al. 2004) adapts similarly, by the
+quantile of a normal distribution. Delays on a busy machine come in bursts and have a long tail,
+where that quantile is exceeded several times as often.
 
-Silence is measured while somebody looks: a gap of more than one heartbeat between two looks counts
-as one heartbeat, so that a coordinator that was suspended blames no worker for it, and a slow one
-still finds those that have failed.
+Silence is measured while the caller looks: a gap of more than one heartbeat between two looks
+counts as one heartbeat, so that a coordinator that was suspended does not blame its workers, and a
+slow one still finds those that have failed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _WINDOW = 200  # gaps that count as recent
 
 
 class ArrivalGaps:
-    """The seconds between arrivals from one process, and the limits on silence that follow from them.
+    """Seconds between arrivals from one process, and the limits on silence that follow.
 
-    fail_after_s is at least ten heartbeats, and never more than timeout_s. suspect_after_s is never
-    more than that.
+    fail_after_s is at least ten heartbeats, and at most timeout_s. suspect_after_s is at most
+    fail_after_s.
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
@@ -33,7 +33,7 @@ class ArrivalGaps:
         self._adapt()
 
     def add(self, gap_s: float) -> None:
-        """Another arrival, so long after the one before."""
+        """Add the gap before a new arrival."""
         self._recent.append(gap_s)
         self._adapt()
 
@@ -45,7 +45,7 @@ class ArrivalGaps:
 
 @dataclass(frozen=True)
 class Silence:
-    """seconds: since the last arrival. A silence of fail_after_s is a failure."""
+    """Silence of a process. seconds: since its last arrival; over fail_after_s it is a failure."""
 
     seconds: float
     fail_after_s: float
@@ -57,20 +57,20 @@ class Silence:
 
 
 class FailureDetector:
-    """Finds those of several processes that are silent. `now` is always `time.monotonic()` of the process that calls.
+    """Detector of silent processes. `now` is always `time.monotonic()` of the caller.
 
-    Report what has arrived, then look, and look several times a heartbeat.
+    Record arrivals first, then call `suspects`, several times a heartbeat.
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
         self.heartbeat_s, self.timeout_s = heartbeat_s, timeout_s
         self._gaps: dict[str, ArrivalGaps] = {}
-        self._arrived: dict[str, float] = {}  # by name; in seconds of the clock below
-        self._clock = 0.0  # seconds that somebody has looked
+        self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
+        self._clock = 0.0  # observed seconds, of `_advance`
         self._looked: float | None = None
 
     def record_arrival(self, name: str, now: float) -> None:
-        """A message of any kind has arrived. The first begins the watch."""
+        """Record a message of any kind. The first starts the monitoring of its sender."""
         self._advance(now)
         if name in self._arrived:
             self._gaps[name].add(self._clock - self._arrived[name])
@@ -79,12 +79,12 @@ class FailureDetector:
         self._arrived[name] = self._clock
 
     def forget(self, name: str) -> None:
-        """It has left, or failed."""
+        """Stop monitoring a process that has left or failed."""
         self._arrived.pop(name, None)
         self._gaps.pop(name, None)
 
     def suspects(self, now: float) -> dict[str, Silence]:
-        """Those that are silent for longer than they usually are."""
+        """Return the processes that are silent for longer than usual."""
         self._advance(now)
         silent = {name: self._clock - arrived for name, arrived in self._arrived.items()}
         return {
