@@ -115,7 +115,7 @@ class ControlConnection:
     def request_handshake(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
         """Authenticate as a worker; a refusal sets `disconnect_reason`. about: at most a hello."""
         with self._ending_on_error():
-            if self._sock.getsockname() == self._sock.getpeername():  # connected to itself, by chance
+            if self._sock.getsockname() == self._sock.getpeername():  # connected to itself
                 raise RankError("no process listens there")
             other = _nonce(self._frame(FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
             own = secrets.token_bytes(_NONCE_BYTES)

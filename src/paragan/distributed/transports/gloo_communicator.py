@@ -1,7 +1,7 @@
-"""Workers that are processes with gloo links: one to each worker they exchange with, and from all to worker 0.
+"""Communicator of processes over gloo links: one link to each peer, and from all to the root.
 
-There is no group of all of them: a worker that dies breaks its own links. A link is one gloo group
-for both directions, with a `GlooSender` and a thread that receives at either end.
+No group contains all workers: a failed worker breaks only its links. A link is one gloo group for
+both directions, with a `GlooSender` and a receiving thread at either end.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _UNUSED_TAG = 1  # links use 0
 
 
 class GlooCommunicator(Communicator):
-    """`Communicator`. Made when all workers of the membership are here and its links stand.
+    """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
-    store: all workers reach it. name: no other membership has it. most_bytes: of a message that
-    goes or comes; a longer one is refused before it gets memory. timeout_s: of every wait. stopped:
-    looked at during every wait. coordinated: there is one more that does not train, of rank `size`.
-    host: as `gloo.pair` has it.
+    store: shared by all workers. name: unique to the membership. most_bytes: of a message sent or
+    received; a longer one is rejected before memory is allocated. timeout_s: of every wait.
+    stopped: polled during every wait. coordinated: one more process, of rank `size`, does not
+    train. host: as in `gloo_link.connect_pair`.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class GlooCommunicator(Communicator):
     ) -> None:
         arrivals = ReceiveBuffer(timeout_s, stopped)
         super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
-        own = store.clone()  # type: ignore[attr-defined]  # a wait, even one given up, keeps its connection to itself
+        # a wait, even an abandoned one, blocks its connection
+        own = store.clone()  # type: ignore[attr-defined]
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
         groups = _connect_pairs(store, rank, self.links, timeout_s, stopped, host)
@@ -92,16 +93,16 @@ class _Link(PeerConnection):
         self._receiving.start()
 
     def close(self) -> None:
-        """Return when no thread is left: both ends have said that they leave, or the link is broken.
+        """Wait until no thread remains: both ends have left, or the link is broken.
 
-        A thread that comes back from gloo while Python ends takes the process with it.
+        A thread that returns from gloo while Python exits crashes the process.
         """
         with suppress(RankError):
             self._sender.close()
         self._receiving.join(self._arrivals.timeout_s)
 
     def abort(self) -> None:
-        """Break the link, from this end. gloo has no call for it, but one time-out ends all waits of a group."""
+        """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
         with suppress(RuntimeError):
             self._group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
 
@@ -113,7 +114,7 @@ class _Link(PeerConnection):
                 self._sender.send(Message(number, tensor))
 
     def _receive_all(self) -> None:
-        """Thread: dispatch all lists until the link ends, which is a failure unless the other end has left before."""
+        """Dispatch all lists until the link ends: a failure unless the other end left before."""
         reason: object = "it has closed the link"
         try:
             messages = incoming_messages(self._group, self._other, self._most_bytes)
@@ -130,7 +131,6 @@ class _Link(PeerConnection):
 
 
 def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
-    """Return when all workers are present."""
     awaited = list(range(size))
 
     def missing() -> list[int]:
@@ -148,10 +148,10 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
 def _connect_pairs(
     store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
 ) -> dict[int, Any]:
-    """The groups with the peers, by peer. peers: in ascending order, in which no workers wait for one another.
+    """Return the groups by peer. peers: in ascending order, in which no workers wait in a cycle.
 
-    In a thread, since a wait for a worker that has died since `_wait_for_all` ends with the
-    time-out only.
+    Runs in a thread: a wait for a worker that failed after `_wait_for_all` ends with the time-out
+    only.
     """
     made: dict[int, Any] = {}
     errors: list[Exception] = []

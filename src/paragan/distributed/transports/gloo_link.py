@@ -25,10 +25,9 @@ _BEATS = 4  # within the time-out
 
 
 def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
-    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has connected.
+    """Return the process group of a link's two ends, ranks 0 and 1, when both have connected.
 
-    host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says,
-    or the host's name.
+    host: the local address to listen on; None: as GLOO_SOCKET_IFNAME says, or the host's name.
     """
     assert store is not None, "ranks of a run have a store"
     lies = dist.PrefixStore(name, store)
@@ -43,23 +42,24 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 class GlooSender:
     """`SendEnd` over gloo.
 
-    group: of the two processes; peer: the rank of the other one. timeout_s: at most that of the
+    group: of the two processes. peer: the rank of the other one. timeout_s: at most that of the
     group.
     """
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
         self.group, self.peer, self.timeout_s = group, peer, timeout_s
-        self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))  # one is with the thread
+        # the thread holds one more message
+        self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"to {peer}")
         self._thread.start()
 
     def send(self, message: Message) -> None:
-        """Start to send. `RankError` where the other end is unreachable."""
+        """Start to send. Raises `RankError` if the other end is unreachable."""
         self._put(message)
 
     def close(self) -> None:
-        """Return when all has been sent. `RankError` where the other end is unreachable."""
+        """Wait until all has been sent. Raises `RankError` if the other end is unreachable."""
         if self._thread.is_alive():
             self._put(None)
             self._thread.join(self.timeout_s)
@@ -117,7 +117,7 @@ class GlooReceiver:
         self._thread.start()
 
     def receive(self, wait_s: float) -> Message | None:
-        """The next message; None after `wait_s`, or where the other end has closed. `RankError`: it is unreachable."""
+        """Return the next message; None after `wait_s` or at the end. `RankError`: unreachable."""
         if self._ended:
             return None
         try:
@@ -150,7 +150,7 @@ class GlooReceiver:
 
 
 def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> Iterator[Message]:
-    """All messages of a link, until the other end closes it; raises what breaks the link."""
+    """Yield all messages of a link until the other end closes it; raises what breaks the link."""
     head = torch.empty(3, dtype=torch.int64)
     while True:
         group.recv([head], peer, 0).wait()

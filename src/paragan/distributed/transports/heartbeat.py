@@ -14,7 +14,10 @@ _MOST_CHARACTERS = 200
 
 
 class WorkerState(Enum):
-    """State of a worker. Inactive: it has no cells. Finished: its results wait to be gathered. Failed: permanently."""
+    """State of a worker.
+
+    Inactive: no cells. Finished: its results wait to be gathered. Failed: permanently.
+    """
 
     INACTIVE = "inactive"
     PROCESSING = "processing"
@@ -22,7 +25,7 @@ class WorkerState(Enum):
     FAILED = "failed"
 
     def transition_to(self, other: WorkerState) -> WorkerState:
-        """Return `other`; `ValueError` where this transition is not allowed."""
+        """Return `other`. Raises `ValueError` if this transition is not allowed."""
         if other not in _AFTER[self]:
             known = " or ".join(state.value for state in _AFTER[self]) or "no other"
             raise ValueError(f"found {other.value} after {self.value}, expected {known}")
@@ -31,7 +34,7 @@ class WorkerState(Enum):
 
 _AFTER = {
     WorkerState.INACTIVE: (WorkerState.PROCESSING, WorkerState.FAILED),
-    # inactive: its cells are on other workers; processing: there is more to do
+    # inactive: its cells are on other workers; processing: more cells to train
     WorkerState.PROCESSING: (WorkerState.FINISHED, WorkerState.INACTIVE, WorkerState.FAILED),
     WorkerState.FINISHED: (WorkerState.PROCESSING, WorkerState.INACTIVE, WorkerState.FAILED),
     WorkerState.FAILED: (),
@@ -39,10 +42,10 @@ _AFTER = {
 
 
 class WorkerStatus:
-    """The state that a worker's heartbeats report: `PeriodicHeartbeat(line.send, every_s, status)`. Thread-safe.
+    """State that a worker's heartbeats report. Thread-safe.
 
-    A coordinator sees it only now and then: between two beats there may have been more than one
-    transition.
+    Used as `PeriodicHeartbeat(line.send, every_s, status)`. More than one transition may happen
+    between two heartbeats.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,7 @@ class WorkerStatus:
         self._progress = 0
 
     def set_state(self, state: WorkerState) -> None:
-        """Change the state; `ValueError` where the transition is not allowed. The same state again is allowed."""
+        """Change the state. Raises `ValueError` if the transition is not allowed."""
         with self._lock:
             if state is not self._state:
                 self._state = self._state.transition_to(state)
@@ -73,12 +76,10 @@ class WorkerStatus:
 
 
 class PeriodicHeartbeat:
-    """Sends `beat` at once and every `every_s`, with a `count` and the values of `state()`, until it is closed.
+    """Sender of heartbeats: a `count` and the values of `state()`, at once and every `every_s`.
 
-    send: as `ControlConnection.send`.
-
-    An exception in `state()` is sent as `trouble`: the worker is alive. `ended`: why no more
-    heartbeats are sent.
+    send: as `ControlConnection.send`. An exception in `state()` is sent as `trouble`: the worker is
+    alive. ended: why no more heartbeats are sent.
     """
 
     def __init__(self, send: Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]) -> None:
@@ -99,7 +100,7 @@ class PeriodicHeartbeat:
         while not self._over.is_set():
             try:
                 self._beat(count)
-            except Exception as error:  # a `RankError` of a closed connection, which its owner gets as well
+            except Exception as error:  # `RankError` of a closed connection, also raised elsewhere
                 self.ended = str(error)[:_MOST_CHARACTERS]
                 return
             count += 1

@@ -1,4 +1,4 @@
-"""Links between two processes or threads: messages, the interface of both ends, and the link between threads."""
+"""Links between two processes or threads: messages, protocols of the ends, and the thread link."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ class SendEnd(Protocol):
     """The sending end of a link. Not thread-safe."""
 
     def send(self, message: Message) -> None:
-        """Start to send; blocks while `room` other messages are in flight. The data must not change afterwards."""
+        """Start to send; blocks while `room` messages are in flight. Data must not change."""
 
     def close(self) -> None:
         """Wait until the other end has received everything, or is unreachable."""
 
 
 class ReceiveEnd(Protocol):
-    """The receiving end of a link; messages keep their order."""
+    """The receiving end of a link. Messages arrive in order."""
 
     def receive(self, wait_s: float) -> Message | None:
-        """The next message; None if none has arrived within `wait_s`, or none will."""
+        """Return the next message; None if none has arrived within `wait_s`, or none will."""
 
     def close(self) -> None:
-        """Discard the messages that still come."""
+        """Discard the remaining messages."""
 
 
 def timeout_error(who: str, timeout_s: float) -> RankError:
-    """The error of a message that was not taken, or did not arrive, in time."""
+    """Return the error of a message that was not taken, or did not arrive, in time."""
     return RankError(f"{who} did not answer within {timeout_s:g} s")
 
 
 class ThreadLink:
-    """Both ends of the link (`SendEnd`, `ReceiveEnd`). room: messages in flight. `RankError` on a time-out."""
+    """Both ends of a link between threads. room: messages in flight. `RankError` on a time-out."""
 
     def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
         self.timeout_s = timeout_s
         self._queue: queue.Queue[Message] = queue.Queue(room)
 
     def send(self, message: Message) -> None:
-        """Put a message, when there is room."""
+        """Add a message, as soon as the queue has room."""
         try:
             self._queue.put(message, timeout=self.timeout_s)
         except queue.Full:
             raise timeout_error("the other thread", self.timeout_s) from None
 
     def receive(self, wait_s: float) -> Message | None:
-        """The next message; None after `wait_s`."""
+        """Return the next message; None after `wait_s`."""
         try:
             return self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
         except queue.Empty:

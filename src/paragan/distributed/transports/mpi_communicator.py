@@ -1,9 +1,8 @@
-"""Workers that are processes of one mpiexec, and MPI's groups: WORLD is all of them, LOCAL those that train, GLOBAL
-those and the one that gathers.
+"""Communicators of the processes of one mpiexec, and their MPI groups.
 
-Halos go by neighbour collectives on LOCAL, which knows the neighbours: a Cartesian torus where the
-workers form one, a graph otherwise. All else goes from one worker to another, on GLOBAL. The import
-of this file begins MPI.
+WORLD is all processes, LOCAL those that train, GLOBAL those and the one that gathers. Halos go by
+neighbour collectives on LOCAL: a Cartesian torus if the workers form one, a graph otherwise. All
+else goes from one worker to another, on GLOBAL. Importing this file initialises MPI.
 
 Source: Perez et al. 2020, for the groups and the Cartesian topology.
 """
@@ -25,26 +24,26 @@ from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel,
 from paragan.distributed.transports.waiting import Backoff, WorkerError, format_workers, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
-_TEXT_TAG = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
+_TEXT_TAG = (1 << 15) - 1  # the largest that every MPI has; lower tags are of memberships
 _MAX_TEXT_BYTES = 1 << 16
 _ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
 
 class MpiWorld:
-    """The processes that mpiexec started (WORLD). rank, size: of this one, among them."""
+    """Processes that mpiexec started (WORLD). rank, size: of this one, among them."""
 
     def __init__(self) -> None:
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 
     def broadcast_text(self, text: str, timeout_s: float) -> None:
-        """From the first process to all others; returns when it is under way."""
+        """Send a text from process 0 to all others; returns when MPI has taken it."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in range(self.size) if rank != self.rank]
         wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
 
     def receive_text(self, timeout_s: float) -> str:
-        """The text that process 0 broadcasts. `WorkerError` where none arrives within `timeout_s`."""
+        """Return the text of process 0. Raises `WorkerError` if none arrives in time."""
         status = MPI.Status()
         wait_until(
             lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status) else [0],
@@ -71,13 +70,14 @@ class MpiWorld:
         timeout_s: float = 300.0,
         stopped: Callable[[], bool] = never_stopped,
     ) -> MpiCommunicator:
-        """The communicator of a new membership, when all its processes are here; other processes take no part.
+        """Return the communicator of a new membership, when all its processes are here.
 
-        name: unique to the membership. workers: their ranks in WORLD, by rank as a worker. peers:
-        the workers that this one exchanges with. grid: rows, columns of a torus of the workers, row
-        by row; peers are then neighbours on it. coordinator: a process in WORLD that does not train
-        and gathers in worker 0's stead. It calls with no peers, its `rank` is the number of
-        workers, and it takes part in `gather` and `close` only.
+        Collective: every process of the membership must call this, and no other. name: unique to
+        the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
+        this one exchanges with. grid: rows, columns of a torus of the workers, row by row; peers
+        are then neighbours on it. coordinator: a process in WORLD that does not train and gathers
+        instead of worker 0. It calls with no peers, its `rank` is the number of workers, and it
+        takes part in `gather` and `close` only.
         """
         members, peers = [*workers, *([] if coordinator is None else [coordinator])], sorted(peers)
         rank = members.index(self.rank)
@@ -103,11 +103,11 @@ class MpiWorld:
 
 
 class MpiCommunicator(Communicator):
-    """`Communicator`. global_comm: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
+    """`Communicator` over MPI.
 
-    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or by
-    `stopped`. What is posted moves while both ends call something here, so it is as old as the time
-    since they last did.
+    global_comm: GLOBAL. local: LOCAL, with its topology; None if this process does not train.
+    mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
+    `stopped`. Posts travel only while both ends call this object: they are as old as the last call.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class MpiCommunicator(Communicator):
         self._connections: dict[int, MpiChannel] = {
             peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
         }
-        self._out = _EMPTY  # what goes out together lies here
-        self._pending: Any = None  # what MPI reads and writes, whatever becomes of the call that began it
+        self._out = _EMPTY  # reused buffer of concatenated messages
+        self._pending: Any = None  # buffers that MPI uses, even if the call raises
         arrivals.progress = self._progress
         mpi_runtime.open_communicators.add(self)
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """First the lengths, from one to another, so that who is missing is known by name; then all data at once."""
+        """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
         assert self._halo is not None, "who does not train has no neighbours"
         self._check(sends, self.peers)
         self._num_exchanges += 1
@@ -150,9 +150,10 @@ class MpiCommunicator(Communicator):
         return {peer: [taken[peer][place] for place in where] for peer, (_, where) in places.items()}
 
     def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
-        """Each worker's messages in one piece, one for all who are sent the same. MPICH sends scattered ones in small
-        steps, each of which somebody has to wait for; a copy into memory that stays costs a tenth
-        of that.
+        """Copy each worker's messages into one buffer, shared by workers that receive the same.
+
+        MPICH sends scattered ones in small steps, each with a wait; a copy into a reused buffer
+        costs a tenth of that.
         """
         kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
         wheres = {key: _layout([len(t) for t in tensors]) for key, tensors in kinds.items()}
@@ -167,7 +168,7 @@ class MpiCommunicator(Communicator):
         return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """Release what was sent before, and send without blocking."""
+        """Send without blocking, and release completed sends."""
         self._progress()
         super().post(sends)
 
@@ -176,7 +177,7 @@ class MpiCommunicator(Communicator):
             way.progress()
 
     def _leave(self, orderly: bool) -> None:
-        """MPI cannot take back what it has begun: after a drop it keeps this communicator and its memory."""
+        """Close the connections. After `abort`, MPI does not free this communicator's memory."""
         deadline, pause = (
             time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S),
             Backoff(*PAUSE_S),
@@ -195,8 +196,11 @@ class MpiCommunicator(Communicator):
 
 
 class _Halo:
-    """The neighbour collective of a topology. On a torus two wide a worker is its neighbour's neighbour twice, on one
-    that is one wide its own: one place per neighbour is used, and that place need not be the same at both ends."""
+    """The neighbour collective of a topology.
+
+    On a torus of width two, both neighbours in a row are the same worker, and on one of width one
+    this worker itself: each neighbour uses one place, which need not be the same at both ends.
+    """
 
     def __init__(self, local: Any, rank: int) -> None:
         self._local, self._near = local, list(local.outedges)
@@ -206,17 +210,17 @@ class _Halo:
         self._takes = found.bool().tolist()
 
     def start(self, given: Mapping[int, Tensor], taken: Mapping[int, Tensor]) -> Any:
-        """The request. Both by worker; nothing is given to, nor taken from, neighbours that are absent."""
+        """Start the collective; return its request. given, taken: by worker, present ones only."""
         return self._local.Ineighbor_alltoallw(self._places(given, self._gives), self._places(taken, self._takes))
 
     def _places(self, data: Mapping[int, Tensor], used: Sequence[bool]) -> list[Any]:
-        """By address, so that what is one tensor for all neighbours stays one."""
+        """Describe buffers by address, so that one tensor for all neighbours is not copied."""
         places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in zip(self._near, used, strict=True)]
         return [MPI.BOTTOM, [len(t) for t in places], [t.data_ptr() for t in places], [MPI.BYTE] * len(places)]
 
 
 def _layout(sizes: Sequence[int]) -> tuple[int, list[slice]]:
-    """Messages of these sizes behind one another, each where numbers of eight bytes may begin: room, and places."""
+    """Return the size and slices of concatenated messages, each aligned to eight bytes."""
     begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes)]
     return begins[-1], [slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=False)]
 
@@ -232,7 +236,7 @@ def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[in
 
 
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
-    """Return when all are here, by messages without content."""
+    """Wait until all are here, by messages without content."""
     others = {worker: member for worker, member in enumerate(members) if worker != rank}
     nothing = [_EMPTY.numpy(), MPI.BYTE]
     awaited = {

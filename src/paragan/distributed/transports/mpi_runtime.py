@@ -1,7 +1,7 @@
-"""MPI, initialised by the import of this file and finalised at the exit of the process, and its channels.
+"""MPI and its channels. Importing this file initialises MPI; the exit of the process finalises it.
 
-One thread at a time may call ("serialized"): a communicator makes all its calls in the thread that
-called it.
+One thread at a time may call MPI ("serialized"): a communicator makes all its calls in the thread
+of its caller.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ except ImportError:
     ) from None
 
 mpi4py.rc.thread_level = "serialized"
-mpi4py.rc.finalize = False  # that waits for every process, however long: see `_end`
+mpi4py.rc.finalize = False  # it would wait for every process without a limit: see `_finalize`
 
 from mpi4py import MPI  # noqa: E402
 
 _HEAD, _DATA = 1, 2  # tags
 _MOST = 1 << 16  # messages in a list
-PAUSE_S = (2e-5, 1e-2)  # waits of MPI's own keep a core busy; these take less than 1 % of one
+PAUSE_S = (2e-5, 1e-2)  # less than 1 % of a core, all of which MPI's waits would use
 
 open_communicators: set[object] = set()  # communicators that were not closed
 
 
 @atexit.register
 def _finalize() -> None:
-    """Finalise MPI together if all communicators are closed; otherwise mpiexec ends the other processes."""
+    """Finalise MPI if all communicators are closed; otherwise mpiexec ends the other processes."""
     if not open_communicators and not MPI.Is_finalized():
         MPI.Finalize()
 
 
 class PolledReceiveBuffer(ReceiveBuffer):
-    """A receive buffer that is filled only while MPI is called. progress: receives what has arrived."""
+    """A receive buffer that fills only while MPI is called. progress: receives what has arrived."""
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
         super().__init__(timeout_s, stopped)
@@ -70,10 +70,10 @@ class PolledReceiveBuffer(ReceiveBuffer):
 
 
 class MpiChannel(PeerConnection):
-    """A list is a head of int64 (its number, its kind, the lengths of its messages), then the messages, uncopied.
+    """A connection over MPI: heads of int64 (number, kind, lengths), each followed by its messages.
 
-    An announcement is a head alone: its messages come by other ways. It arrives as one tensor, of
-    the lengths.
+    Messages are sent without a copy. An announcement is a head alone, for messages that travel by a
+    collective; it arrives as one tensor, of the lengths.
     """
 
     _ANNOUNCED = -1  # instead of a kind
@@ -81,14 +81,14 @@ class MpiChannel(PeerConnection):
     def __init__(self, peer: int, arrivals: ReceiveBuffer, comm: Any, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._comm, self._most_bytes = comm, most_bytes
-        self._going: deque[tuple[Any, Tensor]] = deque()  # with what MPI still reads
+        self._going: deque[tuple[Any, Tensor]] = deque()  # requests with their tensors
         self._head: list[int] | None = None
         self._coming: list[tuple[Any, Tensor]] = []
         self._broken = False
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to send."""
+        """Whether nothing remains to be sent."""
         return self._broken or not self._going
 
     def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:
@@ -144,7 +144,7 @@ class MpiChannel(PeerConnection):
                 self._dispatch(MessageKind(kind), number, tensors)
 
     def _poll_header(self) -> bool:
-        """Whether a header has arrived; the receives of its messages are then started."""
+        """Return whether a header has arrived; receives of its messages are then started."""
         status = MPI.Status()
         found = self._comm.Improbe(self.peer, _HEAD, status)
         if found is None:

@@ -1,4 +1,4 @@
-"""Communicator of workers with an accelerator each: messages go from device memory to device memory by NCCL.
+"""Communicator of workers with an accelerator each: messages between device memories, by NCCL.
 
 Everything else goes over gloo links, including the sizes of messages: a missing worker is found
 there, by name and in time, and the NCCL groups, one for any two workers that exchange, carry only
@@ -37,7 +37,7 @@ class NcclCommunicator(GlooCommunicator):
 
     pair: creates the group of two workers from their store, the rank there, the device and a
     time-out, once both are present: it has `send`, `recv` and `abort`, and its works have
-    `is_completed`. `ConfigError` where it fails though both workers are alive. place, options:
+    `is_completed`. Raises `ConfigError` if it fails though both workers are alive. place, options:
     those of `GlooCommunicator`.
     """
 
@@ -72,7 +72,7 @@ class NcclCommunicator(GlooCommunicator):
         return [head, *(t for t in tensors if not is_on_device(self.device, t))]
 
     def _room(self, peer: int, head: Tensor, *on_host: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Receive buffers on the device, and all received messages in their order."""
+        """Return receive buffers on the device, and all received messages in their order."""
         sizes = head.view(torch.int64).tolist()
         for size in sizes:
             if not _ON_LINK <= size <= self.most_bytes:
@@ -83,11 +83,11 @@ class NcclCommunicator(GlooCommunicator):
         return coming, [next(ways[size == _ON_LINK]) for size in sizes]
 
     def _swap(self, going: Mapping[int, Sequence[Tensor]], coming: Mapping[int, Sequence[Tensor]]) -> None:
-        """Begin everything, then wait for it.
+        """Start all transfers, then wait for them.
 
-        A device works off the calls of a group one by one, and may those of several. So all go
-        through their links in one order, by rank, and what goes up comes before what comes down,
-        lest two wait for one another.
+        A device runs the calls of a group one after another, and possibly those of several groups.
+        So all workers use their links in one order, by rank, and each pair transfers to its higher
+        rank first, which avoids deadlocks.
         """
         works: dict[int, list[Any]] = {}
         for peer in sorted(going):
@@ -102,13 +102,13 @@ class NcclCommunicator(GlooCommunicator):
                 with _worker_errors(peer):
                     if all(work.is_completed() for work in works[peer]):
                         for work in works.pop(peer):
-                            work.wait()  # raises what has gone wrong
+                            work.wait()  # raises the error of the transfer, if any
             return sorted(works)
 
         self._await(missing, Backoff(*_PAUSE_S))
 
     def _pair_up(self, store: dist.Store, pair: Pair) -> None:
-        """Create the groups in the same order. In a thread, since creating a group does not check `stopped`."""
+        """Create the groups in one order, in a thread, since that does not check `stopped`."""
         failed: list[tuple[float, Exception]] = []
 
         def make() -> None:
@@ -134,10 +134,7 @@ class NcclCommunicator(GlooCommunicator):
             self._await(missing, Backoff(1e-3, 0.05))
 
     def _await(self, missing: Callable[[], list[int]], rest: Callable[[float], object]) -> None:
-        """Wait as for messages over the links: until the time-out, and not for workers that have left.
-
-        A worker that has closed has sent everything.
-        """
+        """Wait with a time-out; raise if a missing worker failed (one that closed sent all)."""
 
         def missing_and_alive() -> list[int]:
             left = missing()
@@ -161,7 +158,7 @@ class NcclCommunicator(GlooCommunicator):
 
 
 def is_on_device(device: torch.device, tensor: Tensor) -> bool:
-    """Whether a message is sent from the device."""
+    """Return whether a message is sent from the device."""
     return tensor.device == device
 
 

@@ -13,7 +13,7 @@ from paragan.distributed.transports.arrivals import ReceiveBuffer
 
 
 class MessageKind(IntEnum):
-    """Purpose of a list of messages: a call, a post, the receipt of a post, or that its sender leaves."""
+    """Purpose of a list of messages: a call, a post, its receipt, or a sender that leaves."""
 
     CALL = 0
     POST = 1
@@ -22,15 +22,15 @@ class MessageKind(IntEnum):
 
 
 class PeerConnection(ABC):
-    """A connection to one worker, both ways.
+    """A connection to one worker, in both directions.
 
-    At most one post is in flight, and of those that wait the newest is sent: a slow worker skips
-    the others.
+    At most one post is in flight, and the newest of the waiting ones is sent next: a slow worker
+    skips the others.
     """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer, self._arrivals = peer, arrivals
-        self._lock = threading.Lock()  # a list goes in one piece
+        self._lock = threading.Lock()  # a list is sent in one piece
         self._posted = self._has_left = False
         self._next: list[Tensor] | None = None
 

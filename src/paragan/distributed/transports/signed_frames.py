@@ -1,9 +1,9 @@
-"""The frames of the control plane, and the token that signs them.
+"""Frames of the control plane, and the token that signs them.
 
 A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
-JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is made of
-the run's token and a nonce from either end, so that it fits one frame, once, at one place of one
-connection. The body is authenticated, not encrypted.
+JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is derived
+from the run's token and a nonce from either end, so that a frame is valid once, at one position of
+one connection. The body is authenticated, not encrypted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import write_bytes
 
-TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"  # never on a command line: every user of a host sees those
-MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # of a body; of one whose sender is not known yet
+# never on a command line, which every user of a host can read
+TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"
+MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # of a body; before the sender is authenticated
 DOWN, UP = b"v", b"^"  # from the coordinator, from a worker
 HEAD = struct.Struct(">I32s")
 _FEWEST_CHARACTERS = 32
@@ -32,7 +33,7 @@ _CONTENT = f"a JSON object of finite numbers, at most {_MOST_DEPTH} deep"
 
 
 def new_token() -> str:
-    """A random token for one run: 64 hexadecimal digits."""
+    """Return a random token for one run: 64 hexadecimal digits."""
     return secrets.token_hex(32)
 
 
@@ -42,9 +43,9 @@ def save_token(path: Path, token: str) -> None:
 
 
 def find_token(environment: Mapping[str, str] | None = None) -> str:
-    """The token of the run: the variable PARAGAN_TOKEN, or the file that PARAGAN_TOKEN_FILE names.
+    """Return the token of the run: PARAGAN_TOKEN, or the content of the file PARAGAN_TOKEN_FILE.
 
-    Raises `ConfigError` where there is none, or others may read the file.
+    Raises `ConfigError` if both are missing, or others may read the file.
     """
     env = os.environ if environment is None else environment
     if token := env.get(TOKEN):
@@ -64,20 +65,20 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
 
 
 def session_key(token: str, *nonces: bytes) -> bytes:
-    """The key of one connection. nonces: of 32 bytes, the coordinator's first, as far as they are known."""
+    """Return the key of one connection. nonces: of 32 bytes, the coordinator's first, if known."""
     if len(token) < _FEWEST_CHARACTERS:
         raise ConfigError(f"found a token of {len(token)} characters, expected {_FEWEST_CHARACTERS} or more")
     return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
 
 
 class FrameSigner:
-    """Signs, or checks, the frames of one direction of one connection, in their order. One thread at a time."""
+    """Signer or verifier of one direction's frames, in their order. One thread at a time."""
 
     def __init__(self, key: bytes, direction: bytes, most_bytes: int = MOST_BYTES) -> None:
         self.key, self.direction, self.most_bytes, self.count = key, direction, most_bytes, 0
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
-        """The next frame. Raises `ValueError`, and counts nothing, where `values` are no such JSON, or too large."""
+        """Return the next frame. `ValueError`: invalid or too large, and then not counted."""
         if _too_deep(values):
             raise ValueError(f"found more than {_MOST_DEPTH} levels, expected {_CONTENT}")
         try:
@@ -91,14 +92,14 @@ class FrameSigner:
         return frame
 
     def body_size(self, head: bytes) -> int:
-        """Size of the body that follows, checked before memory is allocated; `RankError` where it is too large."""
+        """Return the size of the body, before it is allocated. Raises `RankError` if too large."""
         size, _ = HEAD.unpack(head)
         if not 2 <= size <= self.most_bytes:
             raise RankError(f"found a frame of {size} bytes, expected 2 to {self.most_bytes}")
         return int(size)
 
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
-        """The content of the next frame; `RankError` where it is not that frame. Unsigned data is never parsed."""
+        """Return the next frame's content; `RankError` if invalid. Unsigned data is not parsed."""
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
             raise RankError("found a signature that does not fit, expected one by the token of this run, in its order")
         self.count += 1

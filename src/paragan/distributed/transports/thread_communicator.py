@@ -1,4 +1,4 @@
-"""Workers that are threads of one process; also one worker alone. What is sent is handed over, not copied."""
+"""Communicator of threads of one process, or of a single worker. Messages are not copied."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from paragan.distributed.transports.waiting import never_stopped
 def create_communicators(
     size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = never_stopped, coordinated: bool = False
 ) -> list[ThreadCommunicator]:
-    """The communicators of that many workers, by rank, each for a thread of its own. Any two may exchange.
-
-    coordinated: there is one more, that does not train.
-    """
+    """Return communicators by rank, for a thread each. coordinated: one more does not train."""
     arrivals = [ReceiveBuffer(timeout_s, stopped) for _ in range(size + coordinated)]
     return [ThreadCommunicator(rank, size, arrivals) for rank in range(size + coordinated)]
 
 
 class ThreadCommunicator(Communicator):
-    """`Communicator`. arrivals: of all workers, by rank; the last may be a coordinator's."""
+    """`Communicator` of a thread. arrivals: by rank; the last may be a coordinator's."""
 
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         peers = set(range(size)) - {rank} if rank < size else set()
@@ -34,7 +31,7 @@ class ThreadCommunicator(Communicator):
 
 
 class _ThreadConnection(PeerConnection):
-    """Puts messages into the buffer of the other worker. arrivals: of all workers, by rank."""
+    """Connection to the buffer of another worker. arrivals: of all workers, by rank."""
 
     def __init__(self, rank: int, peer: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         super().__init__(peer, arrivals[rank])

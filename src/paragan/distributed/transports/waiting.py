@@ -1,4 +1,4 @@
-"""Waits for other workers, the errors in which they end, and what a message between workers is."""
+"""Waits for other workers, their errors, and the check of messages between workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WorkerError(RankError):
 def wait_until(
     missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
 ) -> None:
-    """Return when no worker is missing. rest: waits for a change, at most that many seconds."""
+    """Wait until no worker is missing. rest: waits for a change, at most so many seconds."""
     began = time.monotonic()
     while left := missing():
         waited_s = time.monotonic() - began
@@ -49,18 +49,18 @@ class Backoff:
 
 
 def format_workers(workers: Iterable[int]) -> str:
-    """`worker 1`, `workers 1, 3`."""
+    """Return `worker 1` or `workers 1, 3`."""
     found = sorted(workers)
     return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
 
 
 def failed_error(worker: int, reason: object) -> WorkerError:
-    """The error of a worker that ended, or whose connection broke."""
+    """Return the error of a worker that ended, or whose connection broke."""
     return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
 
 
 def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
-    """Raise `ValueError` for what is no message, and would be read as something else."""
+    """Raise `ValueError` for tensors that are not 1-d contiguous uint8 on `device`, or too long."""
     for tensor in tensors:
         is_there = tensor.device == device and tensor.is_contiguous()
         if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
@@ -72,5 +72,5 @@ def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.dev
 
 
 def never_stopped() -> bool:
-    """The default of `stopped`: always False."""
+    """Return False: the default of `stopped`."""
     return False
