@@ -1,4 +1,4 @@
-"""`train.executor: auto`: times a few steps with each executor and precision, and records the fastest in the config."""
+"""Choice for `train.executor: auto`: times executors and precisions, and records the fastest."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from paragan.hardware import executors, precision
 from paragan.runs.folder import RunFolder
 from paragan.runs.trial_steps import Timing, TrialRun
 
-BUDGET_S = 20.0  # for all that runs as written
+BUDGET_S = 20.0  # for all eager candidates
 _ROUNDS = 4
-_OPEN = {"precision": "auto", "channels_last": None}  # by their value, of each side
-WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, and cannot be broken off
+_OPEN = {"precision": "auto", "channels_last": None}  # per-player settings and their open values
+WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, without a time-out
 
 Say = Callable[[str], None]
 Measure = Callable[[RunConfig, float], Timing]
@@ -42,10 +42,12 @@ def choose_executor(
     model: Model | None = None,
     measure: Measure | None = None,
 ) -> RunConfig:
-    """The config with the settings that its executor `auto` leaves open; any other config unchanged. Collective.
+    """Return the config with the settings that its executor `auto` leaves open.
 
-    A run that goes on in `out` keeps to what it has; anew: what lies there is none. Else rank 0 measures: 20 s at most
-    unless it compiles. measure: seconds of a config within a budget; None: by playing it.
+    Any other config is returned unchanged. Collective: every rank must call this. A run that
+    resumes in `out` reuses its recorded settings, unless `anew`. Otherwise rank 0 measures, 20 s at
+    most unless it compiles. measure: returns the timing of a config within a budget of seconds;
+    None: a `TrialRun`.
     """
     if config.train.executor != "auto":
         return config
@@ -60,7 +62,7 @@ def choose_executor(
 
 
 def _before(config: RunConfig, out: Path) -> RunConfig | None:
-    """Of the run that lies there. One that cannot be read is refused later, with its reason."""
+    """Return the config of the run in `out`, if any; a later check refuses an unreadable one."""
     kept = RunFolder(out).config
     if not kept.exists():
         return None
@@ -71,7 +73,7 @@ def _before(config: RunConfig, out: Path) -> RunConfig | None:
 
 
 def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, measure: Measure | None) -> RunConfig:
-    """Precision, layout, library as written; then what is fastest, compiled, where a run is long enough for that."""
+    """Measure precisions and layouts first, then compile the best if the run is long enough."""
     plain = replace(config, train=replace(config.train, executor="eager"))
     if build.scheme(config).is_concurrent:
         say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
@@ -79,7 +81,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
     bench = TrialRun(config, world, model)
     trial = _Trial(measure or bench, len(config.max_steps), say)
     written = list(candidates(plain, bench.device, bench.networks()))
-    for done in range(1, _ROUNDS + 1):  # in turns: what else the machine does then meets all of them
+    for done in range(1, _ROUNDS + 1):  # in rounds: other load affects all candidates
         for number, way in enumerate(written, start=1):
             trial.of(way, until_s=BUDGET_S * (number / len(written) if done == 1 else 1))
         if trial.spent_s * (done + 1) / done > BUDGET_S:
@@ -98,7 +100,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
 
 
 class _Trial:
-    """Records the shortest time of each candidate; one that does not fit or compile is printed and left out."""
+    """Shortest time of each candidate; one that does not fit or compile is printed and left out."""
 
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
         self.measure, self.num_steps, self.say = measure, num_steps, say
@@ -108,7 +110,7 @@ class _Trial:
         self._printed: set[str] = set()
 
     def of(self, config: RunConfig, until_s: float) -> None:
-        """Measure once more; nothing where the trials before have taken longer than that."""
+        """Measure a config again, unless earlier trials have taken longer than `until_s`."""
         name, began = name_of(config), perf_counter()
         if name in self._left:
             return
@@ -122,7 +124,8 @@ class _Trial:
             if not (isinstance(error, ConfigError) and self._found) and not is_out_of_memory(error):
                 raise
             why = executors.error_line(error.__cause__ or error)
-            self._leave(name, f"left out ({why})", error.with_traceback(None))  # it would hold what did not fit
+            # a traceback would hold the memory that did not fit
+            self._leave(name, f"left out ({why})", error.with_traceback(None))
             return
         finally:
             self.spent_s += perf_counter() - began
@@ -139,11 +142,12 @@ class _Trial:
 
     @property
     def best(self) -> RunConfig:
+        """Config with the shortest forecast of a whole run."""
         return self._least[1]
 
     @property
     def run_s(self) -> float:
-        """The forecast of a whole run of the best."""
+        """Forecast of a whole run with the best config, in seconds."""
         return self._least[0]
 
     @property
@@ -159,7 +163,7 @@ class _Trial:
 
 
 def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
-    """Every precision and memory layout that is left open, of both sides together; the likeliest first."""
+    """Yield every open precision and memory layout, of both sides together, the likeliest first."""
     sides = {Side.G: config.g, Side.D: config.d}
     open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
         "precision": {side: precision.precision_candidates(own.precision, device) for side, own in sides.items()},
@@ -176,7 +180,7 @@ def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.M
 
 
 def _at(choices: tuple[Any, ...], number: int) -> Any:
-    """A side that has no choice stays as it is."""
+    """Return the choice with this number, or the last one."""
     return choices[min(number, len(choices) - 1)]
 
 
@@ -189,20 +193,21 @@ def _uncompiled(run_s: float, world: World) -> str | None:
 
 
 def name_of(config: RunConfig) -> str:
+    """Return the executor, precision and layout of a config as text."""
     texts = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
     both = texts[0] if texts[0] == texts[1] else f"G {texts[0]}, D {texts[1]}"
     return f"{config.train.executor} {both}"
 
 
 def _left_open(config: RunConfig) -> dict[str, Any]:
-    """What is chosen, as JSON."""
+    """Return the chosen settings, as JSON."""
     sides = {"g": config.g, "d": config.d}
     players = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
     return {"executor": config.train.executor, **players}
 
 
 def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
-    """What was given stays as it was given."""
+    """Return the config with the chosen settings; those that were set are unchanged."""
 
     def settled(own: PlayerOptions, way: Mapping[str, Any]) -> PlayerOptions:
         return replace(own, **{key: way[key] for key, value in _OPEN.items() if getattr(own, key) == value})

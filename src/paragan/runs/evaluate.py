@@ -20,7 +20,7 @@ class RunScore:
     score: Score
 
     def to_json(self) -> dict[str, Any]:
-        """Metrics, those of real images, number of images and protocol."""
+        """Return metrics, those of real images, number of images and protocol."""
         score = self.score
         numbers = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
         return {**numbers, "protocol": score.protocol}
@@ -37,9 +37,9 @@ def evaluate_run(
     best: bool = False,
     trust: bool = False,
 ) -> RunScore:
-    """Score the averaged generator of the run at `path`. The arguments are those of `open_run`; seed: of the latents.
+    """Score the averaged generator of the run at `path`. Raises `ConfigError` if scores are off.
 
-    Raises `ConfigError` for a run without scores.
+    The arguments are those of `open_run`; seed: of the latents.
     """
     run = open_run(path, num_images, trust, best)
     if run.trainer.score is None:

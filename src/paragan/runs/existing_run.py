@@ -1,4 +1,4 @@
-"""The run that a folder already holds: whether it is resumed, and with which changes of its settings."""
+"""Resume of the run in a folder: which settings may change, and the record of changes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_NAMED = 5
 
 
 def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None]) -> RunConfig | None:
-    """The config of the run that `config` resumes; None where a run begins.
+    """Return the config of the run that `config` resumes; None if a new run starts.
 
-    `CheckpointError` where other settings differ than those that may, `ConfigError` where `train.change_rates` finds
-    nothing to resume.
+    Raises `CheckpointError` if settings differ that must not, `ConfigError` if `train.change_rates`
+    is set without a run to resume.
     """
     before = _read(folder, config) if folder.config.exists() else None
     if before is None:
@@ -53,16 +53,16 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
 
 
 def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:
-    """The config with the sha256 that the former run recorded for the same `init.path`."""
+    """Return the config with the sha256 that the former run recorded for the same `init.path`."""
     if before is None or before.init is None or config.init is None or config.init.path != before.init.path:
         return config
     return replace(config, init=replace(config.init, sha256=config.init.sha256 or before.init.sha256))
 
 
 def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
-    """The config for config.yaml of a run that resumes at `step`, with the history of its changes.
+    """Return the config for config.yaml of a run that resumes at `step`, with its changes.
 
-    A change recorded for a later step, whose checkpoints are missing, holds from `step` on.
+    A change recorded for a later step, whose checkpoints are missing, applies from `step` on.
     """
     train = replace(config.train, change_rates=False)
     if before is None:
@@ -75,7 +75,7 @@ def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfi
 
 
 def news(config: RunConfig, before: RunConfig | None) -> list[str]:
-    """A line for every change that is not in the record yet. config: as `recorded` returns it."""
+    """Return a line for every change that is not recorded yet. config: as `recorded` returns it."""
     known = () if before is None else before.history
     lines = []
     for number, change in enumerate(config.history):

@@ -14,15 +14,16 @@ from typing import Any, BinaryIO
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_lock_file, read_bytes, refuse_link, write_text
 
-WRITTEN = ("checkpoints", "best", "samples", "judge", "ranks", "tensorboard")  # folders that training writes to
+# folders that training writes to
+WRITTEN = ("checkpoints", "best", "samples", "judge", "ranks", "tensorboard")
 _MOST_BYTES = 1 << 20
 
 
 class RunFolder:
     """Paths of one run. As a context it exists and is locked; the lock also ends with the process.
 
-    held: descriptor of the folder's `run.lock`, where the launcher of this process holds the lock. It stands until the
-    launcher and all ranks, which inherit the descriptor, have closed it.
+    held: descriptor of the folder's `run.lock`, if the launcher of this process holds the lock. The
+    lock lasts until the launcher and all ranks, which inherit the descriptor, have closed it.
     """
 
     def __init__(self, path: Path, held: int | None = None) -> None:
@@ -51,7 +52,7 @@ class RunFolder:
         return self._ended_at(0, code=2) and not any(self.checkpoints.glob("*"))
 
     def is_finished(self, step: int | None = None) -> bool:
-        """Whether the run came to its end, with all that follows the last step. step: at this one; None: at any."""
+        """Return whether the run has finished. step: at this one; None: at any."""
         return self._ended_at(step, code=0)
 
     def _ended_at(self, step: int | None, code: int) -> bool:
@@ -62,7 +63,7 @@ class RunFolder:
         return False
 
     def __enter__(self) -> RunFolder:
-        """Create the folder and hold its lock; a second live process is refused."""
+        """Create the folder and lock it; `CheckpointError` if another process uses it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             for name in WRITTEN:
@@ -84,20 +85,21 @@ class RunFolder:
 
     @property
     def lock(self) -> int:
-        """The descriptor of the lock, for a process that inherits it."""
+        """Descriptor of the lock, for a process that inherits it."""
         assert self._lock is not None, "inside the context"
         return self._lock.fileno()
 
     def refuse_in_use(self) -> None:
-        """`CheckpointError` while a process runs in it."""
+        """Raise `CheckpointError` while a process uses the folder."""
         if self.path.is_dir():
             with suppress(OSError):  # a later write reports it
                 self._locked().close()
 
     def set_aside(self) -> Path | None:
-        """Move an existing run to another name and return its path; nothing is deleted.
+        """Rename the folder of an existing run and return its new path; nothing is deleted.
 
-        Refused while a process runs in it. Files of the launcher of ranks stay: they belong to the new run.
+        Raises `CheckpointError` while a process uses it. The log of the launcher stays: it belongs
+        to the new run.
         """
         if not self.config.exists():
             return None  # not a run
@@ -115,7 +117,7 @@ class RunFolder:
         return aside
 
     def _is_held(self) -> bool:
-        """Whether `run.lock` is the file that the launcher has locked."""
+        """Return whether `run.lock` is the file that the launcher has locked."""
         with suppress(OSError):
             return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(self.path / "run.lock"))
         return False
@@ -135,7 +137,7 @@ class RunFolder:
 
 
 def _move_lock(here: Path, aside: Path) -> None:
-    """Move the launcher's lock to the new folder. `CheckpointError` where another process created that in between."""
+    """Move the launcher's lock to the new folder. `CheckpointError`: another process made that."""
     ours, lock = aside / "run.lock", here / "run.lock"
     try:
         here.mkdir()
@@ -159,7 +161,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def environment(ranks: int = 1) -> dict[str, Any]:
-    """Versions and hardware of this process for `environment.json`; no environment variables, so no secrets."""
+    """Return versions and hardware for `environment.json`; no environment variables (secrets)."""
     import numpy
     import torch
 

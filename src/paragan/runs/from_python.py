@@ -27,7 +27,7 @@ from paragan.writers.console import score_line
 
 
 def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
-    """Train to the end or to a signal; then a checkpoint is saved. `SystemExit` for a signal that is not Ctrl-C.
+    """Train to the end, or to a signal that saves. `SystemExit` for signals other than Ctrl-C.
 
     prepare: called once all ranks are connected.
     """
@@ -44,7 +44,7 @@ def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[Worl
 
 
 def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
-    """Train; returns whether the run is finished."""
+    """Train; return whether the run is finished."""
     with ExitStack() as stack:
         with share_failures(world):
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
@@ -65,9 +65,9 @@ def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
 
 
 def _signals() -> Interrupt:
-    """Catches signals in the main thread; other threads, and some notebooks, do not receive any.
+    """Install signal handlers in the main thread; other threads do not receive signals.
 
-    A second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, stays alive.
+    A second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
     """
     is_main = threading.current_thread() is threading.main_thread()
     return install(abort=signal.default_int_handler) if is_main else Interrupt()

@@ -1,7 +1,7 @@
 """Grids on processes that torchrun or mpiexec started.
 
-Rank 0 is the coordinator and runs what a single process would; the other ranks are workers, which have no run folder
-and print nothing.
+Rank 0 is the coordinator and runs what a single process would; the other ranks are workers, which
+have no run folder and print nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 
 
 def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
-    """The ranks that torchrun started; they exchange messages on the host, whatever device each trains on."""
+    """Return the processes of torchrun; they exchange messages on the host, on any device."""
     import torch
 
     world = join(place, torch.device("cpu"), config.train.timeout_s)
@@ -31,7 +31,7 @@ def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
 
 
 def of_mpiexec(config: RunConfig) -> ExternalWorkers:
-    """The processes of mpiexec. Begins MPI."""
+    """Return the processes of mpiexec. Initialises MPI."""
     from paragan.distributed.transports.mpi_communicator import MpiWorld
 
     world = MpiWorld()
@@ -44,7 +44,7 @@ def of_mpiexec(config: RunConfig) -> ExternalWorkers:
 
 
 def with_num_workers(config: RunConfig, company: ExternalWorkers) -> RunConfig:
-    """The config with one worker for each rank but the coordinator's."""
+    """Return the config with one worker for each rank except the coordinator's."""
     others = company.size - 1
     if config.workers not in (None, others):
         raise ConfigError(
@@ -55,7 +55,7 @@ def with_num_workers(config: RunConfig, company: ExternalWorkers) -> RunConfig:
 
 
 def serve(config: RunConfig, company: ExternalWorkers) -> int:
-    """Run a worker until the coordinator ends it; returns the exit code. Prints nothing but errors."""
+    """Run a worker until the coordinator ends it; return the exit code. Prints errors only."""
     message = company.receive()
     if "token" not in message:  # the coordinator failed to start, and prints why
         return 0

@@ -1,4 +1,4 @@
-"""Runs and generators opened for reading: a run as a trainer at a checkpoint, or a generator alone."""
+"""Runs and generators opened for reading: a trainer at a checkpoint, or a generator alone."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class OpenedRun:
     trainer: Trainer
 
     def prior(self, seed: int | None) -> Prior:
-        """The run's prior, with another seed if one is given."""
+        """Return the run's prior, with another seed if one is given."""
         return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
 
 
 def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> OpenedRun:
     """Open a run folder at its newest checkpoint.
 
-    num_images: scored instead of the run's number. trust: import the custom code that the config names. best: use the
-    checkpoint with the best score instead of the newest.
+    num_images: to score, instead of the run's number. trust: import the custom code that the config
+    names. best: use the checkpoint with the best score instead of the newest.
 
-    Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes nothing; scoring
-    saves a judge that it had to train, if the folder is writable.
+    Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes
+    nothing; scoring saves a judge that it had to train, if the folder is writable.
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():

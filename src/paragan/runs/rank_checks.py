@@ -18,7 +18,7 @@ _MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # between
 
 
 def needs_group(config: RunConfig) -> bool:
-    """Whether a player's strategy uses a process group even in a single process.
+    """Return whether a player's strategy uses a process group even in a single process.
 
     Not with `asynchronous`, whose two threads would call collectives in any order.
     """
@@ -29,12 +29,12 @@ def needs_group(config: RunConfig) -> bool:
 
 
 def num_hosts(world: World) -> int:
-    """The number of hosts. Collective: every rank must call this."""
+    """Return the number of hosts. Collective: every rank must call this."""
     return world.gather(world.local_rank).count(0)
 
 
 def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
-    """The line about ranks at the start of a run: where each network is placed, how the batch is shared.
+    """Return the start line about ranks: where each network is placed, how the batch is shared.
 
     seated: the description of each player.
     """
@@ -52,7 +52,7 @@ def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, 
 
 
 def refuse_different(config: RunConfig, world: World) -> None:
-    """Raise the same `ConfigError` on every rank where versions or settings differ between ranks."""
+    """Raise the same `ConfigError` on all ranks if versions or settings differ. Collective."""
     if world.size == 1:
         return
     ranks = world.gather({"paragan": __version__, "torch": torch.__version__, "config": dump(config)})
@@ -67,7 +67,7 @@ def refuse_different(config: RunConfig, world: World) -> None:
 
 
 def refuse_thin(config: RunConfig, world: World) -> None:
-    """Raise `ConfigError` where a rank, or a micro-batch of one, would have no row of the global batch."""
+    """Raise `ConfigError` if a rank or micro-batch would have no row of the global batch."""
     batch, share = config.train.batch, config.train.batch // world.size
     if not share:
         raise ConfigError(
@@ -82,7 +82,7 @@ def refuse_thin(config: RunConfig, world: World) -> None:
 
 
 def refuse_different_state(trainer: Trainer, world: World) -> None:
-    """Raise `CheckpointError` where ranks are at different steps or have different data: they do not share a disk."""
+    """Raise `CheckpointError` if ranks have different steps or data, as without a shared disk."""
     ranks = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
     steps = [step for step, _ in ranks]
     data = [fingerprint for _, fingerprint in ranks]
@@ -94,7 +94,7 @@ def refuse_different_state(trainer: Trainer, world: World) -> None:
 
 
 def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
-    """Raise `ConfigError` unless the values of all ranks are equal. cure: how to mend it."""
+    """Raise `ConfigError` unless the values of all ranks are equal. cure: advice for the user."""
     differing = [n for n, value in enumerate(values) if value != values[0]]
     if differing:
         other = values[differing[0]]

@@ -1,4 +1,4 @@
-"""Repetition of an asynchronous run in its recorded order of updates, compared bit for bit."""
+"""Replay of an asynchronous run in its recorded order of updates, compared bit for bit."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from paragan.schemes.asynchronous.update_order import read_used
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Outcome of a replay. code: exit code. text: one line for a person, empty if training failed."""
+    """Outcome of a replay. code: exit code. text: one line of text, empty if training failed."""
 
     code: int
     text: str = ""
 
 
 def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> ReplayResult:
-    """Repeat the asynchronous run at `path` in `out` (default: RUN/replay) and compare the last common checkpoint.
+    """Repeat the asynchronous run at `path` in `out` and compare the last common checkpoint.
 
-    Raises `CheckpointError` for a folder that is not a run, `ConfigError` for a run that is not asynchronous.
+    out: RUN/replay unless given. Raises `CheckpointError` for a folder that is not a run,
+    `ConfigError` for a run that is not asynchronous.
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():
@@ -52,7 +53,7 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
 
 
 def _num_steps(path: Path, config: RunConfig) -> int:
-    """Number of steps that are recorded for both players."""
+    """Return the number of steps that are recorded for both players."""
     num_g, num_d = (min(map(len, read_used(path, side))) for side in (Side.G, Side.D))
     return min(num_g, num_d // config.d.updates_per_step)
 
@@ -70,7 +71,7 @@ def _compare(original: Path, repetition: Path, steps: int) -> ReplayResult:
 
 
 def _last_common(checkpoints: Sequence[CheckpointWriter]) -> str | None:
-    """Name of the newest checkpoint in all folders."""
+    """Return the name of the newest checkpoint in all folders."""
     common = set.intersection(*({path.name for path in one.paths()} for one in checkpoints))
     return max(common, default=None)
 

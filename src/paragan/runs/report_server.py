@@ -51,7 +51,7 @@ def serve_report(run: Path, port: int) -> None:
 
 
 def open_report_server(run: Path, port: int) -> ReportServer:
-    """A server that is bound but not serving yet. port 0: any free port.
+    """Return a server that is bound but not serving yet. port 0: any free port.
 
     Raises `CheckpointError` if `run` is not a run folder, `ConfigError` if the port is in use.
     """
@@ -67,7 +67,7 @@ def open_report_server(run: Path, port: int) -> ReportServer:
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Server on the loopback interface; every path starts with a secret, since other users can reach the interface.
+    """Server on the loopback interface; paths start with a secret, since other users can reach it.
 
     Requests beyond `_MAX_REQUESTS` at a time are rejected.
     """
@@ -89,6 +89,7 @@ class ReportServer(ThreadingHTTPServer):
         return f"http://{_ADDRESS}:{self.server_address[1]}/{self.secret}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a request if a slot is free; close the connection otherwise."""
         if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -105,7 +106,7 @@ class ReportServer(ThreadingHTTPServer):
             self._slots.release()
 
     def render(self) -> str | None:
-        """The page; None if it cannot be rendered. An error is printed once."""
+        """Return the page; None if it cannot be rendered. An error is printed once."""
         from paragan.report.record import single_line
 
         try:
@@ -130,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
-        if not _HOSTS.fullmatch(host):  # DNS rebinding: a foreign page uses another name for this address
+        if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
             return
         secret, _, page = self.path.removeprefix("/").partition("/")

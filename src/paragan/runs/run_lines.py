@@ -26,7 +26,7 @@ _COMPILED = ("compile", "graphs")
 
 
 def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
-    """The description of the run in the first line of the record: recipe, data, changed settings, commands."""
+    """Return the run's entry in the record: recipe, data, changed settings, commands."""
     config = request.config
     commands = _commands(config, request.out, trainer) if request.has_commands else {}
     changed = changes(request.name, config)
@@ -34,10 +34,11 @@ def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
 
 
 def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
-    """Commands for the run, by name."""
+    """Return commands for the run, by name."""
     path = shlex.quote(str(out))
     trust = " --trust" if outside_names(config) else ""
-    run = f"./{path}" if str(out) in registry.names("recipes") else path  # recipes take precedence over folders
+    # recipes take precedence over folders
+    run = f"./{path}" if str(out) in registry.names("recipes") else path
     held_out = trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
@@ -49,14 +50,14 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
 
 
 def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
-    """The line for a run that has been trained already."""
+    """Return the line for a run that is already trained."""
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
     longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
     return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
 
 
 def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
-    """What is trained, on which data, and where. Collective."""
+    """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
     source = trainer.batches.source
@@ -88,7 +89,7 @@ def _repeats_line(batch: int, images: int) -> str:
 
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
-    """The extractor that scores the run, if any. The judge is announced when it is trained."""
+    """Return the line about the extractor that scores the run, if any, but not the judge."""
     chosen = None if source.has_pairs else evaluation.resolved(config, source).features
     if chosen is None or chosen.name == JUDGE:
         return []
@@ -107,13 +108,13 @@ def _player_line(values: dict[str, Any]) -> str:
 
 
 def end_line(session: Session, reason: str) -> str:
-    """Why training ended, how far it came, and how long it took."""
+    """Return the line of why training ended, its length and its duration."""
     clock = session.trainer.clock
     return f"{reason}: step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
 
 
 def result_lines(session: Session) -> str:
-    """Final score, files of the run and the next commands."""
+    """Return the final score, files of the run and the next commands."""
     path = session.folder
     commands = session.run_info["commands"]
     scored = bool(session.last_score)

@@ -1,4 +1,4 @@
-"""What a command or a program requests: a run in a folder."""
+"""Request of a command or a program: a run in a folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from paragan.distributed.launch.rank_env import RankEnv
 class RunRequest:
     """A run to start or to resume.
 
-    name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside. place: the rank of this
-    process, if there are several. model: networks from memory, instead of those that the config names. resume_hint:
-    how to stop and resume, in words. has_commands: the commands of the command line can be used on the run. company:
-    processes that wait to be the workers of a grid.
+    name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside.
+    place: the rank of this process, if there are several. model: networks from memory, instead of
+    those that the config names. resume_hint: how to stop and resume, in words. has_commands:
+    whether commands of the command line apply to the run. company: processes that wait to be the
+    workers of a grid.
     """
 
     config: RunConfig

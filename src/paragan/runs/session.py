@@ -37,11 +37,12 @@ from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
 
-_NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
+# warnings that users cannot fix
+_NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"
 
 
 def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
-    """The world of this process, on its device. stopped: polled while waiting for the other ranks."""
+    """Return the world of this process, on its device. stopped: polled while ranks connect."""
     warnings.filterwarnings("ignore", message=_NOISE)
     device = devices.select_device(
         config.train.threads, *(() if place is None else (place.local_rank, place.local_size))
@@ -51,7 +52,7 @@ def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], b
 
 @contextmanager
 def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
-    """A session at the newest checkpoint, or at step 0; the folder is locked inside the context."""
+    """Open a session at the newest checkpoint, or at step 0, and lock the folder. Collective."""
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
@@ -111,7 +112,7 @@ def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Tra
 
 @contextmanager
 def share_failures(world: World) -> Iterator[None]:
-    """Report a failure inside to the other ranks; raise the failure of another rank where that was the cause."""
+    """Report a failure inside to other ranks; raise another rank's failure if that caused it."""
     try:
         yield
     except BaseException as raised:
@@ -121,7 +122,7 @@ def share_failures(world: World) -> Iterator[None]:
 
 @contextmanager
 def record_failure(session: Session) -> Iterator[None]:
-    """End the run on a failure inside: write the record and `exit.json`, inform the other ranks, re-raise."""
+    """Record a failure inside and `exit.json`, inform the other ranks, re-raise."""
     try:
         with share_failures(session.world), compiling():
             yield
@@ -143,7 +144,7 @@ def end_session(session: Session, code: int, reason: str) -> None:
 
 
 def printer(world: World) -> Callable[[str], None]:
-    """A function that prints a line on rank 0 and does nothing on other ranks."""
+    """Return a function that prints a line on rank 0 and does nothing on other ranks."""
     return _print if world.is_main else _discard
 
 
@@ -161,7 +162,7 @@ def _write_exit(session: Session, code: int, reason: str) -> None:
 
 
 def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
-    """The config of the run that is resumed, None for a new one. `CheckpointError` for a run with other settings."""
+    """Return the config of the run that is resumed, None for a new one. Raises as `former_run`."""
     if request.fresh and request.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
     _refuse_missing_init(request)
@@ -185,12 +186,12 @@ def _refuse_missing_init(request: RunRequest) -> None:
 
 
 def _starts_fresh(request: RunRequest) -> bool:
-    """Whether a former run is set aside: on `--fresh`, but not when a launcher restarts this run."""
+    """Return whether `--fresh` sets a former run aside: not on a launcher's restart of this run."""
     return request.fresh and not (request.place is not None and exit_status.is_owned(request.out, request.place))
 
 
 def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
-    """Refuse a `train.kimg` below what is trained: the config would no longer describe the run."""
+    """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
     step = config.train.batch * config.d.updates_per_step
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
@@ -203,7 +204,7 @@ def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> N
 def _is_complete(
     trainer: Trainer, folder: RunFolder, config: RunConfig, before: RunConfig | None, world: World
 ) -> bool:
-    """Whether the folder holds this run, complete. Collective: every rank must call this."""
+    """Return whether the folder holds this run, complete. Collective: every rank must call this."""
     is_same = before is not None and not differences(before, config)
     return world.any(is_same and folder.is_finished(trainer.clock.step)) and trainer.is_finished
 

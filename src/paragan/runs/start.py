@@ -1,6 +1,6 @@
-"""Start of a training run: in this process, as one of several ranks, or on ranks that are launched here.
+"""Start of a training run: in this process, as one of several ranks, or on launched ranks.
 
-torch is imported only where this process trains, or to count the accelerators.
+torch is imported only if this process trains, or to count the accelerators.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paragan.runs.folder import RunFolder
 
 
 def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
-    """Train `config` in the folder `out`; returns the exit code."""
+    """Train `config` in the folder `out`; return the exit code."""
     place = from_environment()
     if config.grid is not None:
         from paragan.runs.start_grid import start_grid
@@ -43,14 +43,14 @@ def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out
         interrupt.patient = True
         words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
         words += ("--trust",) if outside_names(config) else ()
-        with RunFolder(out) as folder:  # refuses a run folder that is in use before anything is changed
+        with RunFolder(out) as folder:  # raises for a run folder in use, before any change
             if devices > num_cores() and config.devices and not _accelerators():
                 print(f"warning: {devices} processes share {num_cores()} cores; fewer may be faster", file=sys.stderr)
             return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
 
 
 def _train_as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
-    """Train as one of several ranks. Rank 0 prints; an attempt that failed for good is not repeated."""
+    """Train as one of several ranks. Rank 0 prints; a final failure is not repeated."""
     if place.rank:
         os.dup2(2, 1)  # custom code prints on every rank
     if (before := exit_status.final_failure(out, place)) is not None:

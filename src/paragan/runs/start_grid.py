@@ -1,4 +1,4 @@
-"""Start of a grid run: in this process, on workers that are launched here, or as a process of torchrun or mpiexec."""
+"""Start of a grid run: in this process, on launched workers, or under torchrun or mpiexec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paragan.runs.folder import RunFolder
 def start_grid(
     config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool, place: RankEnv | None
 ) -> int:
-    """Train a grid in the folder `out`; returns the exit code."""
+    """Train a grid in the folder `out`; return the exit code."""
     if config.devices not in (None, 1):
         raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
     if place is not None and place.size > 1:
@@ -72,14 +72,14 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
         code, reason = mpiexec.launch(mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s), interrupt)
     if reason:
         if exit_status.lacks_exit(out):
-            with suppress(CheckpointError), RunFolder(out):  # another process may use the folder by now
+            with suppress(CheckpointError), RunFolder(out):  # another process may use it now
                 exit_status.write_exit(out, code, reason)
         print(reason, file=sys.stderr)
     return code
 
 
 def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_rank: tuple[int, int]) -> int:
-    """Train as one process of mpiexec. Our launcher forwards stop requests and reads the exit status of rank 0."""
+    """Train as one process of mpiexec; our launcher reads the exit status of rank 0."""
     rank, size = mpi_rank
     run = os.environ.get(mpiexec.RUN)
     error: BaseException | None = None
@@ -105,7 +105,7 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_ran
 def _train_together(
     config: RunConfig, recipe: str, out: Path, fresh: bool, company: ExternalWorkers, interrupt: Interrupt
 ) -> int:
-    """Train a grid on the processes of torchrun or mpiexec: rank 0 is the coordinator, the others are workers."""
+    """Train a grid under torchrun or mpiexec: rank 0 coordinates, the others are workers."""
     from paragan.runs.grids import serve, with_num_workers
 
     if company.rank:

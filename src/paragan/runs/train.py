@@ -30,15 +30,15 @@ def train_run(
     place: RankEnv | None = None,
     company: ExternalWorkers | None = None,
 ) -> int:
-    """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code.
+    """Train `config` in the folder `out`, from its newest checkpoint if any; return the exit code.
 
-    place: of this process among several. A rank that failed because of another rank prints nothing. company: processes
-    that wait to be the workers of a grid.
+    place: of this process among several. A rank that failed because of another rank prints nothing.
+    company: processes that wait to be the workers of a grid.
     """
     request = RunRequest(config, recipe, out, fresh, place, has_commands=True, company=company)
 
     def stop_reason() -> str:
-        """Why this process must stop; empty where it need not."""
+        """Return why this process must stop; empty if it need not."""
         if interrupt.requested:
             return "stopped by a signal"
         orphaned = place is not None and place.is_orphaned()
@@ -66,7 +66,7 @@ def train_run(
 
 @dataclass
 class _Ended:
-    """How the training of a rank ended."""
+    """Result of the training of a rank."""
 
     code: int = 0
     reason: str = "finished"
@@ -74,7 +74,7 @@ class _Ended:
 
 @contextmanager
 def _joined(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterator[World]:
-    """The world of this process. One of several ranks reports to the launcher how it ended."""
+    """Yield the world of this process. One of several ranks records its exit status."""
     place = request.place
     world = World()
     error: BaseException | None = None

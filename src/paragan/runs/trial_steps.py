@@ -1,4 +1,4 @@
-"""A few steps of a run that is to come, on copies of its networks."""
+"""Trial steps before a run, on copies of its networks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from paragan.game.compiled import refuse_unsupported_executor
 from paragan.hardware import device as devices, executors
 
 _AT_MOST = 8  # steps; the first are slower, and compile
-_COMPILES = 4  # of them, but for what is due now and then
+_COMPILES = 4  # first steps, in which networks compile
 
 
 @dataclass(frozen=True)
 class Timing:
-    """step_s: the least of some steps. set_up_s: what the first took longer, where networks are compiled."""
+    """Seconds of trial steps. step_s: the least. set_up_s: extra of the first ones, if compiled."""
 
     step_s: float
     set_up_s: float = 0.0
 
 
 class TrialRun:
-    """Plays the run's steps without its data, its folder and its other ranks: nothing of the run moves.
+    """Steps of the run without its data, folder and other ranks; the run's state does not change.
 
-    The rows are noise, as many as this rank will have. model: as `build.maker` takes it.
+    Inputs are noise, as many rows as this rank will have. model: as `build.maker` takes it.
     """
 
     def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
@@ -45,12 +45,12 @@ class TrialRun:
         self.found = build.open_data(config)
 
     def networks(self) -> Mapping[Side, nn.Module]:
-        """To look at."""
+        """Return the networks, for inspection."""
         sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
     def __call__(self, config: RunConfig, budget_s: float) -> Timing:
-        """Of a few steps, fewer where those do not fit the budget. `ConfigError` for what cannot be compiled here."""
+        """Time a few steps, fewer if the budget ends. `ConfigError`: it cannot be compiled here."""
         with torch.random.fork_rng(devices=[]), executors.report_compile_errors():
             step = self.stepper(config)
             steps_s: list[float] = []
@@ -65,7 +65,7 @@ class TrialRun:
         return Timing(step_s, max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s) if compiled else 0.0)
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
-        """A call that makes one step, with players of its own."""
+        """Return a function that makes one step, with separate players."""
         config = replace(config, train=replace(config.train, batch=self.rows))
         game = build.gan(config, self.found, self.device, None, self.model)
         refuse_unsupported_executor(config.train.executor, game, {Side.G: config.g, Side.D: config.d}, self.ranks)

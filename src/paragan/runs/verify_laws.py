@@ -1,4 +1,4 @@
-"""The laws of `paragan verify`, run on networks in this process and on ranks."""
+"""Laws of `paragan verify`, run on networks in this process and on ranks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from paragan.verify.reference_run import exact_arithmetic
 
 
 def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
-    """Results of all laws, each as soon as it is known. Raises `ConfigError` for networks that cannot be built."""
+    """Yield the result of each law. Raises `ConfigError` for networks that cannot be built."""
     command = [sys.executable, "-P", "-m", verify_networks.__name__, request.to_json()]
-    warnings.filterwarnings("ignore", module="torch")  # about strategies that the user has not chosen
+    warnings.filterwarnings("ignore", module="torch")  # of strategies that the user did not choose
     networks = verified_networks(request)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
         ranks = on_ranks.RankProcesses([*command, folder], request.ranks, Path(folder))

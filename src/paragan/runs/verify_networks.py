@@ -1,6 +1,7 @@
 """Networks for `paragan verify`, from a dotted path or a recipe: built from shapes, without data.
 
-As a program, this is one of the ranks: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE STORE`.
+As a program, it runs one rank: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE
+STORE`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from paragan.verify.reference_run import VerifiedNetworks
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
-_EPS = 1e-3  # of Adam-like optimizers: a gradient that is only rounding error must not become a full step
+_EPS = 1e-3  # of Adam-like optimizers: rounding errors must not become full steps
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """Arguments of the command. shape, classes: None takes those of the recipe's data."""
+    """Arguments of the command. shape, classes: None: those of the recipe's data."""
 
     target: str
     overrides: tuple[str, ...] = ()
@@ -44,12 +45,12 @@ class VerifyRequest:
     trust: bool = False
 
     def to_json(self) -> str:
-        """The request for another process."""
+        """Return the request as text, for another process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> VerifyRequest:
-        """The request that `to_json` has written."""
+        """Return the request that `to_json` has written."""
         values: Mapping[str, Any] = json.loads(text)
         shape = None if values["shape"] is None else tuple(values["shape"])
         return cls(**{**values, "overrides": tuple(values["overrides"]), "shape": shape})
@@ -72,10 +73,10 @@ class _ShapeOnlySource(Source):
 
 
 def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
-    """The networks of a request, to be built in float64 later.
+    """Return the networks of a request, to be built in float64 later.
 
-    Raises `ConfigError` if they do not fit the shape or the game. Call it outside `exact_arithmetic()`: the game is
-    tried once in float32, as in a run.
+    Raises `ConfigError` if they do not fit the shape or the game. Call it outside
+    `exact_arithmetic()`: the game is tried once in float32, as in a run.
     """
     config, data, strategies = _config(request)
     game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
@@ -94,9 +95,10 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
 
 
 def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, ...]]:
-    """Config of the recipe, or a minimal one for a module; players run on one process, in full precision.
+    """Return the config, the data and the custom strategies that the config names.
 
-    Third, the custom strategies that the config names.
+    The config is the recipe's, or a minimal one for a module; players run on one process, in full
+    precision.
     """
     is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
     if is_recipe:
@@ -113,7 +115,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
     strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
     config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
-    if config.scheme.name == "asynchronous":  # without delay it equals shared_fakes; with delay no run repeats exactly
+    if config.scheme.name == "asynchronous":  # shared_fakes without delay, else not exact
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
     if is_recipe and (request.shape is None or request.classes is None):
         try:
@@ -144,7 +146,7 @@ def _policy(config: RunConfig, side: Side) -> Policy:
 
 
 def main(words: list[str]) -> None:
-    """One rank of `verify.on_ranks.RankProcesses`."""
+    """Run one rank of `verify.on_ranks.RankProcesses`."""
     from paragan.verify.on_ranks import serve
 
     request = VerifyRequest.from_json(words[0])

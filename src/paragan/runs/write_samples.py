@@ -25,7 +25,7 @@ Update = Callable[[int, int], None]  # (number done, total)
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """Options of `paragan sample`; None takes the default. grid: ROWSxCOLUMNS. walk: number of latents of a film."""
+    """Options of `paragan sample`. None: default. grid: ROWSxCOLUMNS. walk: latents of a film."""
 
     num: int | None = None
     seed: int | None = None
@@ -41,7 +41,7 @@ class SampleRequest:
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """(rows, columns) of the sheet. Raises `ConfigError` for an invalid grid."""
+        """Rows and columns of the sheet. Raises `ConfigError` for an invalid grid."""
         if self.grid is None:
             return None
         if not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", self.grid, re.ASCII):
@@ -111,7 +111,7 @@ def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
 
 
 def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
-    """A sheet of inputs, outputs and, for held-out pairs, targets."""
+    """Write a sheet of inputs, outputs and, for held-out pairs, targets."""
     from paragan.datasets import paired
     from paragan.export import gallery
     from paragan.loading.loader import normalise
@@ -140,7 +140,7 @@ def _sheet(sampler: Sampler, request: SampleRequest) -> Sheet:
 
 
 def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
-    """Requested path, or one in the run's samples/ (next to a generator's file) named after the options."""
+    """Return the requested path, or one named after the options in samples/ or next to a file."""
     if request.out is not None:
         return request.out
     kind, ending = ("sample", ".png") if request.walk is None else ("walk", ".webp")
@@ -151,5 +151,5 @@ def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
 
 
 def _file_name_word(word: str) -> str:
-    """The word without characters that some file systems do not support."""
+    """Return the word without characters that some file systems do not support."""
     return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)
