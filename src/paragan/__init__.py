@@ -1,4 +1,4 @@
-"""paragan trains generative adversarial networks (GANs), from one CPU core to a cluster, from one config.
+"""Training of generative adversarial networks (GANs): one CPU core to a cluster, one config.
 
     import paragan as pg
 
@@ -14,38 +14,42 @@ Training:
     evaluate            Score a run; returns a RunScore.
     list_models, list_recipes, list_names
                         Names that a config may use.
-    RunConfig, config   All settings of a run; `config.load("digits", ["train.kimg=2"])` reads a recipe.
+    RunConfig, config   All settings of a run; `config.load("digits")` reads a recipe.
     Trainer             The loop below `train`: yields the events of a run.
     Estimator           A generator and a discriminator from memory.
-    ScalingManager      The training loop of the ParaGAN poster, with a loop of the program's own.
+    ScalingManager      The manager of the ParaGAN poster, for a custom training loop.
 
 The game:
     GAN, Player, Loss   Two players, their networks and optimisers, and the adversarial loss.
-    Turn, Opponent      An update of a player as data; what a player plays against.
-    Strategy, Scheme    How one network is laid out over ranks; the order of updates in a step.
+    Turn, Opponent      An update of a player as data; the network that it trains against.
+    Strategy, Scheme    Placement of a network on ranks; the order of updates in a step.
     Cell                One pair of a cellular grid.
-    Policy, Prior, Ema  How a player is optimised, what latents it is given, the average of its weights.
-    Snapshot            A frozen copy of a player to play against.
-    Network             A module and how it is called.
+    Policy, Prior, Ema  Optimisation of a player, its latents, the average of its weights.
+    Snapshot            A frozen copy of a player, as an opponent.
+    Network             A module and its call signature.
     PlayerOptions, OptimizerOptions, ScheduleOptions, EmaOptions
 
 Values:
-    Batch, Rows, Side, Can, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms, Update, Report
+    Batch, Rows, Side, Can, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms,
+    Update, Report
 
 Losses:
     HingeLoss, LeastSquaresLoss, MinimaxLoss, NonsaturatingLoss, WassersteinLoss, RelativisticLoss,
     RelativisticAverageLoss
 
 Penalties, each with its options (R1Options, ...):
-    R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty, PathLengthPenalty,
-    FeatureMatchingPenalty, L1Penalty, AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty
+    R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
+    PathLengthPenalty, FeatureMatchingPenalty, L1Penalty, AuxiliaryPenalty, ContrastivePenalty,
+    DataToDataPenalty
     Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
 
 Schemes:
-    synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme, ParameterServerScheme
+    synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme,
+    ParameterServerScheme
 
 Strategies:
-    SingleProcessStrategy, DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
+    SingleProcessStrategy, DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy,
+    LocalSGDStrategy
 
 Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
@@ -61,9 +65,9 @@ Interfaces of outside code:
     Penalty, PenaltyContext, Augment, Source, TensorSpec
 
 Errors:
-    ParaganError is the base of ConfigError, DataError, CheckpointError, DivergedError and RankError.
+    ParaganError, and its children ConfigError, DataError, CheckpointError, DivergedError, RankError
 
-`paragan list` describes every model, loss, penalty and recipe; `paragan config digits --explain` every setting.
+`paragan list` describes models, losses and recipes; `paragan config digits --explain` settings.
 """
 
 import ast
@@ -191,7 +195,7 @@ __version__ = "0.1.0"
 
 
 def _read_public_names() -> dict[str, tuple[str, str]]:
-    """Return the module and the name there of every name that the block for type checkers imports."""
+    """Return module and original name of every name that the block for type checkers imports."""
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     homes: dict[str, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""`python -m paragan` and the `paragan` command."""
+"""Entry point of `python -m paragan` and of the `paragan` command."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import sys
 
 def entry() -> None:
     """Run the command line and leave with its exit code."""
-    from paragan.cli.main import main  # here, so that a child process that re-imports this file pays nothing
+    from paragan.cli.main import main  # not in child processes that import this file
 
     sys.exit(main())
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # Python put the working directory first: a torch.py there would replace the library
+    # Python put the working directory first: a torch.py there would replace the library
+    if not sys.flags.safe_path:
         sys.path.append(sys.path.pop(0))
     entry()

@@ -1,1 +1,1 @@
-"""paragan from Python: train, load, and the manager of the ParaGAN poster."""
+"""Python interface: training, trained generators, and the manager of the ParaGAN poster."""

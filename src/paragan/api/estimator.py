@@ -1,6 +1,6 @@
-"""Networks from memory: objects with `model_fn` or plain modules, as networks that the library trains.
+"""Networks from memory: objects with `model_fn`, or plain modules, that the library trains.
 
-For `build` they are a file of `models/` (`core.network_factory.Model`): their origin does not matter there.
+`build` uses them as it uses a file of `models/` (`core.network_factory.Model`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
 
 
 class Estimator:
-    """A generator and a discriminator from memory, to be trained together (the ParaGAN poster, figure 5).
+    """A generator and a discriminator from memory, trained together (the ParaGAN poster, figure 5).
 
-    g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with `model_fn(x, y)`, which
-    returns (output, out_logit): losses read out_logit, one for each image or a map of them, and nothing reads output.
-    latent_var is (B, latent); y is (B,) of classes, or None. The objects hold networks in attributes, or are
-    `torch.nn.Module`s themselves; a module without `model_fn` is called, D may then return the logits alone, and a
-    `forward` of one argument gets no y. The length of latent_var, and how many classes
-    y has (0: it is None), are `g.latent` and `g.num_classes`; where g has none, `model.latent` and
-    `model.conditional` of the config do, and the data.
+    g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with
+    `model_fn(x, y)`, which returns (output, out_logit): losses read out_logit, one for each image
+    or a map of them; output is ignored. latent_var is (B, latent); y is (B,) of classes, or None.
+    The objects hold networks in attributes, or are `torch.nn.Module`s themselves; a module without
+    `model_fn` is called, D may then return the logits alone, and a `forward` of one argument
+    receives no y. The length of latent_var and the number of classes (0: y is None) are `g.latent`
+    and `g.num_classes`; if g has none, those of `model.latent` and `model.conditional` in the
+    config, and the data.
 
-    Training starts from the weights that they have at the first step (on several ranks: those of rank
-    0) and works on copies: g and d stay as they are. Raises `ConfigError` for what is no such object.
+    Training starts from their weights at the first step (on several ranks: those of rank 0) and
+    works on copies: g and d are unchanged. Raises `ConfigError` for invalid objects.
     """
 
     def __init__(self, g: Any, d: Any) -> None:
@@ -55,7 +56,7 @@ class Estimator:
         self.g, self.d = g, d
 
     def networks(self, world: World = ALONE) -> Networks:
-        """Copies of both as they are now, on the CPU; collective."""
+        """Return copies of both networks, on the CPU. Collective: every rank must call this."""
         with reraise_as_config_error("Estimator: a copy of g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = _network(g), _network(d)
@@ -68,10 +69,9 @@ class Estimator:
 
 @dataclass(frozen=True)
 class Networks:
-    """Fulfils `core.network_factory.Model`: every call copies one of the two.
+    """Implementation of `core.network_factory.Model`: every call copies one of the two networks.
 
-    latent, num_classes: None where g has none.
-    origin: the classes of both, for the record.
+    latent, num_classes: None if g has none. origin: the classes of both, for the record.
     """
 
     g: nn.Module
@@ -82,14 +82,14 @@ class Networks:
 
     @classmethod
     def for_sampling(cls, g: Any) -> Networks:
-        """A generator without its discriminator."""
+        """Return a generator without its discriminator."""
         g = Estimator(g, nn.Identity()).g
         with reraise_as_config_error("generator: a copy of it"):
             net = _network(copy.deepcopy(g))
         return cls(net, nn.Identity(), _number(g, "latent"), _number(g, "num_classes"))
 
     def recorded_in(self, config: RunConfig) -> RunConfig:
-        """The config with `model.name: from_memory` and the origin of both networks."""
+        """Return the config with `model.name: from_memory` and the origin of both networks."""
         if config.grid is not None:
             raise ConfigError("grid is not available for networks from memory; put them in a module and set model.name")
         before, options = config.model.options, registry.options("models", registry.FROM_MEMORY)
@@ -99,6 +99,7 @@ class Networks:
         return replace(config, model=Choice(registry.FROM_MEMORY, options(*self.origin, latent, conditional)))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a copy of the generator. Raises `ConfigError` if the latent length is unknown."""
         latent = _number(options, "latent") if self.latent is None else self.latent
         if latent is None:
             raise ConfigError(
@@ -108,10 +109,11 @@ class Networks:
         return _Generator(copy.deepcopy(self.g), latent, self._classes(options, num_classes))
 
     def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a copy of the discriminator."""
         return _Discriminator(copy.deepcopy(self.d), self._classes(options, num_classes) > 0)
 
     def _classes(self, options: Any, num_classes: int) -> int:
-        """The number of classes of the generated labels; 0: y is None."""
+        """Return the number of classes of the generated labels; 0: y is None."""
         if self.num_classes is None:
             unlabelled = getattr(options, "conditional", None) is False or not _takes_labels(self.g)
             return 0 if unlabelled else num_classes
@@ -139,7 +141,7 @@ class _Generator(nn.Module):
 
 
 class _Discriminator(nn.Module):
-    """A discriminator from memory. labelled: whether it receives the labels of real and generated images."""
+    """A discriminator from memory. labelled: whether it receives labels of images."""
 
     def __init__(self, net: nn.Module, labelled: bool) -> None:
         super().__init__()
@@ -161,7 +163,7 @@ class _Discriminator(nn.Module):
 
 
 class _Object(nn.Module):
-    """An object with `model_fn` that is no module itself: what it holds in attributes is registered here."""
+    """A module for an object with `model_fn`, whose networks and weights are registered here."""
 
     def __init__(self, held: Any) -> None:
         super().__init__()
@@ -174,7 +176,7 @@ class _Object(nn.Module):
         _refuse_unseen(self, held)
 
     def model_fn(self, *inputs: Tensor | None) -> Any:
-        # strategies put others in their places
+        # strategies may have replaced them
         vars(self._held).update(self._modules | self._parameters)
         return self._held.model_fn(*inputs)
 
@@ -191,7 +193,7 @@ def _network(player: Any) -> nn.Module:
 
 
 def _refuse_unseen(net: _Object, held: Any) -> None:
-    """Weights in a list, in another object or on the class would be used, and never trained."""
+    """Raise `ConfigError` for weights in a list, another object or the class: never trained."""
     seen = {id(weight) for weight in net.parameters()}
     kinds = (nn.Module, nn.Parameter)
     on_class = {n: value for kind in type(held).__mro__ for n, value in vars(kind).items() if isinstance(value, kinds)}
@@ -205,7 +207,7 @@ def _refuse_unseen(net: _Object, held: Any) -> None:
 
 
 def _weights_in(value: Any) -> set[int]:
-    """The identities of all that are reached from it: of what a copy copies."""
+    """Return the ids of all trainable weights that a deep copy of the value would copy."""
     reached: dict[int, Any] = {}
     copy.deepcopy(value, reached)
     return {number for number, found in reached.items() if isinstance(found, nn.Parameter) and found.requires_grad}
@@ -217,7 +219,7 @@ def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -
 
 
 def _takes_labels(net: nn.Module) -> bool:
-    """Whether there is a place for y: a plain `torch.nn.Sequential` has none."""
+    """Return whether the network has an argument for y: a plain `torch.nn.Sequential` has none."""
     if hasattr(net, "model_fn"):
         return True
     parameters = inspect.signature(net.forward).parameters.values()
@@ -252,7 +254,7 @@ def _follow_rank_0(net: nn.Module, world: World) -> None:
 
 
 def instance(network: Any, seed: int) -> Any:
-    """Construct a class without arguments, with weights that depend on the seed alone; return objects unchanged."""
+    """Construct a class, with weights that depend on the seed alone; return objects unchanged."""
     if not isinstance(network, type):
         return network
     with torch.random.fork_rng(devices=[]), reraise_as_config_error(f"{network.__name__}()"):

@@ -1,4 +1,4 @@
-"""The adversarial losses of `losses/` as objects, for `GAN` in a loop without a config."""
+"""Adversarial losses of `losses/` as objects, for `GAN` in a loop without a config."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LeastSquaresLoss(Loss):
 
 
 class MinimaxLoss(Loss):
-    """The zero-sum game itself (Goodfellow et al. 2014, equation 1)."""
+    """Minimax loss, a zero-sum game (Goodfellow et al. 2014, equation 1)."""
 
     def __init__(self) -> None:
         super().__init__(minimax.d_loss, minimax.g_loss)
@@ -59,7 +59,7 @@ class RelativisticAverageLoss(Loss):
 
 
 class WassersteinLoss(Loss):
-    """Wasserstein-1 by its dual (Arjovsky et al. 2017, equation 2)."""
+    """Wasserstein-1 loss in its dual form (Arjovsky et al. 2017, equation 2)."""
 
     def __init__(self) -> None:
         super().__init__(wasserstein.d_loss, wasserstein.g_loss)

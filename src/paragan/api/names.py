@@ -8,7 +8,7 @@ from paragan.core import registry
 
 
 def list_names(category: str, pattern: str = "*") -> list[str]:
-    """Return the names of a category, such as `losses`, `penalties`, `schemes` or `parallel`, sorted.
+    """Return the names of a category, such as `losses` or `schemes`, sorted.
 
     pattern: of the shell, such as `relativistic*`. Raises `ConfigError` for an unknown category.
     """

@@ -1,4 +1,4 @@
-"""The poster's manager: a loop of the program's own over the steps of a run."""
+"""Manager of the ParaGAN poster: a custom loop over the steps of a run."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from paragan.scaling import rules
 
 
 class ScalingManager:
-    """Trains a pair on the workers that there are (the ParaGAN poster, figure 5).
+    """Training of a pair of networks on the available workers (the ParaGAN poster, figure 5).
 
-    config: the best settings of a single worker; `config.max_steps` are the steps of the run. bs: images of a batch
-    over `num_workers` workers. torchrun's ranks are the workers; a process by itself is one. Each has as many images as
-    it would have had, bs / num_workers; `self.config` is the config of the run, with the batch of all of them. The
-    number of steps stays, so that the images of a run grow with its batch.
+    config: the best settings of a single worker; `config.max_steps` are the steps of the run. bs:
+    images of a batch over `num_workers` workers. The workers are torchrun's ranks, or one process
+    alone. Each has bs / num_workers images, however many exist; `self.config` is the config of the
+    run, with the resulting batch. The number of steps is unchanged, so that the images of a run
+    grow with its batch.
 
-    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam and its kin (Malladi et
-    al. 2022, whose rule moves betas and eps as well: here they stay); `linear`, r itself, for SGD (Goyal et al. 2017,
-    section 2.1, after a warm-up: `schedule.warmup`); `none`.
+    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam and
+    similar optimizers (Malladi et al. 2022, whose rule also changes betas and eps: here they are
+    unchanged); `linear`, r itself, for SGD (Goyal et al. 2017, section 2.1, after a warm-up:
+    `schedule.warmup`); `none`.
 
-    out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given. The same program again
-    resumes from its newest checkpoint; fresh: start anew and set the former run aside. Raises children of
-    `paragan.ParaganError`.
+    out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given.
+    Repeating the program resumes from its newest checkpoint; fresh: start a new run and set the
+    former one aside. Raises children of `paragan.ParaganError`.
     """
 
     def __init__(
@@ -63,13 +65,14 @@ class ScalingManager:
 
     @property
     def trainer(self) -> Trainer:
-        """Of the run: its players, its clock. `ConfigError` before the first step."""
+        """Trainer of the run, with its players and clock. `ConfigError` before the first step."""
         return self._begun.trainer
 
     def train(self, gan: Estimator) -> None:
-        """One step of the game, and what is due after it: samples, a score, a checkpoint.
+        """Run one step of the game, and what is due after it: samples, a score, a checkpoint.
 
-        The last step ends the run with a checkpoint and a score; nothing happens after that.
+        Collective: every rank must call this. The last step ends the run with a checkpoint and a
+        score; later calls do nothing.
         """
         if self._session is None:
             self._begin(gan)
@@ -82,16 +85,17 @@ class ScalingManager:
             for event in trainer.run(num_steps=1):
                 session.write(event)
             if trainer.clock.images >= trainer.images:
-                for event in trainer.run():  # the end; before it steps until all ranks hold the same
+                for event in trainer.run():  # first steps until weights are equal on all ranks
                     session.write(event)
         if session.trainer.is_finished:
             self._finish(session)
 
     def eval(self, metric: str = "fd") -> float:
-        """A score of the sampling generator as it is; collective.
+        """Return a score of the sampling generator. Collective: every rank must call this.
 
-        metric: one of those that the run is scored by, such as `coverage`; `fd` is the Frechet distance in features of
-        the run's extractor, `fd[NAME]`. `fid` is taken for `fd`, and a line says that it is not Inception's.
+        metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
+        features of the run's extractor, `fd[NAME]`. `fid` is read as `fd`, with a printed note that
+        the features are not Inception's.
         """
         with self._alive(method="eval") as session:
             trainer = session.trainer
@@ -113,16 +117,20 @@ class ScalingManager:
         return values[name]
 
     def save(self) -> None:
-        """A checkpoint of this moment; collective. The run saves by itself every `every.save_kimg`."""
+        """Save a checkpoint. Collective: every rank must call this.
+
+        The run also saves every `every.save_kimg`.
+        """
         with self._alive(method="save") as session:
             trainer = session.trainer
             if trainer.saved_at != trainer.clock.step:
                 session.write(trainer.save())
 
     def close(self) -> None:
-        """End here, finished or not: files are closed and the ranks part. Also done when the program ends.
+        """End the run, finished or not: close files and leave the process group.
 
-        Steps after the last checkpoint are discarded. A closed manager cannot be used any more.
+        Also called when the program ends. Steps after the last checkpoint are discarded. A closed
+        manager cannot be used again.
         """
         atexit.unregister(self.close)
         session = self._session
@@ -143,13 +151,13 @@ class ScalingManager:
 
     @contextmanager
     def _alive(self, method: str = "") -> Iterator[Session]:
-        """The session; a failure inside ends it.
+        """Yield the session; a failure inside ends it.
 
-        method: the calling method, where all ranks must have the same weights.
+        method: the calling method, if it needs the same weights on all ranks.
         """
         session = self._begun
         if self._over == _FINISHED:
-            yield session  # scored and saved as it is
+            yield session  # already scored and saved
             return
         self._refuse_over()
         if method and not session.trainer.is_synchronized:
@@ -190,7 +198,7 @@ class ScalingManager:
     def _finish(self, session: Session) -> None:
         self._over = _FINISHED
         runs.end_session(session, 0, _FINISHED)
-        self._open.close()  # somebody else may go on
+        self._open.close()  # another process may use the folder
         files = f"{self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/"
         self._say(f"{end_line(session, _FINISHED)}; {files}")
 
@@ -199,7 +207,7 @@ _FINISHED = "finished"
 
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
-    """The config with the same number of steps, another batch and the learning rates for it."""
+    """Return the config with the same number of steps, another batch and its learning rates."""
     by = rules.factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.d.updates_per_step / 1000
     train = replace(config.train, batch=batch, kimg=kimg)
@@ -207,7 +215,7 @@ def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
 
 
 def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
-    """The line about the workers that exist, and the batch and learning rates that follow."""
+    """Return the line about the available workers, with the batch and the learning rates."""
     workers = f"{found}" if found == num_workers else f"{found} instead of {num_workers}"
     batch, rates = now.train.batch, f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"

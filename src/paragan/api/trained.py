@@ -1,4 +1,4 @@
-"""Generators that are trained: opened with `load`, scored with `evaluate`."""
+"""Trained generators: opened with `load`, scored with `evaluate`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ def load(
     generator: Any = None,
     device: str | torch.device = "auto",
 ) -> Sampler:
-    """Open the generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
+    """Open the generator of a run folder, or of a file that `paragan export` wrote.
 
-    trust: import outside code that the config names; otherwise such a config is refused. best: the checkpoint of the
-    run with the best score. generator: for a run whose networks came from memory, the class that was trained or an
-    object of it; a copy gets the trained weights. device: auto (an accelerator if there is one), or a name that
-    torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is written. Raises children
-    of `paragan.ParaganError`.
+    A run is opened at its newest undamaged checkpoint. trust: import outside code that the config
+    names; otherwise such a config is refused. best: use the run's checkpoint with the best score.
+    generator: for a run whose networks came from memory, the class that was trained or an object of
+    it; a copy receives the trained weights. device: auto (an accelerator if available), or a name
+    that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is
+    written. Raises children of `paragan.ParaganError`.
     """
     outside = ANY if trust else ()
     read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
@@ -52,13 +53,13 @@ def evaluate(
 ) -> RunScore:
     """Score the averaged generator of a run folder, as `paragan eval` does.
 
-    num_images: generated for the score; None: as many as for the scores of the run. seed: of the latents; None: the
-    run's. best: of the checkpoint with the best score, instead of the newest. trust: import outside code that the
-    config names. Raises children of `paragan.ParaganError`.
+    num_images: generated for the score; None: as many as for the scores of the run. seed: of the
+    latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
+    trust: import outside code that the config names. Raises children of `paragan.ParaganError`.
     """
     return evaluate_run(Path(path), num_images, seed, best=best, trust=trust)
 
 
 def warn(line: str) -> None:
-    """Report a line as a warning of Python."""
+    """Report a line as a Python warning."""
     warnings.warn(to_printable(line), stacklevel=3)

@@ -1,4 +1,4 @@
-"""Training from Python: `run = paragan.train("digits", {"train.kimg": 2})`, then `run.sample(16)`."""
+"""Training from Python: `run = paragan.train("digits", {"train.kimg": 2})`."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ def train(
     discriminator: Any = None,
     trust: bool = False,
 ) -> Run:
-    """Train as `paragan train` does, with the whole run folder, and return the run to sample and to read.
+    """Train as `paragan train` does, in a run folder, and return the run.
 
-    recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by dotted key, such as
-    {"train.kimg": 2}; only for a recipe. out: the run folder; runs/RECIPE unless given. The same call again resumes
-    from the newest checkpoint; fresh: start anew and set the former run aside.
+    recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by
+    dotted key, such as {"train.kimg": 2}; only for a recipe. out: the run folder; runs/RECIPE
+    unless given. Repeating the call resumes from the newest checkpoint; fresh: start a new run and
+    set the former one aside.
 
-    generator, discriminator: networks from memory as `Estimator` takes them, or classes of them that are called
-    without arguments. The run records where they came from; `paragan.load(out, generator=...)` opens it later.
-    trust: import outside code that a config in a run folder names.
+    generator, discriminator: networks from memory as `Estimator` takes them, or classes of them
+    that are called without arguments. The run records where they came from; `paragan.load(out,
+    generator=...)` opens it later. trust: import outside code that a config in a run folder names.
 
-    One process trains; under torchrun each rank calls this. Ctrl-C saves a checkpoint and returns the run, which is
-    not finished then (`Run.is_finished`); a second one raises `KeyboardInterrupt` at once. Other signals that request
-    a stop save and raise `SystemExit`. In threads that are not the main one, signals are left to the program. Raises
-    children of `paragan.ParaganError`.
+    One process trains; under torchrun each rank calls this. Ctrl-C saves a checkpoint and returns
+    the unfinished run (`Run.is_finished`); a second one raises `KeyboardInterrupt` at once. Other
+    signals that request a stop save and raise `SystemExit`. Outside the main thread, signals are
+    left to the program. Raises children of `paragan.ParaganError`.
     """
     chosen = _resolved(recipe, settings, trust)
     name = _run_name(recipe) if isinstance(recipe, str) else program_name()
@@ -75,9 +76,10 @@ def train(
 
 
 class Run:
-    """A run folder, as `train` returns it: what happened in it, and its generator.
+    """A run folder, as `train` returns it: its records and its generator.
 
-    folder: all of the run; reading it here writes nothing. networks: those of a run whose networks came from memory.
+    folder: of the run; reading it writes nothing. networks: those of a run with networks from
+    memory.
     """
 
     def __init__(self, folder: str | Path, networks: Estimator | None = None) -> None:
@@ -89,27 +91,28 @@ class Run:
 
     @cached_property
     def config(self) -> RunConfig:
-        """Every setting of the run, as it was recorded."""
+        """All settings of the run, as recorded."""
         return config.load(str(self.folder / "config.yaml"), outside=ANY)
 
     @cached_property
     def generator(self) -> Sampler:
-        """The generator of the newest checkpoint, read once."""
+        """Generator of the newest checkpoint, read once."""
         return load(self.folder, trust=True, generator=None if self.networks is None else self.networks.g)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has reached its length and its last score is done; `resume` continues others."""
+        """Whether the run has reached its length and its last score; `resume` continues others."""
         return RunFolder(self.folder).is_finished()
 
     def sample(self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None) -> SampledImages:
-        """n images of the trained generator; `generator.sample` takes more."""
+        """Return n images of the trained generator; `generator.sample` has more options."""
         return self.generator.sample(n, labels, seed)
 
     def resume(self, settings: Mapping[str, Any] | None = None) -> Run:
-        """Train from the newest checkpoint on, as `train` does; returns the run to read.
+        """Train from the newest checkpoint, as `train` does; return the run.
 
-        settings: values by dotted key that a resume may change, such as {"train.kimg": 4} for a longer run.
+        settings: values by dotted key that a resume may change, such as {"train.kimg": 4} for a
+        longer run.
         """
         g, d = (None, None) if self.networks is None else (self.networks.g, self.networks.d)
         recorded = str(self.folder / "config.yaml")
@@ -117,20 +120,23 @@ class Run:
 
     @property
     def score(self) -> dict[str, float]:
-        """The newest score of each metric; empty where scores are off."""
+        """Newest score of each metric; empty if scores are off."""
         entries = read_score(self.folder).items()
         return {name: value for name, value in entries if isinstance(value, float)}
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The numbers of the run at its log points, oldest first: step, kimg, losses, learning rates, speed.
+        """Numbers at the log points, oldest first: step, kimg, losses, learning rates, speed.
 
         A table for `pandas.DataFrame`. `records` reads the other lines of the record.
         """
         return self.records("step")
 
     def records(self, kind: str) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl of one kind, oldest first: step, score, telemetry, samples, checkpoint, event."""
+        """Return the lines of metrics.jsonl of one kind, oldest first.
+
+        kind: step, score, telemetry, samples, checkpoint or event.
+        """
         return [line for line in self._lines() if line.get("kind") == kind]
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -144,13 +150,13 @@ class Run:
 
 
 def program_name() -> str:
-    """The name of what was started, for its folder."""
+    """Return the name of the started program, for its run folder."""
     name = Path(sys.argv[0]).stem
     return name if name[:1].isalnum() else "gan"
 
 
 def in_python(message: str) -> str:
-    """A message with the words of the command line, for a program."""
+    """Return a message of the command line with the words of the Python interface."""
     words = {
         "command line: ": "",
         "--out DIR": "out=DIR",
@@ -163,7 +169,7 @@ def in_python(message: str) -> str:
 
 
 def _run_name(recipe: str) -> str:
-    """The recipe's name, or that of the folder around a config.yaml."""
+    """Return the recipe's name, or that of the folder around a config.yaml."""
     path = Path(recipe)
     return path.resolve().parent.name if path.name == "config.yaml" else path.stem
 
@@ -181,7 +187,7 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
 
 
 def _word(key: str, value: Any) -> str:
-    """A setting as the command line takes it; JSON is a part of its YAML."""
+    """Return a setting as the command line takes it; JSON is a part of its YAML."""
     if key == "preset":
         return f"{key}={value}"
     try:

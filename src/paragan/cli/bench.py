@@ -13,7 +13,7 @@ import typer
 import paragan
 from paragan.core.errors import ConfigError
 
-# The first word that is not an option ends those of `bench`: `bench table1 --help` is the benchmark's help.
+# `bench table1 --help` is the benchmark's help: the first positional word ends options of `bench`.
 PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 

@@ -1,4 +1,4 @@
-"""`paragan config`: every setting that a run would have."""
+"""`paragan config`: all settings of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def config(context: typer.Context, words: Words = None, as_json: AsJson = False,
 
 
 def _explanation(setting: Setting) -> str:
-    """The setting with its value, and its meaning below."""
+    """Return the setting with its value, and its meaning below."""
     default = "required" if setting.required else f"default {json.dumps(setting.default, ensure_ascii=False)}"
     source = f"; set in {setting.place}" if setting.place else ""
     text = textwrap.fill(f"{setting.meaning} ({setting.kind}; {default}{source})".lstrip(), _WIDTH)

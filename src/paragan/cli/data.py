@@ -25,7 +25,7 @@ Size = Annotated[
 
 @app.callback()
 def _data() -> None:
-    """Keep `check` a subcommand although it is the only one."""
+    """Make `check` a subcommand although it is the only one."""
 
 
 @app.command()
@@ -47,7 +47,7 @@ def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
 
 
 def format_report(report: DatasetReport) -> list[str]:
-    """The report as lines of text."""
+    """Return the report as lines of text."""
     low, middle, high = report.sides
     by_count = sorted(report.kinds.items(), key=lambda entry: -entry[1])
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in by_count)

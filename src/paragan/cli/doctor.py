@@ -67,7 +67,7 @@ def examine(checks: tuple[Check, ...]) -> Iterator[CheckResult]:
 
 
 def format_finding(finding: CheckResult) -> str:
-    """One line of the output."""
+    """Return one line of the output."""
     return f"{finding.level:<4}  {finding.name:<15}  {finding.message}" + (f"; {finding.fix}" if finding.fix else "")
 
 

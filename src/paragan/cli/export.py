@@ -58,7 +58,7 @@ def export(
 
 
 def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[Format]:
-    """The requested formats; the ending of a single file names one."""
+    """Return the requested formats; the ending of a single file names one."""
     if single_file is None:
         if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl")):
             raise ConfigError(

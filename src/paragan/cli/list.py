@@ -1,4 +1,4 @@
-"""`paragan list`: names that a config may use, with descriptions. Source files are read, not imported."""
+"""`paragan list`: names that a config may use. Source files are read, not imported."""
 
 from __future__ import annotations
 

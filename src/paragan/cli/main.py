@@ -1,4 +1,4 @@
-"""The command line: every command is a file in this folder; those that compute import torch inside."""
+"""Command line: every command is a file in this folder; those that compute import torch inside."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Errors that the user can fix are one line without a traceback."""
+    """Run one command; return its exit code. Errors that users can fix have no traceback."""
     words = map(expand_home, sys.argv[1:] if argv is None else argv)
     _find_local_networks()
     try:
@@ -62,13 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _find_local_networks() -> None:
-    """Let imports find the working directory, last: a local jinja2.py cannot replace the library."""
+    """Let imports find the working directory, last: its files cannot replace libraries."""
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))
 
 
 def _usage_error(error: TyperException) -> ParaganError:
-    """A usage error in one line; the whole help for a command without arguments."""
+    """Return a usage error in one line, or the whole help for a command without arguments."""
     if error.format_message().startswith("Usage:"):
         return ParaganError(error.format_message())
     context = getattr(error, "ctx", None)

@@ -36,7 +36,7 @@ def new(name: Name, where: Where = Path()) -> None:
 
 
 def refuse_unfit(name: str, where: Path) -> str:
-    """The name; raises `ConfigError` if it cannot be imported, hides another module, or exists."""
+    """Return the name. Raises `ConfigError` if it is invalid, hides another module, or exists."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or name.startswith("_"):
         raise ConfigError(f"new: {name!r} is not a package name; use letters, digits and _, such as {_WORD}")
     if (where / name).exists() or (where / f"{name}.py").exists():
@@ -54,7 +54,7 @@ def _is_a_module(name: str) -> bool:
 
 
 def next_steps(name: str, where: Path) -> str:
-    """The next commands."""
+    """Return the next commands, as text."""
     is_here = where.resolve() == Path.cwd()
     lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]
     python = sys.executable if os.access(sys.executable, os.X_OK) else "python"

@@ -15,7 +15,7 @@ Update = Callable[[int, int], None]  # (number done, total)
 
 @contextmanager
 def show_progress(unit: str) -> Iterator[Update]:
-    """Yield a function to call with the number of items done and their total. unit: such as images."""
+    """Yield a function of the number of items done and their total. unit: such as images."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -31,7 +31,7 @@ def show_progress(unit: str) -> Iterator[Update]:
 
 
 def show_status(items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
-    """The same items; each is described in a line, on a terminal in one line that is replaced."""
+    """Yield the items; each is described in a line, which is replaced on a terminal."""
     from rich.console import Console
     from rich.text import Text
 

@@ -27,7 +27,7 @@ ANY_OPTION = {"ignore_unknown_options": True}  # of a command: `parse_words` ans
 
 
 def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:
-    """The recipe (a name or a YAML file), the settings, and the run folder if one was given instead of a recipe."""
+    """Return the recipe (a name or a YAML file), the settings, and the run folder if given."""
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
@@ -42,7 +42,7 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
 
 
 def run_name(recipe: str) -> str:
-    """Name of a run: the recipe's, or a file's stem, or its folder for a recipe.yaml or config.yaml."""
+    """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
     path = Path(recipe)
     return path.resolve().parent.name if path.stem in ("recipe", "config") and path.suffix else path.stem
 
@@ -54,7 +54,7 @@ def expand_home(word: str) -> str:
 
 
 def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
-    """Load a config; errors end with where to look. outside: custom code that may be imported, as in `config.load`."""
+    """Load a config; errors end with advice. outside: custom code that may be imported."""
     from paragan.config import load
 
     try:
@@ -91,7 +91,7 @@ def _run_folder(word: str) -> Path:
 
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
-    """Answer an unknown option, such as one of another training program, with the setting to use."""
+    """Raise `ConfigError` for an unknown option, with the setting to use instead."""
     position = next((i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1), None)
     if position is None:
         return

@@ -1,4 +1,4 @@
-"""Plain-text tables: aligned columns without lines; the last column is folded to the width of the terminal."""
+"""Plain-text tables: aligned columns; the last one is folded to the terminal's width."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _UNLIMITED = 100_000
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None if standard output is not a terminal."""
+    """Return the columns of the terminal; None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def format_table(rows: Sequence[Sequence[str]], width: int | None = None, indent: int = 0) -> str:
-    """The rows as text, folded to `width` if one is given."""
+    """Return the rows as text, folded to `width` if one is given."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table

@@ -68,7 +68,7 @@ def verify(
 
 
 def format_results(results: Sequence[LawResult], width: int | None = None) -> str:
-    """A table of the results and their counts. width: of the terminal, to which reasons are folded."""
+    """Return a table of the results and their counts. width: to which reasons are folded."""
     rows = [_HEAD, *((r.law, r.strategy, r.result, _number(r.difference), r.reason) for r in results)]
     counts = Counter[str](result.result for result in results)
     summary = ", ".join(f"{counts[kind]} {kind}" for kind in _RESULTS if counts[kind])

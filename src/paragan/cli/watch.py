@@ -66,7 +66,7 @@ def _print_lines(run: Path, record: Record, print_line: Callable[[], None]) -> N
 
 
 def _has_ended(run: Path, record: Record) -> bool:
-    """Whether the run has ended. A run without new records may still be training."""
+    """Return whether the run has ended. A run without new records may still be training."""
     from paragan.report.run_state import run_state
 
     return run_state(run, record.history).word in ("finished", "stopped", "failed")

@@ -36,7 +36,7 @@ def worker(address: Address, device: Device = "auto") -> None:
 
 @contextmanager
 def _ignore_sigusr1() -> Iterator[None]:
-    """Ignore SIGUSR1, which a scheduler may send to all processes of a job; the coordinator ends its workers."""
+    """Ignore SIGUSR1, which a scheduler may send to all processes; the coordinator ends workers."""
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         yield

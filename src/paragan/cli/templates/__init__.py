@@ -1,1 +1,1 @@
-"""What `paragan new` writes. The files are read, not imported; the word mygan in them becomes the name."""
+"""Templates of `paragan new`: read, not imported; the name replaces the word mygan in them."""

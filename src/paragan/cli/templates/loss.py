@@ -1,4 +1,7 @@
-"""mygan's losses, from logits; one value per image, never a mean. Here: non-saturating (Goodfellow et al. 2014)."""
+"""mygan's losses: one value per image, never a mean.
+
+This one is non-saturating (Goodfellow et al. 2014).
+"""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -7,13 +10,13 @@ import paragan as pg
 
 
 def d_loss(real: Tensor, fake: Tensor) -> Tensor:
-    """The logit of a real image should be high, that of a generated one low."""
+    """Return the loss of D: low for high logits of real images and low ones of generated images."""
     return F.softplus(-real) + F.softplus(fake)
 
 
 def g_loss(fake: Tensor, real: Tensor | None = None) -> Tensor:
-    """The logit of a generated image should be high."""
+    """Return the loss of G: low for high logits of generated images."""
     return F.softplus(-fake)
 
 
-loss = pg.Loss(d_loss, g_loss)  # g_needs_real=True: g_loss is given the logits of real images, too
+loss = pg.Loss(d_loss, g_loss)  # g_needs_real=True: g_loss also receives logits of real images

@@ -1,4 +1,4 @@
-"""mygan: two small convolutional networks for images of any size that four divides. Change anything."""
+"""mygan: two small convolutional networks, for images whose sides are divisible by four."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from paragan.layers.batch_norm import AffineBatchNorm  # as nn.BatchNorm2d, but still in the other network's turn
+# nn.BatchNorm2d whose statistics do not move in the other network's turn
+from paragan.layers.batch_norm import AffineBatchNorm
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `model.…` may set. `config --explain` shows the line below each."""
+    """Settings `model.…`. `config --explain` prints the line below each."""
 
     latent: int = 64
     """Length of the latent vector z."""
@@ -20,11 +21,14 @@ class Options:
 
 
 class Generator(nn.Module):
-    """Latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: a class for each, if num_classes is above 0."""
+    """Generator: latents (B, latent) to images (B, C, H, W) in [-1, 1].
+
+    y: a class for each image, if num_classes is above 0.
+    """
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        self.latent, self.num_classes = options.latent, 0  # 0: unconditional, so neither network receives labels
+        self.latent, self.num_classes = options.latent, 0  # 0 classes: no network receives labels
         (channels, height, width), n = shape, options.width
         self.layers = nn.Sequential(
             *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
@@ -38,7 +42,10 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Images (B, C, H, W) to one logit each (B,). y: their classes, if the generator has num_classes above 0."""
+    """Discriminator: images (B, C, H, W) to one logit each (B,).
+
+    y: their classes, if the generator has num_classes above 0.
+    """
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
