@@ -117,10 +117,7 @@ class ScalingManager:
         return values[name]
 
     def save(self) -> None:
-        """Save a checkpoint. Collective: every rank must call this.
-
-        The run also saves every `every.save_kimg`.
-        """
+        """Save a checkpoint, besides the scheduled ones. Collective: every rank must call this."""
         with self._alive(method="save") as session:
             trainer = session.trainer
             if trainer.saved_at != trainer.clock.step:
@@ -151,10 +148,7 @@ class ScalingManager:
 
     @contextmanager
     def _alive(self, method: str = "") -> Iterator[Session]:
-        """Yield the session; a failure inside ends it.
-
-        method: the calling method, if it needs the same weights on all ranks.
-        """
+        """Yield the session; a failure inside ends it. method: set if ranks need equal weights."""
         session = self._begun
         if self._over == _FINISHED:
             yield session  # already scored and saved

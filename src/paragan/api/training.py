@@ -76,10 +76,9 @@ def train(
 
 
 class Run:
-    """A run folder, as `train` returns it: its records and its generator.
+    """A run folder, as `train` returns it: records and generator. Reading it writes nothing.
 
-    folder: of the run; reading it writes nothing. networks: those of a run with networks from
-    memory.
+    folder: of the run. networks: those of a run with networks from memory.
     """
 
     def __init__(self, folder: str | Path, networks: Estimator | None = None) -> None:
@@ -111,8 +110,7 @@ class Run:
     def resume(self, settings: Mapping[str, Any] | None = None) -> Run:
         """Train from the newest checkpoint, as `train` does; return the run.
 
-        settings: values by dotted key that a resume may change, such as {"train.kimg": 4} for a
-        longer run.
+        settings: values by dotted key that a resume may change, such as {"train.kimg": 4}.
         """
         g, d = (None, None) if self.networks is None else (self.networks.g, self.networks.d)
         recorded = str(self.folder / "config.yaml")

@@ -46,8 +46,7 @@ def choose_executor(
 
     Any other config is returned unchanged. Collective: every rank must call this. A run that
     resumes in `out` reuses its recorded settings, unless `anew`. Otherwise rank 0 measures, 20 s at
-    most unless it compiles. measure: returns the timing of a config within a budget of seconds;
-    None: a `TrialRun`.
+    most unless it compiles. measure: times a config within a budget of seconds; None: a `TrialRun`.
     """
     if config.train.executor != "auto":
         return config

@@ -98,8 +98,7 @@ class RunFolder:
     def set_aside(self) -> Path | None:
         """Rename the folder of an existing run and return its new path; nothing is deleted.
 
-        Raises `CheckpointError` while a process uses it. The log of the launcher stays: it belongs
-        to the new run.
+        Raises `CheckpointError` while a process uses it. The launcher's log stays for the new run.
         """
         if not self.config.exists():
             return None  # not a run

@@ -1,8 +1,4 @@
-"""Grids on processes that torchrun or mpiexec started.
-
-Rank 0 is the coordinator and runs what a single process would; the other ranks are workers, which
-have no run folder and print nothing.
-"""
+"""Grids under torchrun or mpiexec: rank 0 coordinates, the others are workers and print nothing."""
 
 from __future__ import annotations
 

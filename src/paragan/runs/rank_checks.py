@@ -34,10 +34,7 @@ def num_hosts(world: World) -> int:
 
 
 def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
-    """Return the start line about ranks: where each network is placed, how the batch is shared.
-
-    seated: the description of each player.
-    """
+    """Return the start line about ranks and the batch. seated: the description of each player."""
     world, held = trainer.world, trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
     if trainer.roles.has_server:

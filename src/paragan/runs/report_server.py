@@ -67,10 +67,7 @@ def open_report_server(run: Path, port: int) -> ReportServer:
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Server on the loopback interface; paths start with a secret, since other users can reach it.
-
-    Requests beyond `_MAX_REQUESTS` at a time are rejected.
-    """
+    """Server on the loopback interface, with a secret in its paths: other users can reach it."""
 
     daemon_threads = True
     request_queue_size = 32

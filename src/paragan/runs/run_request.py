@@ -17,9 +17,8 @@ class RunRequest:
 
     name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside.
     place: the rank of this process, if there are several. model: networks from memory, instead of
-    those that the config names. resume_hint: how to stop and resume, in words. has_commands:
-    whether commands of the command line apply to the run. company: processes that wait to be the
-    workers of a grid.
+    the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
+    the command line apply to the run. company: processes that wait to be the workers of a grid.
     """
 
     config: RunConfig

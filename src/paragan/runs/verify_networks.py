@@ -1,6 +1,6 @@
 """Networks for `paragan verify`, from a dotted path or a recipe: built from shapes, without data.
 
-As a program, it runs one rank: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE
+As a program, it is one rank: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE
 STORE`.
 """
 
@@ -97,8 +97,7 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
 def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, ...]]:
     """Return the config, the data and the custom strategies that the config names.
 
-    The config is the recipe's, or a minimal one for a module; players run on one process, in full
-    precision.
+    The config is the recipe's, or a minimal one; players run on one process, in full precision.
     """
     is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
     if is_recipe:

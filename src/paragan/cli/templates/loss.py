@@ -1,7 +1,4 @@
-"""mygan's losses: one value per image, never a mean.
-
-This one is non-saturating (Goodfellow et al. 2014).
-"""
+"""mygan's non-saturating losses (Goodfellow et al. 2014): one value per image, never a mean."""
 
 import torch.nn.functional as F
 from torch import Tensor

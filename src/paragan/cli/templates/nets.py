@@ -21,10 +21,7 @@ class Options:
 
 
 class Generator(nn.Module):
-    """Generator: latents (B, latent) to images (B, C, H, W) in [-1, 1].
-
-    y: a class for each image, if num_classes is above 0.
-    """
+    """Generator: latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: classes, if used."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -42,10 +39,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Discriminator: images (B, C, H, W) to one logit each (B,).
-
-    y: their classes, if the generator has num_classes above 0.
-    """
+    """Discriminator: images (B, C, H, W) to one logit each (B,). y: their classes, if used."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

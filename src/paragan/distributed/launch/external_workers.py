@@ -19,8 +19,7 @@ class ExternalWorkers:
     """Externally started processes of one grid.
 
     broadcast_text: sends to all others, from rank 0. receive_text: returns what rank 0 sent; raises
-    on a time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent
-    anything.
+    on a time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent.
     """
 
     rank: int

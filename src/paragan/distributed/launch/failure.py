@@ -1,8 +1,7 @@
 """Failures of ranks: which rank failed first, and why.
 
 The first rank to fail writes its reason into the store before it exits. The others find their
-collectives broken, read the reason there and exit with it: the user reads one reason, not one for
-each rank.
+collectives broken and exit with that reason: the user reads one reason, not one for each rank.
 """
 
 from __future__ import annotations
@@ -71,10 +70,7 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
 
 
 def is_collective_failure(error: BaseException) -> bool:
-    """Return whether a collective failed, directly or as the cause of this error.
-
-    gloo raises a plain `RuntimeError`.
-    """
+    """Return whether a collective failed, directly or as the cause. gloo raises `RuntimeError`."""
     is_known = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
     return (
         is_known

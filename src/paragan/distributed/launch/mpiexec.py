@@ -1,7 +1,4 @@
-"""Launch of `paragan train … transport=mpi`, and this process's rank among those of mpiexec.
-
-Nothing here imports torch, or initialises MPI.
-"""
+"""Launch of `paragan train … transport=mpi`, and this process's rank there. Imports no torch."""
 
 from __future__ import annotations
 
@@ -36,11 +33,7 @@ _END_S = 15.0  # for the others when rank 0 has ended
 
 @dataclass(frozen=True)
 class MpiJob:
-    """A grid run on processes of mpiexec.
-
-    words: arguments of `paragan`, the same for each of `count` processes. timeout_s: of their
-    waits.
-    """
+    """A grid run of `count` processes. words: arguments of `paragan`. timeout_s: of waits."""
 
     words: tuple[str, ...]
     count: int
@@ -141,8 +134,7 @@ def _rank_0_exit(folder: Path, run: str) -> exit_status.ExitStatus | None:
 def _mpiexec_command() -> list[str]:
     """Return the command of mpiexec; that of this interpreter's environment is preferred.
 
-    MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every
-    interface.
+    MPICH's gforker starts local processes and listens nowhere; hydra listens on every interface.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise ConfigError(

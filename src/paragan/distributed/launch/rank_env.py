@@ -1,7 +1,4 @@
-"""Rank of this process under torchrun or our launcher, from the environment alone.
-
-Nothing here imports torch.
-"""
+"""Rank of this process under torchrun or our launcher, from its environment. Imports no torch."""
 
 from __future__ import annotations
 
@@ -104,8 +101,7 @@ def create_store_file() -> tuple[int, str]:
     """Create a file in which ranks of this host can meet; return its descriptor and path.
 
     The path is for processes that inherit the descriptor. On Linux the file is in memory, has no
-    name, and ends with the last process that holds it. Elsewhere torch removes it when the last
-    rank exits.
+    name, and ends with the last process that holds it. Elsewhere torch removes it at the end.
     """
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("paragan-store")

@@ -51,8 +51,8 @@ class ReceiveBuffer:
     def mark_left(self, peer: int, lacked: int) -> None:
         """Record that a worker leaves.
 
-        lacked: the worker that it could not reach, NO_FAILURE, or CLOSED. A worker that closes is
-        an error only for calls that wait for more.
+        lacked: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is
+        expected).
         """
         if lacked >= 0:
             return self.mark_failed(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))

@@ -80,8 +80,7 @@ class Communicator:
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.
 
-        Collective: every worker must call this. Returns when all have arrived: the caller may exit
-        afterwards.
+        Collective: every worker must call this. All messages have arrived when it returns.
         """
         check_messages(mine, self.most_bytes)
         self._num_gathers += 1

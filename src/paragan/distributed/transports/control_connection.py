@@ -1,8 +1,7 @@
 """One end of a connection of the control plane, and the handshake that opens it.
 
 The coordinator sends a nonce first. The worker answers with a nonce and its description, signed
-under the first; the welcome, and all that follows, is signed under both. So recorded messages fit
-no other connection.
+under the first; all that follows is signed under both. So no recorded message can be replayed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ _ROOM = 256  # messages that wait to be received; then the other end waits
 class ControlConnection:
     """A control connection, from `Listener.accept` or `connect`. Thread-safe.
 
-    peer_address: of the other end. peer_info: the description of the worker there; empty on the
-    worker's side.
+    peer_address: of the other end. peer_info: a worker's description; empty on the worker's side.
     """
 
     def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:

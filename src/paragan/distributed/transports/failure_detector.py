@@ -23,8 +23,7 @@ _WINDOW = 200  # gaps that count as recent
 class ArrivalGaps:
     """Seconds between arrivals from one process, and the limits on silence that follow.
 
-    fail_after_s is at least ten heartbeats, and at most timeout_s. suspect_after_s is at most
-    fail_after_s.
+    Ten heartbeats <= fail_after_s <= timeout_s; suspect_after_s <= fail_after_s.
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:

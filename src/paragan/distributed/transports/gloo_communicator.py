@@ -81,8 +81,7 @@ class GlooCommunicator(Communicator):
 class _Link(PeerConnection):
     """A connection over a gloo link.
 
-    The first message of a list carries its number, kind and count; for an empty list it is an empty
-    message.
+    The first message of a list carries its number, kind and count, even if the list is empty.
     """
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
@@ -150,8 +149,8 @@ def _connect_pairs(
 ) -> dict[int, Any]:
     """Return the groups by peer. peers: in ascending order, in which no workers wait in a cycle.
 
-    Runs in a thread: a wait for a worker that failed after `_wait_for_all` ends with the time-out
-    only.
+    Runs in a thread: a wait for a worker that failed since `_wait_for_all` lasts until the
+    time-out.
     """
     made: dict[int, Any] = {}
     errors: list[Exception] = []

@@ -40,11 +40,7 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 
 
 class GlooSender:
-    """`SendEnd` over gloo.
-
-    group: of the two processes. peer: the rank of the other one. timeout_s: at most that of the
-    group.
-    """
+    """`SendEnd` over gloo. peer: the other rank of the group. timeout_s: at most the group's."""
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
         self.group, self.peer, self.timeout_s = group, peer, timeout_s

@@ -1,7 +1,4 @@
-"""Heartbeats: a worker reports its state from a separate thread, also while it does not train.
-
-`failure_detector` finds the silent workers.
-"""
+"""Heartbeats: a worker reports its state from a separate thread, also while it does not train."""
 
 from __future__ import annotations
 
@@ -14,10 +11,7 @@ _MOST_CHARACTERS = 200
 
 
 class WorkerState(Enum):
-    """State of a worker.
-
-    Inactive: no cells. Finished: its results wait to be gathered. Failed: permanently.
-    """
+    """State of a worker. Finished: its results wait to be gathered. Failed: permanently."""
 
     INACTIVE = "inactive"
     PROCESSING = "processing"
@@ -44,8 +38,7 @@ _AFTER = {
 class WorkerStatus:
     """State that a worker's heartbeats report. Thread-safe.
 
-    Used as `PeriodicHeartbeat(line.send, every_s, status)`. More than one transition may happen
-    between two heartbeats.
+    Used as `PeriodicHeartbeat(line.send, every_s, status)`; some transitions may go unreported.
     """
 
     def __init__(self) -> None:

@@ -13,10 +13,7 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a link.
-
-    version: of the player that it belongs to. data: uint8, on the host. note: an additional number.
-    """
+    """One message of a link. version: of its player. data: uint8, on the host. note: a number."""
 
     version: int
     data: Tensor

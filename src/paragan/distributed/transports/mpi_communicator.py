@@ -152,8 +152,8 @@ class MpiCommunicator(Communicator):
     def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
         """Copy each worker's messages into one buffer, shared by workers that receive the same.
 
-        MPICH sends scattered ones in small steps, each with a wait; a copy into a reused buffer
-        costs a tenth of that.
+        MPICH sends scattered ones in many small steps; a copy into a reused buffer costs a tenth of
+        that.
         """
         kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
         wheres = {key: _layout([len(t) for t in tensors]) for key, tensors in kinds.items()}

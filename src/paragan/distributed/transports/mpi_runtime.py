@@ -1,7 +1,6 @@
 """MPI and its channels. Importing this file initialises MPI; the exit of the process finalises it.
 
-One thread at a time may call MPI ("serialized"): a communicator makes all its calls in the thread
-of its caller.
+One thread at a time may call MPI ("serialized"): a communicator calls it in its caller's thread.
 """
 
 from __future__ import annotations

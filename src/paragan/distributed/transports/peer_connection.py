@@ -24,8 +24,7 @@ class MessageKind(IntEnum):
 class PeerConnection(ABC):
     """A connection to one worker, in both directions.
 
-    At most one post is in flight, and the newest of the waiting ones is sent next: a slow worker
-    skips the others.
+    At most one post is in flight; the newest waiting one is next: slow workers skip the others.
     """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
