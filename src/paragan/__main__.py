@@ -13,7 +13,7 @@ def entry() -> None:
 
 
 if __name__ == "__main__":
-    # Python put the working directory first: a torch.py there would replace the library
+    # Python put the working directory first, where a torch.py would replace the library
     if not sys.flags.safe_path:
         sys.path.append(sys.path.pop(0))
     entry()

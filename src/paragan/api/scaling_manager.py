@@ -56,7 +56,7 @@ class ScalingManager:
         self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
-        self._over = ""  # why no step follows
+        self._over = ""  # why no more steps are possible
         self._open = ExitStack()
         self.world = runs.join_world(config, self._place)
         atexit.register(self.close)

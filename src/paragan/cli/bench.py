@@ -13,7 +13,7 @@ import typer
 import paragan
 from paragan.core.errors import ConfigError
 
-# `bench table1 --help` is the benchmark's help: the first positional word ends options of `bench`.
+# Options after NAME belong to the benchmark, as in `bench table1 --help`.
 PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 

@@ -19,7 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 
 FILES = ("nets.py", "loss.py", "recipe.yaml", "test_nets.py")
-_WORD = "mygan"  # in the templates
+_WORD = "mygan"  # placeholder in the templates
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the package, such as mygan.")]
 Where = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Parent folder of NAME.")]
 

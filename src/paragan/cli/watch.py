@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paragan.report.record import Record
 
 _POLL_S = 1.0
-_LINE_PERIOD_S = 10.0  # without a terminal
+_LINE_PERIOD_S = 10.0  # if standard output is not a terminal
 
 Once = Annotated[bool, typer.Option("--once", help="Print the current state and exit.")]
 

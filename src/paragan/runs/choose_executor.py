@@ -27,7 +27,7 @@ from paragan.runs.trial_steps import Timing, TrialRun
 BUDGET_S = 20.0  # for all eager candidates
 _ROUNDS = 4
 _OPEN = {"precision": "auto", "channels_last": None}  # per-player settings and their open values
-WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, without a time-out
+WORTH_S = 1200.0  # shortest run to compile for: compiling takes a minute or two, without a time-out
 
 Say = Callable[[str], None]
 Measure = Callable[[RunConfig, float], Timing]

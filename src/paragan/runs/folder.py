@@ -144,7 +144,7 @@ def _move_lock(here: Path, aside: Path) -> None:
         ours.unlink()
     except FileExistsError:
         raise _in_use(here, "another") from None
-    except OSError:  # a disk without links
+    except OSError:  # file system without hard links
         ours.rename(lock)
 
 

@@ -81,7 +81,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
         if world.is_main and request.place is not None:
             exit_status.record_owner(request.out, request.place)
         if world.is_main and not is_complete:
-            (folder.path / "exit.json").unlink(missing_ok=True)  # of the former session
+            (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
             write_text(folder.config, dump(config))
             write_json(folder.path / "environment.json", environment(world.size))
         about = describe_run(request, trainer) | {"hosts": rank_checks.num_hosts(world)}
@@ -131,7 +131,7 @@ def record_failure(session: Session) -> Iterator[None]:
         reason = to_printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
         if isinstance(error, PeerFailedError):
-            reason = to_printable(error.reason)  # `exit.json` is the run's
+            reason = to_printable(error.reason)  # `exit.json` describes the run, not this rank
         with suppress(OSError):  # a full disk must not hide what went wrong
             _write_exit(session, code, reason)
         raise

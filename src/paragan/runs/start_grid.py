@@ -86,7 +86,7 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_ran
     code = 1
     interrupt = (
         install(patient=True, message="") if rank or run else install()
-    )  # until the process ends, as mpiexec does
+    )  # installed until the process ends, as mpiexec does
     try:
         from paragan.runs.grids import of_mpiexec
 
@@ -117,4 +117,4 @@ def _train_together(
     finally:
         if not company.has_broadcast:
             with suppress(RankError, OSError):
-                company.broadcast({})  # no work for them: this process reports the reason
+                company.broadcast({})  # no work for the workers: this process reports the reason

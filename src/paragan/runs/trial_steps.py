@@ -20,7 +20,7 @@ from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.compiled import refuse_unsupported_executor
 from paragan.hardware import device as devices, executors
 
-_AT_MOST = 8  # steps; the first are slower, and compile
+_AT_MOST = 8  # number of steps; the first are slower, and compile
 _COMPILES = 4  # first steps, in which networks compile
 
 

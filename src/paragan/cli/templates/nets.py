@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-# nn.BatchNorm2d whose statistics do not move in the other network's turn
+# nn.BatchNorm2d whose statistics are fixed in the other network's turn
 from paragan.layers.batch_norm import AffineBatchNorm
 
 

@@ -28,7 +28,7 @@ _GRACE_S = 0.5  # a rank may have published its reason just before it ended
 _SILENT = "another rank failed or did not answer in time"
 _BROKEN = (
     *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
-    "Timeout waiting for key",  # file store of local ranks
+    "Timeout waiting for key",  # error text of the file store
 )
 
 
@@ -43,7 +43,7 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     found: list[BaseException] = []
     looking = threading.Thread(target=lambda: found.append(_resolve(world, world.store, error)), daemon=True)
     looking.start()
-    looking.join(_MOST_S)  # a store whose process is suspended ignores its time-out
+    looking.join(_MOST_S)  # a suspended store never answers, despite its time-out
     if found:
         return found[0]
     return (

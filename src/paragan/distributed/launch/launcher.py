@@ -32,8 +32,8 @@ from paragan.distributed.launch.rank_env import (
 
 MAX_RESTARTS = 3
 _ABORTED = 128 + signal.SIGINT
-_EXIT_S = 15.0  # for ranks that still run when another has failed
-_SAVE_S = 30.0  # beyond `timeout_s`, for ranks that save
+_EXIT_S = 15.0  # until remaining ranks are killed after a failure
+_SAVE_S = 30.0  # added to `timeout_s` for ranks that save
 
 
 @dataclass(frozen=True)

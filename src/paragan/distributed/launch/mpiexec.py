@@ -21,14 +21,14 @@ from paragan.core.local_processes import LocalProcesses, is_suspended
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RESUME_HINT, loopback_interface
 
-RUN = "PARAGAN_RUN"  # the launcher's name of the run, in the environment of all its processes
+RUN = "PARAGAN_RUN"  # environment variable with the launcher's id of the run
 _RANK = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
 _INTERFACES = ("UCX_NET_DEVICES", "FI_TCP_IFACE")  # of MPICH's two network layers
 _PAUSE_S = 0.1
-# seconds until rank 0 has started; after that it is on another host, and mpiexec forwards requests
+# longest start of rank 0; after that it must be on another host, and mpiexec forwards requests
 _FIND_S = 5.0
-_SAVE_S = 30.0  # beyond `timeout_s`, for a run that saves
-_END_S = 15.0  # for the others when rank 0 has ended
+_SAVE_S = 30.0  # added to `timeout_s` for a run that saves
+_END_S = 15.0  # until the other processes are killed after rank 0 has ended
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from paragan.core.errors import ConfigError
 
-LAUNCHER = "PARAGAN_LAUNCHER"  # the process id of our launcher
-STORE = "PARAGAN_STORE"  # the path of the file in which the launcher's ranks meet
-LOCK = "PARAGAN_LOCK"  # the descriptor of the run folder's lock, which the launcher holds
+LAUNCHER = "PARAGAN_LAUNCHER"  # process id of our launcher
+STORE = "PARAGAN_STORE"  # path of the store file of the launcher's ranks
+LOCK = "PARAGAN_LOCK"  # descriptor of the run folder's lock, held by the launcher
 GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 RESUME_HINT = "the last checkpoint is intact; run the same command to resume"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

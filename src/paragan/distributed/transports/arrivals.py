@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.distributed.transports.waiting import WorkerError, wait_until
 
-_AHEAD = 2  # lists of one worker that wait: its next call needs an answer to the last
+_AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
 NO_FAILURE, CLOSED = -1, -2  # instead of the rank of an unreachable worker
 
 

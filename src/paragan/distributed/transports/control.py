@@ -20,7 +20,7 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.control_connection import LINGER_S, ControlConnection
 from paragan.distributed.transports.signed_frames import MOST_BYTES, session_key
 
-_STRANGERS = 64  # clients at once that have not proved that they know the token
+_STRANGERS = 64  # unauthenticated clients at a time
 _LOOK_S = 0.5
 _LAST_PORT = (1 << 16) - 1
 _ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
@@ -62,7 +62,7 @@ class Listener:
         """Close the server and its connections, in bounded time; may be called again."""
         self._over.set()
         with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` where the system is Linux
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` on Linux
         self._thread.join(2 * _LOOK_S)
         self._server.close()
         with self._lock:

@@ -19,9 +19,9 @@ from paragan.core.errors import RankError
 from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, FrameSigner, session_key
 
 LINGER_S = 1.0
-_PIECE_BYTES = 1 << 16  # allocated at most for a length without its data
+_PIECE_BYTES = 1 << 16  # allocation step: a claimed length alone allocates no more
 _NONCE_BYTES = 32
-_ROOM = 256  # messages that wait to be received; then the other end waits
+_ROOM = 256  # received messages in the queue; beyond it the sender blocks
 
 
 class ControlConnection:
@@ -39,8 +39,8 @@ class ControlConnection:
         self._queue: deque[dict[str, Any]] = deque()
         self._disconnect_reason: str | None = None
         self._is_shut_down = False  # reading has ended, too
-        with suppress(OSError):  # closed already, as the first read will show
-            # small messages would wait for one another
+        with suppress(OSError):  # already closed: the first read reports it
+            # send small messages without delay
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-_SUSPECT_BEATS, _FAIL_BEATS = 2, 10  # the shortest silence that is suspect, and that is a failure
+_SUSPECT_BEATS, _FAIL_BEATS = 2, 10  # least silence for suspicion and failure
 _LONGEST = 4
 _WINDOW = 200  # gaps that count as recent
 
@@ -65,7 +65,7 @@ class FailureDetector:
         self.heartbeat_s, self.timeout_s = heartbeat_s, timeout_s
         self._gaps: dict[str, ArrivalGaps] = {}
         self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
-        self._clock = 0.0  # observed seconds, of `_advance`
+        self._clock = 0.0  # observed seconds, see `_advance`
         self._looked: float | None = None
 
     def record_arrival(self, name: str, now: float) -> None:

@@ -26,7 +26,7 @@ from paragan.distributed.transports.link import Message
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error, never_stopped, wait_until
 
-_MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that no sender blocks
+_MOST = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 _FAREWELL_S = 0.4
 _UNUSED_TAG = 1  # links use 0
@@ -57,7 +57,7 @@ class GlooCommunicator(Communicator):
     ) -> None:
         arrivals = ReceiveBuffer(timeout_s, stopped)
         super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
-        # a wait, even an abandoned one, blocks its connection
+        # a waiting call, even an abandoned one, blocks its connection to the store
         own = store.clone()  # type: ignore[attr-defined]
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)

@@ -20,8 +20,8 @@ from torch import Tensor
 from paragan.core.errors import RankError
 from paragan.distributed.transports.link import Message, timeout_error
 
-_ALIVE, _END = -1, -2  # instead of a number of bytes
-_BEATS = 4  # within the time-out
+_ALIVE, _END = -1, -2  # markers instead of a number of bytes
+_BEATS = 4  # keep-alive messages within the time-out
 
 
 def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:

@@ -93,7 +93,7 @@ class PeriodicHeartbeat:
         while not self._over.is_set():
             try:
                 self._beat(count)
-            except Exception as error:  # `RankError` of a closed connection, also raised elsewhere
+            except Exception as error:  # `RankError` of a closed connection, also raised to its owner
                 self.ended = str(error)[:_MOST_CHARACTERS]
                 return
             count += 1
@@ -107,7 +107,7 @@ class PeriodicHeartbeat:
             values = _error_report(error)
         try:
             self._send("beat", **{**values, "count": count})
-        except (TypeError, ValueError) as error:  # what cannot be sent
+        except (TypeError, ValueError) as error:  # values that are not JSON
             self._send("beat", **_error_report(error), count=count)
 
 

@@ -24,7 +24,7 @@ from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel,
 from paragan.distributed.transports.waiting import Backoff, WorkerError, format_workers, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
-_TEXT_TAG = (1 << 15) - 1  # the largest that every MPI has; lower tags are of memberships
+_TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
 _MAX_TEXT_BYTES = 1 << 16
 _ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)

@@ -28,13 +28,13 @@ except ImportError:
     ) from None
 
 mpi4py.rc.thread_level = "serialized"
-mpi4py.rc.finalize = False  # it would wait for every process without a limit: see `_finalize`
+mpi4py.rc.finalize = False  # it would wait for every process without a limit; see `_finalize`
 
 from mpi4py import MPI  # noqa: E402
 
 _HEAD, _DATA = 1, 2  # tags
 _MOST = 1 << 16  # messages in a list
-PAUSE_S = (2e-5, 1e-2)  # less than 1 % of a core, all of which MPI's waits would use
+PAUSE_S = (2e-5, 1e-2)  # uses less than 1 % of a core; MPI's waits would use all of it
 
 open_communicators: set[object] = set()  # communicators that were not closed
 

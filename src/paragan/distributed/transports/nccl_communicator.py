@@ -23,9 +23,9 @@ from paragan.distributed.transports.waiting import Backoff, WorkerError, check_m
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
-_ON_LINK = -1  # instead of a length
+_ON_LINK = -1  # marker instead of a length
 _PAUSE_S = (2e-5, 1e-3)
-_GONE_S = 1.0  # within which a link reports that its other end is unreachable
+_GONE_S = 1.0  # time in which a link reports an unreachable worker
 _FAREWELL_S = 0.8
 
 

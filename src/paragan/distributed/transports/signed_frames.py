@@ -23,8 +23,8 @@ from paragan.core.files import write_bytes
 
 # never on a command line, which every user of a host can read
 TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"
-MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # of a body; before the sender is authenticated
-DOWN, UP = b"v", b"^"  # from the coordinator, from a worker
+MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # largest body, and before authentication
+DOWN, UP = b"v", b"^"  # directions: from the coordinator, from a worker
 HEAD = struct.Struct(">I32s")
 _FEWEST_CHARACTERS = 32
 _MOST_DEPTH = 16

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 
-_LOOK_S = 0.05  # at `stopped`
+_LOOK_S = 0.05  # polling interval of `stopped`
 _HOST = torch.device("cpu")
 
 
