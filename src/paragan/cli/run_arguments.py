@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
-ANY_OPTION = {"ignore_unknown_options": True}  # command setting: `parse_words` refuses unknown options
+ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
 def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:

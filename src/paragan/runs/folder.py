@@ -32,18 +32,22 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
+        """Resolved config of the run."""
         return self.path / "config.yaml"
 
     @property
     def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def record(self) -> Path:
+        """Record of the run, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
     def samples(self) -> Path:
+        """Folder of the sheets of images."""
         return self.path / "samples"
 
     @property

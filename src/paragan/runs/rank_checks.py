@@ -14,7 +14,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Rows
 from paragan.engine.trainer import Trainer
 
-_MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # settings that may differ between hosts
+_MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # per host
 
 
 def needs_group(config: RunConfig) -> bool:

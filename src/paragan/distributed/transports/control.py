@@ -127,8 +127,8 @@ def connect(
 ) -> ControlConnection:  # fmt: skip
     """Return a connection to a coordinator that listens, or will within `timeout_s`.
 
-    about: the description of this worker (host, pid, cores, …); `ValueError` if its hello exceeds 4
-    KiB. Raises `RankError` with the reason if no coordinator accepts.
+    about: the description of this worker (host, pid, cores, …), at most 4 KiB, else `ValueError`.
+    Raises `RankError` with the reason if no coordinator accepts.
     """
     session_key(token)
     if not 0 < port <= _LAST_PORT:

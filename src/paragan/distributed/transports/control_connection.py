@@ -111,7 +111,7 @@ class ControlConnection:
             self._sock.settimeout(self.send_s)
 
     def request_handshake(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """Authenticate as a worker; a refusal sets `disconnect_reason`. about: at most a hello."""
+        """Authenticate as a worker; a refusal sets `disconnect_reason`. about: at most 4 KiB."""
         with self._ending_on_error():
             if self._sock.getsockname() == self._sock.getpeername():  # connected to itself
                 raise RankError("no process listens there")
@@ -154,7 +154,7 @@ class ControlConnection:
 
     def _leave(self) -> None:
         self._end("closed by this end")
-        # no thread uses the socket: its descriptor can be reused as soon as it is closed
+        # no thread may use the socket: a closed descriptor can be reused at once
         with self._sending, self._changed:
             self._sock.close()
 

@@ -93,7 +93,7 @@ class PeriodicHeartbeat:
         while not self._over.is_set():
             try:
                 self._beat(count)
-            except Exception as error:  # `RankError` of a closed connection, also raised to its owner
+            except Exception as error:  # closed connection, which its owner reports
                 self.ended = str(error)[:_MOST_CHARACTERS]
                 return
             count += 1
