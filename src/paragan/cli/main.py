@@ -1,4 +1,4 @@
-"""Command line: every command is a file in this folder; those that compute import torch inside."""
+"""Command line: a file for each command; commands that compute import torch inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice for `train.executor: auto`: times executors and precisions, and records the fastest."""
+"""Choice of the executor for `train.executor: auto`, by timing executors and precisions."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
 
 
 class _Trial:
-    """Shortest time of each candidate; one that does not fit or compile is printed and left out."""
+    """Trials of candidates: shortest times; those that do not fit or compile are printed and left out."""
 
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
         self.measure, self.num_steps, self.say = measure, num_steps, say

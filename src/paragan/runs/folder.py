@@ -1,4 +1,4 @@
-"""A run folder: one live process at a time, small files replaced whole."""
+"""Run folder: used by one live process at a time; small files are replaced atomically."""
 
 from __future__ import annotations
 

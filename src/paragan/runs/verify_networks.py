@@ -35,7 +35,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """Arguments of the command. shape, classes: None: those of the recipe's data."""
+    """Arguments of the command. shape, classes: those of the recipe's data if None."""
 
     target: str
     overrides: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""mygan's non-saturating losses (Goodfellow et al. 2014): one value per image, never a mean."""
+"""Non-saturating losses of mygan (Goodfellow et al. 2014): one value per image, never a mean."""
 
 import torch.nn.functional as F
 from torch import Tensor

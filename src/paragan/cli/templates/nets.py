@@ -1,4 +1,4 @@
-"""mygan: two small convolutional networks, for images whose sides are divisible by four."""
+"""Two small convolutional networks of mygan, for images whose sides are divisible by four."""
 
 from __future__ import annotations
 

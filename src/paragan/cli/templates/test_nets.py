@@ -1,4 +1,4 @@
-"""Run with `python -m mygan.test_nets`, or with pytest, after each change of the networks."""
+"""Test of the networks; run `python -m mygan.test_nets`, or pytest, after each change."""
 
 from pathlib import Path
 from tempfile import mkdtemp

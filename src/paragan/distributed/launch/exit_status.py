@@ -25,7 +25,7 @@ _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would end in the
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """Exit of one rank.
+    """Exit status of one rank.
 
     time: POSIX seconds. cause_rank: the rank whose failure ended this one; None if it ended by
     itself. is_final: another attempt would fail in the same way.

@@ -69,7 +69,7 @@ class WorkerStatus:
 
 
 class PeriodicHeartbeat:
-    """Sender of heartbeats: a `count` and the values of `state()`, at once and every `every_s`.
+    """Sender of heartbeats, at once and every `every_s`: a `count` and the values of `state()`.
 
     send: as `ControlConnection.send`. An exception in `state()` is sent as `trouble`: the worker is
     alive. ended: why no more heartbeats are sent.

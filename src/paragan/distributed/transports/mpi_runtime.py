@@ -87,7 +87,7 @@ class MpiChannel(PeerConnection):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing remains to be sent."""
+        """Whether all sends have completed."""
         return self._broken or not self._going
 
     def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:

@@ -15,7 +15,7 @@ _HOST = torch.device("cpu")
 
 
 class WorkerError(RankError):
-    """Another worker is unreachable, silent or out of step. worker: its rank."""
+    """Failure of another worker: unreachable, silent or out of step. worker: its rank."""
 
     def __init__(self, message: str, worker: int) -> None:
         super().__init__(message)
