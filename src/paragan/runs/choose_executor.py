@@ -99,7 +99,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
 
 
 class _Trial:
-    """Shortest time of each candidate; those that do not fit or compile are printed and left out."""
+    """Shortest time of each candidate; candidates that do not fit or compile are left out."""
 
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
         self.measure, self.num_steps, self.say = measure, num_steps, say

@@ -20,7 +20,7 @@ class RunScore:
     score: Score
 
     def to_json(self) -> dict[str, Any]:
-        """Return metrics, those of real images, number of images and protocol."""
+        """Return the metrics, the metrics of real images, the number of images and the protocol."""
         score = self.score
         numbers = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
         return {**numbers, "protocol": score.protocol}

@@ -98,7 +98,7 @@ class ReceiveBuffer:
         return peer in self._closed
 
     def discard(self) -> None:
-        """Drop all messages, also those that still come."""
+        """Drop all messages, including later ones."""
         with self._changed:
             self._ended = True
             self._lists.clear()

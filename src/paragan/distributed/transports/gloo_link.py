@@ -97,7 +97,7 @@ class GlooSender:
 
 
 class GlooReceiver:
-    """`ReceiveEnd` over gloo. At most `room` messages wait here, then the sender blocks.
+    """`ReceiveEnd` over gloo. At most `room` messages are queued, then the sender blocks.
 
     most_bytes: of one message; a larger one is an error, before memory is allocated for it.
     """
@@ -146,7 +146,7 @@ class GlooReceiver:
 
 
 def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> Iterator[Message]:
-    """Yield all messages of a link until the other end closes it; raises what breaks the link."""
+    """Yield all messages of a link until the other end closes it. Raises the link's error."""
     head = torch.empty(3, dtype=torch.int64)
     while True:
         group.recv([head], peer, 0).wait()

@@ -70,7 +70,7 @@ class MpiWorld:
         timeout_s: float = 300.0,
         stopped: Callable[[], bool] = never_stopped,
     ) -> MpiCommunicator:
-        """Return the communicator of a new membership, when all its processes are here.
+        """Return the communicator of a new membership, when all its processes are present.
 
         Collective: every process of the membership must call this, and no other. name: unique to
         the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
@@ -236,7 +236,7 @@ def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[in
 
 
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
-    """Wait until all are here, by messages without content."""
+    """Wait until all processes are present, by messages without content."""
     others = {worker: member for worker, member in enumerate(members) if worker != rank}
     nothing = [_EMPTY.numpy(), MPI.BYTE]
     awaited = {
