@@ -19,11 +19,11 @@ from paragan.game.scheme import Batches, Scheme
 
 @dataclass
 class Cell:
-    """One game with its centre and mixture weights.
+    """Game of one grid place, with its centre and mixture weights.
 
-    losses: candidates from which a loss is drawn; empty: the game's loss is used. weights: of the
-    generators of its neighbourhood. fitness, score: of its genomes and of its mixture, measured in
-    the last generation.
+    losses: candidates from which a loss is drawn; empty: the game's loss. weights: of the
+    generators of the neighbourhood. fitness: of the cell's genomes, and score: of its mixture, both
+    measured in the last generation.
     """
 
     number: int
@@ -36,8 +36,10 @@ class Cell:
     fitness: dict[Side, float] = field(default_factory=dict)
     score: float | None = None
     loss: int = 0  # number of the loss drawn last
-    _loaded: dict[Side, Genome] = field(default_factory=dict)  # equal to the players, if not trained since
-    _ancestors: dict[Side, int] = field(default_factory=dict)  # cell in which the lineage of each player began
+    # equal to the players, if not trained since
+    _loaded: dict[Side, Genome] = field(default_factory=dict)
+    # cell in which the lineage of each player began
+    _ancestors: dict[Side, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rates = {side: player.policy.lr for side, player in self.players.items()}
@@ -45,11 +47,12 @@ class Cell:
 
     @property
     def players(self) -> dict[Side, Player]:
+        """Players of the game by side."""
         return players_of(self.gan)
 
     @property
     def random_opponents(self) -> dict[Side, RandomOpponent]:
-        """Player slots whose opponents are drawn per batch; empty where the cell's two players train together."""
+        """Player slots with opponents drawn per batch; empty if G and D train with each other."""
         slots = {Side.G: self.gan.g, Side.D: self.gan.d}
         return {side: slot for side, slot in slots.items() if isinstance(slot, RandomOpponent)}
 
@@ -63,7 +66,7 @@ class Cell:
         self._ancestors[side] = genome.traits.cell
 
     def train_step(self, loss: int) -> Report:
-        """Run one step of the game with loss number `loss` (ignored where the cell has no candidates)."""
+        """Run one step of the game. loss: its number, ignored if the cell has no candidates."""
         if self.losses:
             self.loss = loss
             self.gan.loss = self.losses[loss]
@@ -100,7 +103,7 @@ class Cell:
         return self.state().record
 
     def restore(self, state: CellState) -> None:
-        """Restore a state, except the players' weights: the next `clone` loads them from a genome."""
+        """Restore a state except the players' weights, which the next `clone` loads."""
         self.centre = state.centre
         self.weights = state.weights
         self.loss = state.loss

@@ -1,4 +1,4 @@
-"""Complete state of a cell at a generation boundary: enough to resume it in this process or another."""
+"""Complete state of a cell at a generation boundary: enough to resume it in any process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_COUNT = 1 << 48
 
 @dataclass(frozen=True)
 class CellState:
-    """State of one cell.
+    """Genomes, weights, scores, stream position and counters of one cell.
 
     centre: its two genomes. weights: of the generators of its neighbourhood. fitness, score: of its
     genomes and of its mixture, where finite. loss: number of the loss drawn last. position: of its
@@ -53,7 +53,7 @@ class CellState:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All values except the tensors, ready for JSON."""
+        """Return all values except the tensors, ready for JSON."""
         return {
             "traits": {side.value: genome.traits.to_dict() for side, genome in self.centre.items()},
             "weights": list(self.weights),
@@ -67,9 +67,9 @@ class CellState:
 
     @classmethod
     def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
-        """Rebuild a state from `to_dict` and tensors.
+        """Rebuild a state from the values of `to_dict` and the tensors.
 
-        `KeyError`, `TypeError` or `ValueError` for invalid values.
+        Raises `KeyError`, `TypeError` or `ValueError` if a value is invalid.
         """
         traits = {side: Traits.from_dict(values["traits"][side.value]) for side in Side}
         steps, images = (valid_count(count) for count in values["clock"])
@@ -100,9 +100,9 @@ class CellState:
 
     @classmethod
     def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
-        """Decode the messages of `pack`, for networks like those.
+        """Decode the messages of `pack`. like: genomes of the same networks.
 
-        `CheckpointError` for anything else.
+        Raises `CheckpointError` if the messages are invalid.
         """
         try:
             *packed, rest = messages
@@ -117,14 +117,14 @@ class CellState:
 
 
 def finite_number(value: Any) -> float:
-    """Return a finite number as a float; `ValueError` for anything else."""
+    """Return a finite number as a float; raises `ValueError` for anything else."""
     if type(value) not in (float, int) or not math.isfinite(value):
         raise ValueError(f"{value!r}"[:100])
     return float(value)
 
 
 def valid_count(value: Any) -> int:
-    """Return an integer of 0 to 2**48 - 1; `ValueError` for anything else."""
+    """Return an integer of 0 to 2**48 - 1; raises `ValueError` for anything else."""
     if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"{value!r}"[:100])
     return value

@@ -14,9 +14,10 @@ from paragan.game.prior import Prior
 
 @dataclass(frozen=True)
 class ClassSubsetPrior(Prior):
-    """Prior with labels uniform over a subset of the classes; D would learn that all other labels are fake.
+    """Prior with labels drawn uniformly from a subset of the classes.
 
-    classes: their numbers, at least one.
+    Fakes of other classes would teach D that these labels are fake. classes: their numbers, at
+    least one.
     """
 
     classes: tuple[int, ...] = ()

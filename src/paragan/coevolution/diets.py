@@ -17,9 +17,9 @@ _MAX_NAMES = 20  # class names in a message
 
 
 class Diets:
-    """Subsets of the training data by cell; they depend on the run's seed, the options and the cell number alone.
+    """Training data by cell; depends only on the run's seed, the options and the cell number.
 
-    `ConfigError` for classes that the data does not have.
+    Raises `ConfigError` if the data does not have one of the classes.
     """
 
     def __init__(self, options: GridOptions, source: Source, seed: int) -> None:
@@ -32,16 +32,13 @@ class Diets:
             self._numbers(own)
 
     def of(self, cell: int) -> Source:
-        """Return the data of a cell: the source, or a subset of its rows.
-
-        Repeated calls return the same object.
-        """
+        """Return the data of a cell: the source, or a subset of its rows made once."""
         if cell not in self._sources:
             self._sources[cell] = self._make(cell)
         return self._sources[cell]
 
     def classes(self, cell: int) -> tuple[int, ...]:
-        """Numbers of the classes of a cell; empty: all classes."""
+        """Return the numbers of the classes of a cell; empty for all classes."""
         return self._numbers(self.options.of_cell(cell))
 
     def _make(self, cell: int) -> Source:

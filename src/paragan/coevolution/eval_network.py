@@ -1,4 +1,4 @@
-"""One network reused to evaluate many genomes."""
+"""Network that is reused to evaluate many genomes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DEFAULT_CALLING = Calling()
 
 
 class EvalNetwork:
-    """A network into which genomes are loaded for evaluation.
+    """Network into which genomes are loaded for evaluation.
 
-    net: newly made, with the players' architecture; it is never trained. calling: as the players
+    net: newly made, with the players' architecture; it is never trained. calling: how the players
     call their networks.
     """
 
@@ -28,7 +28,7 @@ class EvalNetwork:
 
     @torch.no_grad()
     def load(self, genome: Genome, average: bool = False) -> CalledNetwork:
-        """Load a genome and return the network; the next call overwrites it. average: load the EMA weights."""
+        """Load a genome and return the network, valid until the next call. average: use the EMA."""
         if self._loaded != (genome, average):
             for name, value in genome.network_state(average).items():
                 self._state[name].copy_(value)

@@ -1,4 +1,4 @@
-"""Trainer of a grid: a step is one generation, and the generator is the mixture of the best cell."""
+"""Trainer of a grid: a step is one generation, the generator is the best cell's mixture."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _MAX_ROWS = 16  # cells in the image grid
 class Ensemble:
     """Greedy ensemble of the generators of a finished grid.
 
-    counts: by cell, how often its generator is a member. distance: of the images from the real
-    ones, by the metric that scores mixtures.
+    counts: number of times that each cell's generator is a member. distance: from the real images,
+    by the metric that scores mixtures.
     """
 
     counts: Mapping[int, int]
@@ -51,7 +51,7 @@ class Ensemble:
 
 
 class Generations(Scheme):
-    """A scheme whose step is one generation of a population."""
+    """Scheme whose step is one generation of a population."""
 
     def __init__(self, population: Population) -> None:
         self.population = population
@@ -66,13 +66,11 @@ class Generations(Scheme):
 class Evolution(Trainer):
     """Trainer of a population.
 
-    gan and batches are those of the first cell in this process; all cells share its clock. scheme: `Generations` of
-    the population.
-
-    make_mixture: builds a network of generators with weights. judge: scores it. load_generator: a
-    genome as a network to sample from. losses: names of the losses that cells train with; empty:
-    all use the run's. scored_by: metric of the mixtures. prepare: trains the judge, before the
-    first generation.
+    gan, batches: of the first cell in this process; all cells share its clock. scheme:
+    `Generations` of the population. make_mixture: builds a network of generators with weights.
+    judge: scores it. load_generator: loads a genome as a network to sample from. losses: names of
+    the losses that cells train with; empty: the run's loss. scored_by: metric of the mixtures.
+    prepare: trains the judge before the first generation.
     """
 
     population: Population
@@ -100,19 +98,16 @@ class Evolution(Trainer):
 
     @property
     def _auto(self) -> auto.AutoExecutor | None:
-        """The automatic executor, if it is used.
-
-        Rounding depends on its choice, so a resumed run repeats it.
-        """
+        """Automatic executor, if used; a resumed run repeats its choice for equal rounding."""
         executor = self.population.executor
         return executor if isinstance(executor, auto.AutoExecutor) else None
 
     def _topology(self, ago: int = 0) -> Topology:
-        """Topology of the newest generation, or of one that many generations earlier."""
+        """Return the topology of the newest generation, or of the one `ago` generations earlier."""
         return self.population.topology(max(0, self.population.generation - 1 - ago))
 
     def _begin(self) -> Iterator[Event]:
-        """Prepare the judge first, so that a stop during its training does not interrupt a generation."""
+        """Train the judge first, so that a stop during its training interrupts no generation."""
         if self.prepare is not None and not self.is_finished:
             with suppress(StopRequested):
                 self.prepare()
@@ -142,7 +137,7 @@ class Evolution(Trainer):
         yield from super().end()
 
     def record(self) -> dict[str, Any]:
-        """Values of a generation, ready for JSON; with the neighbourhoods where they have changed."""
+        """Return the values of a generation for JSON, with neighbourhoods only if they changed."""
         near = self._topology().neighbours
         assert isinstance(self.scheme, Generations)
         profile = self.scheme.profile
@@ -157,11 +152,11 @@ class Evolution(Trainer):
 
     @property
     def best_cell(self) -> Cell:
-        """Cell with the lowest mixture distance at its last score; the first cell before any score."""
+        """Cell with the lowest mixture distance at its last score; before any, the first cell."""
         return min(self.cells, key=lambda cell: (float("inf") if cell.score is None else cell.score, cell.number))
 
     def best_mixture(self) -> Mixture:
-        """Build the mixture of the best cell's neighbourhood, or the ensemble if its distance is lower."""
+        """Build the mixture of the best cell, or the ensemble if its distance is lower."""
         self.population.collect()
         cell = self.best_cell
         centres = self._centres()
@@ -180,7 +175,7 @@ class Evolution(Trainer):
         return {cell.number: cell.centre for cell in self.cells}
 
     def samples(self) -> Event:
-        """Images of each cell's generator, one row per cell, from fixed latents."""
+        """Sample each cell's generator from fixed latents, one row of images per cell."""
         self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
         cells = self.cells[:_MAX_ROWS]
@@ -194,6 +189,7 @@ class Evolution(Trainer):
         return samples_event(self.clock, torch.cat(rows), _IMAGES_PER_CELL, names, mode)
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        """Return tensors by group (each cell's genomes, the best mixture), and values for JSON."""
         self.population.collect()
         groups = {}
         for cell in self.cells:
@@ -211,6 +207,7 @@ class Evolution(Trainer):
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the cells, the generation, the executor's choice and the ensemble."""
         self.population.generation = read_counts(checkpoint.values, "generation")["generation"]
         if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.executors:
             self._auto.chosen = chosen

@@ -24,10 +24,10 @@ _MAX_BYTES = 1 << 29  # of cached images; images beyond it are generated again
 
 @dataclass
 class FitnessEvaluator:
-    """Fitness of the genomes of one generation.
+    """Evaluator of the genomes of one generation; caches images, logits and losses.
 
-    eval_networks: into which genomes are loaded. y_B: labels of the latents. reals: real batch of a
-    cell; cells with the same data return the same object.
+    eval_networks: networks into which genomes are loaded. y_B: labels of the latents. reals:
+    returns the real batch of a cell, the same object for cells with the same data.
     """
 
     eval_networks: Mapping[Side, EvalNetwork]
@@ -41,15 +41,12 @@ class FitnessEvaluator:
     _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
     def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
-        """Aggregate the losses of a genome against its opponents.
-
-        Lower is fitter; not finite for a diverged genome.
-        """
+        """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
         return _AGGREGATES[by]([self.losses(*self._pair(side, genome, other), cell)[side] for other in opponents])
 
     @torch.no_grad()
     def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:
-        """Losses of both genomes on the data of a cell."""
+        """Return the losses of both genomes on the data of a cell."""
         key = g, d, id(self.reals(cell))
         if key not in self._losses:
             fake = self._fake_logits(g, d)
@@ -62,7 +59,7 @@ class FitnessEvaluator:
 
     @torch.no_grad()
     def precompute_logits(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
-        """Compute D's logits on G's images for these (g, d) pairs, loading each genome as rarely as possible."""
+        """Compute D's logits on G's images for (g, d) pairs, loading as few genomes as possible."""
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._logits_of_fakes]
         if all(self._is_cached(g) for g in dict.fromkeys(g for g, _ in missing)):
             for d, group in _group_by_first((d, g) for g, d in missing).items():

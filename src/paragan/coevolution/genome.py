@@ -1,4 +1,4 @@
-"""Genome: an immutable copy of a player at the end of a generation, read by neighbours, sent and cloned."""
+"""Genome: an immutable copy of a player after a generation, which cells read, send and clone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 
-_PLAYER_KEYS = ("player/updates",)  # the schedule follows the updates of the cell, not of the genome
+_PLAYER_KEYS = ("player/updates",)  # the schedule follows the updates of the cell
 _NETWORKS = ("net/", "ema/")
 
 
@@ -26,9 +26,9 @@ _NETWORKS = ("net/", "ema/")
 class Traits:
     """Properties of a genome besides its tensors.
 
-    lr: learning rate before any schedule. loss: number of the loss of its last training. cell:
-    where its lineage began. generation: in which it was created. memory: type of the optimiser
-    whose state it holds; empty: none.
+    lr: learning rate before any schedule. loss: number of the loss of its last training. cell: in
+    which its lineage began. generation: in which it was created. memory: type of the optimiser
+    whose state it contains; empty: none.
     """
 
     lr: float
@@ -43,7 +43,7 @@ class Traits:
 
     @classmethod
     def from_dict(cls, values: Any) -> Traits:
-        """Rebuild traits from a file or a message; `ValueError` or `TypeError` for invalid values."""
+        """Rebuild traits from a file or message; raises `ValueError` or `TypeError` if invalid."""
         found = cls(**values)
         counts = (found.loss, found.cell, found.generation)
         are_counts = all(type(count) is int and 0 <= count < 1 << 48 for count in counts)
@@ -64,9 +64,8 @@ class Genome:
     tensors: Mapping[str, Tensor] = field(repr=False)
     traits: Traits
     _individual: object = field(default_factory=object, repr=False)
-    _bytes: Tensor | None = field(
-        default=None, init=False, repr=False
-    )  # the serialised genome; the tensors are views of it
+    # the serialised genome; the tensors are views of it
+    _bytes: Tensor | None = field(default=None, init=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Genome) and self._individual is other._individual
@@ -76,7 +75,7 @@ class Genome:
 
     @classmethod
     def from_player(cls, player: Player, traits: Traits) -> Genome:
-        """Copy a player. On the host the copy is made in its serialised form, ready to be sent."""
+        """Copy a player; on the host the copy is made in serialised form, ready to be sent."""
         tensors = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _PLAYER_KEYS}
         kind = _optimizer_type(player) if any(name.startswith("optimizer/") for name in tensors) else ""
         found = cls(tensors, replace(traits, memory=kind))
@@ -88,7 +87,7 @@ class Genome:
         return found
 
     def load_into(self, player: Player) -> None:
-        """Turn a player into a clone, with its learning rate.
+        """Turn a player into a clone of this genome, including its learning rate.
 
         Optimiser state of another optimiser type is dropped.
         """
@@ -99,7 +98,7 @@ class Genome:
         player.set_lr_base(self.traits.lr)
 
     def without_optimizer_state(self, lr: float | None = None) -> Genome:
-        """Copy of the genome without optimiser state. lr: replaces its learning rate."""
+        """Return a copy without optimiser state. lr: replaces its learning rate."""
         rate = self.traits.lr if lr is None else lr
         return replace(self, tensors=self.weights, traits=replace(self.traits, memory="", lr=rate))
 
@@ -109,25 +108,25 @@ class Genome:
         return {name: value for name, value in self.tensors.items() if name.startswith(_NETWORKS)}
 
     def network_state(self, average: bool = False) -> dict[str, Tensor]:
-        """Parameters and buffers by their names in the module. average: those of the EMA, if there is one."""
+        """Return parameters and buffers by module name. average: those of the EMA, if any."""
         prefix = "ema/" if average and any(name.startswith("ema/") for name in self.tensors) else "net/"
         return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
 
     def pack(self) -> Tensor:
-        """Serialise to bytes (uint8). The result must not be written to."""
+        """Serialise to bytes (uint8), which must not be modified."""
         if self._bytes is not None:
             return self._bytes
         return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(self.traits.to_dict())})
 
     def pack_split(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Serialise to bytes (uint8): those on the host, and those of the tensors on the device, there."""
+        """Serialise to bytes (uint8) on the host and, for tensors on `device`, bytes there."""
         return tensor_bytes.serialize_split(self.tensors, {"traits": json.dumps(self.traits.to_dict())}, device)
 
     @classmethod
     def unpack(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
-        """Deserialise the bytes of `pack`, or with `body` of `pack_split`; the tensors are views of them.
+        """Deserialise the bytes of `pack`, or with `body` of `pack_split`, to views of them.
 
-        like: a genome with the same network. `CheckpointError` for invalid bytes.
+        like: a genome with the same network. Raises `CheckpointError` if the bytes are invalid.
         """
         try:
             tensors, metadata = tensor_bytes.deserialize(data, body)

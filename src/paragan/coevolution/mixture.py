@@ -1,7 +1,8 @@
-"""Mixtures of the generators of a neighbourhood, with weights evolved by one (1+1)-ES step per generation.
+"""Mixtures of a neighbourhood's generators, with weights evolved by one (1+1)-ES per cell.
 
-The images of each generator are computed once; a mixture takes some rows of each. Two mixtures are
-thus compared on the same images, and scoring a mixture runs no network.
+The weights make one step per generation. The images of each generator are computed once; a mixture
+takes some rows of each. Two mixtures are thus compared on the same images, and scoring a mixture
+runs no network.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import torch
 from paragan.core import rng
 from paragan.core.metric import SampleFeatures
 
-Distance = Callable[
-    [SampleFeatures], float
-]  # distance of images from the real ones, by their features; lower is better
+# distance of images from the real ones, by their features; lower is better
+Distance = Callable[[SampleFeatures], float]
 _BLOCK = 100  # images per batch
 
 
@@ -25,13 +25,14 @@ class FeatureRows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def rows(self, first: int, end: int) -> SampleFeatures: ...
+    def rows(self, first: int, end: int) -> SampleFeatures:
+        """Return the features of images `first` to `end` - 1."""
 
 
 class LazyFeatures:
     """Features computed in blocks on first use: few mixtures need all images of a generator.
 
-    compute: features of images first to end - 1, of `num`.
+    compute: returns the features of images first to end - 1, of `num`.
     """
 
     def __init__(self, compute: Callable[[int, int], SampleFeatures], num: int) -> None:
@@ -62,7 +63,7 @@ def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
 
 
 def image_counts(weights: Sequence[float], num: int) -> list[int]:
-    """Number of images of each member among `num`, by weight (largest-remainder rounding)."""
+    """Return each member's number of images among `num`, by weight (largest-remainder rounding)."""
     exact = [weight * num for weight in normalize_weights(weights)]
     whole = [int(share) for share in exact]
     by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
@@ -72,9 +73,9 @@ def image_counts(weights: Sequence[float], num: int) -> list[int]:
 
 
 def mixture_features(pools: Sequence[FeatureRows], weights: Sequence[float]) -> SampleFeatures:
-    """Features of the images of a mixture: rows of member 0, then the next rows of member 1, and so on.
+    """Return the features of a mixture: rows of member 0, the next rows of member 1, and so on.
 
-    pools: the same number of images of each member.
+    pools: features of the same number of images of each member.
     """
     first = 0
     parts = []
@@ -93,7 +94,7 @@ def evolve_weights(
     cell: int,
     time: int,
 ) -> tuple[tuple[float, ...], float]:
-    """Weights after one (1+1)-ES step, and their distance (Beyer & Schwefel 2002).
+    """Return the weights after one (1+1)-ES step, and their distance (Beyer & Schwefel 2002).
 
     Each weight is moved by N(0, sigma); the result is accepted if its distance is lower.
     """
@@ -111,7 +112,7 @@ def evolve_weights(
 def greedy_ensemble(
     pools: Sequence[FeatureRows], distance: Distance, most: int, patience: int = 3
 ) -> tuple[dict[int, int], float]:
-    """Grow an ensemble greedily, with repetition: counts by member, and the distance.
+    """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
 
     Each round adds the member that lowers the distance most. Ends with `most` members, or after
     `patience` rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.

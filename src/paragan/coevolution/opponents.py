@@ -1,4 +1,4 @@
-"""Opponents drawn from the neighbourhood for every batch, as in the algorithm of the Lipizzaner papers."""
+"""Opponents drawn from the neighbourhood for every batch, as in the Lipizzaner papers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paragan.game.player import Player
 
 @dataclass
 class RandomOpponent:
-    """`core.protocols.PlayerSlot` that updates its player but plays against others as a random candidate."""
+    """`core.protocols.PlayerSlot` that updates its player but plays as a random candidate."""
 
     player: Player
     candidates: Sequence[Network] = ()
@@ -39,11 +39,13 @@ class RandomOpponent:
         return self.player.updates_per_step
 
     def network(self) -> Network:
+        """Return the next drawn candidate."""
         number = self._order[self._num_drawn % len(self._order)]
         self._num_drawn += 1
         return self.candidates[number]
 
     def update(self, turn: Turn, against: Opponent) -> Update:
+        """Update the player, never a candidate."""
         return self.player.update(turn, against)
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:

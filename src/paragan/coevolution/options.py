@@ -19,12 +19,12 @@ _MAX_CELLS = 4096
 
 @dataclass(frozen=True)
 class FitnessOptions:
-    """How individuals are compared."""
+    """Comparison of individuals."""
 
     num_images: Count = 1000
     """Real images, and as many latents, on which all cells of a generation are compared."""
     of: Literal["mean", "worst", "best"] = "mean"
-    """How the losses against the opponents of the neighbourhood become one number."""
+    """Aggregation of the losses against the opponents of the neighbourhood."""
     loss: Annotated[Choice, Category("losses")] | None = None
     """Loss of the comparison for all cells, whatever they train with; null: nonsaturating."""
 
@@ -60,7 +60,7 @@ class NeighbourhoodChange:
     at: Count
     """First generation with this neighbourhood."""
     topology: Literal["torus", "ring"] = "torus"
-    """Which cells are neighbours."""
+    """Neighbours of a cell: on a torus or on a ring."""
     radius: Count = 1
     """Distance up to which cells are neighbours."""
     edges: tuple[tuple[Natural, Natural], ...] | None = None
@@ -85,7 +85,7 @@ class CellPlayerOptions:
 
 @dataclass(frozen=True)
 class CellOptions:
-    """Options of single cells; the run's options are used for what is not given."""
+    """Options of single cells, which replace the run's."""
 
     at: tuple[Natural, ...]
     """Numbers of the cells, counted row by row from 0."""
@@ -116,7 +116,7 @@ class GridOptions:
     shape: str = "3x3"
     """Size of the grid, ROWSxCOLUMNS."""
     topology: Literal["torus", "ring"] = "torus"
-    """Which cells are neighbours: on a torus, or on a ring."""
+    """Neighbours of a cell: on a torus or on a ring."""
     radius: Count = 1
     """Distance up to which cells are neighbours."""
     edges: tuple[tuple[Natural, Natural], ...] | None = None
@@ -124,17 +124,17 @@ class GridOptions:
     changes: tuple[NeighbourhoodChange, ...] = ()
     """Other neighbourhoods from given generations on."""
     batches: Count = 600
-    """Batches of a generation; the run ends with the generation in which D has seen train.kimg."""
+    """Batches per generation; the run ends after the generation in which D reaches train.kimg."""
     tournament: Natural = 2
-    """Individuals drawn from the neighbourhood, of which the fittest is trained; 0: always the cell's individual."""
+    """Individuals drawn, of which the fittest is trained; 0: the cell's individual is trained."""
     opponents: Literal["selected", "random"] = "selected"
-    """Opponents in training: the selected ones, or a random one of the neighbourhood for each batch."""
+    """Opponents in training: the selected ones, or a random neighbour for each batch."""
     replacement: Literal["elitist", "always"] = "elitist"
-    """elitist: a trained individual replaces the cell's individual if it is fitter; always: without a comparison."""
+    """elitist: a trained individual replaces the cell's if it is fitter; always: in any case."""
     fitness: FitnessOptions = field(default_factory=FitnessOptions)
-    """How individuals are compared."""
+    """Comparison of individuals."""
     rates: RateOptions = field(default_factory=RateOptions)
-    """How learning rates mutate."""
+    """Mutation of the learning rates."""
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
     """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
     drawn: Literal["generation", "batch"] = "generation"
@@ -150,11 +150,13 @@ class GridOptions:
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
     """Weights of the generators of a neighbourhood."""
     executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
-    """How the cells of a process are trained. loop: one after another; stacked: as one batched program; recorded: that
-    program recorded as CUDA graphs (not run on a device yet); auto: the fastest by measurement.
+    """Execution of the cells of a process.
+
+    loop: one after another; stacked: as one batched program; recorded: that program recorded as
+    CUDA graphs (not run on a device yet); auto: the fastest by measurement.
     """
     age: Natural = 0
-    """Generations by which a worker may be ahead of its neighbours' newest individuals; 0: lock-step."""
+    """Generations that a worker may be ahead of its neighbours' individuals; 0: lock-step."""
     heartbeat_s: Positive = 2.0
     """Seconds between a worker's heartbeats."""
 
@@ -209,12 +211,12 @@ class GridOptions:
         return tuple(shares.values())
 
     def of_cell(self, number: int) -> CellOptions:
-        """Options of a cell that differ from the run's."""
+        """Return the options of a cell that differ from the run's."""
         return next((cell for cell in self.cells if number in cell.at), CellOptions((number,)))
 
 
 def _first_duplicate(values: Sequence[int | str]) -> int | str | None:
-    """First value that occurs a second time; None if all are different."""
+    """Return the first value that occurs a second time; None if all are different."""
     previous: set[int | str] = set()
     for value in values:
         if value in previous:

@@ -23,22 +23,22 @@ from paragan.game.network import CalledNetwork
 
 
 class Executor(Protocol):
-    """Trains the cells of one process."""
+    """Trainer of the cells of one process."""
 
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Train each cell for `num_batches` steps; the last scalars by cell.
+        """Train each cell for `num_batches` steps; returns the last scalars by cell.
 
         loss_of: number of the loss of a cell at a step.
         """
 
 
 class Exchange(Protocol):
-    """Provides the genomes of cells, also from other processes."""
+    """Source of the genomes of cells, also of cells in other processes."""
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        """Centres of the cells in `reach`, from this process (`mine`) and from others."""
+        """Return the centres of the cells in `reach`, from this process (`mine`) and others."""
 
 
 class LocalExchange:
@@ -54,9 +54,9 @@ class Population:
 
     topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features:
     features of a generator's images in a generation, by which mixtures are scored; None: mixture
-    weights stay unchanged. opponent: a genome as a network to play against. has_same_optimizer:
-    whether two cells use the same optimiser for a side, so that its state and learning rate can be
-    inherited.
+    weights stay unchanged. opponent: loads a genome as a network to play against.
+    has_same_optimizer: whether two cells use the same optimiser for a side, so that its state and
+    learning rate can be inherited.
     """
 
     seed: int
@@ -71,10 +71,10 @@ class Population:
     has_same_optimizer: Callable[[Side, int, int], bool] = lambda side, a, b: True
     exchange: Exchange = field(default_factory=LocalExchange)
     generation: int = 0  # number of finished generations
-    check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort the generation
+    check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
-        """Run one generation of the cells; its times, and the last training scalars of each cell."""
+        """Run one generation; returns its times, and the last training scalars of each cell."""
         time = self.generation
         profile = Profile()
         topology = self.topology(time)
@@ -112,7 +112,7 @@ class Population:
         return profile, scalars
 
     def _gather(self, topology: Topology, time: int) -> dict[int, list[Centre]]:
-        """By cell, the centres of its neighbourhood, beginning with the cell."""
+        """Return the centres of each cell's neighbourhood, beginning with the cell."""
         mine = {cell.number: cell.centre for cell in self.cells}
         theirs = self.exchange.gather(mine, topology.reach(mine), time)
         if not self.options.inherit_optimizer_state:
@@ -123,7 +123,7 @@ class Population:
         return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
 
     def _fitness(self, evaluator: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
-        """Fitness of all genomes of a neighbourhood, in its order."""
+        """Return the fitness of all genomes of a neighbourhood, in its order."""
         by = self.options.fitness.of
         fitness = {}
         for side in Side:
@@ -132,7 +132,7 @@ class Population:
         return fitness
 
     def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
-        """Positions in its neighbourhood of the genomes that a cell trains."""
+        """Return the positions in its neighbourhood of the genomes that a cell trains."""
         size = self.options.tournament
         if not size:
             return dict.fromkeys(Side, 0)
@@ -141,10 +141,9 @@ class Population:
     def _parents(
         self, cell: int, group: Sequence[Centre], chosen: Mapping[Side, int], numbers: Sequence[int]
     ) -> dict[Side, Genome]:
-        """Genomes that a cell clones.
+        """Return the genomes that a cell clones.
 
-        From a cell with another optimiser only weights are inherited, and the learning rate of the
-        cell's centre stays.
+        Inherits only weights from a cell with another optimiser, not the learning rate.
         """
         parents = {}
         for side, place in chosen.items():
@@ -176,7 +175,7 @@ class Population:
     def _after(
         self, evaluator: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int
     ) -> dict[Side, float]:
-        """Fitness of the trained genomes against the opponents of the old centre."""
+        """Return the fitness of the trained genomes against the opponents of the old centre."""
         by = self.options.fitness.of
         return {s: evaluator.fitness(s, trained[s], [c[_OPPONENT[s]] for c in group], cell, by) for s in Side}
 
@@ -194,11 +193,11 @@ class Population:
 
     @property
     def workers(self) -> list[dict[str, Any]]:
-        """Workers, for the run record; empty where all cells are in this process."""
+        """Workers, for the run record; empty if all cells are in this process."""
         return []
 
     def collect(self) -> None:
-        """Collect the cells from workers; without workers there is nothing to do."""
+        """Collect the cells from workers; does nothing without workers."""
 
     def release_workers(self) -> None:
         """Release the workers; without workers, the threads of the cells."""
@@ -212,7 +211,7 @@ class Population:
         return self.generator_features is not None and mixture.num_images > 0 and mixture.ensemble > 0
 
     def build_ensemble(self) -> tuple[dict[int, int], float]:
-        """Greedy ensemble of all generators: counts by cell, and its distance."""
+        """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
         assert self.generator_features is not None and self.distance is not None
         self.collect()
         pools = [self.generator_features(cell.centre[Side.G], self.generation) for cell in self.cells]
@@ -240,7 +239,7 @@ class Population:
 
 
 def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:
-    """Every generator of a neighbourhood with every discriminator."""
+    """Return every generator of a neighbourhood with every discriminator."""
     return [(g[Side.G], d[Side.D]) for g, d in product(group, group)]
 
 

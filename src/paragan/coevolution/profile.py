@@ -1,4 +1,4 @@
-"""Time of a generation by routine, with the names of the parallel implementation (Perez et al. 2020)."""
+"""Time of a generation by routine, named as in the parallel Lipizzaner (Perez et al. 2020)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# gather: receiving neighbours' genomes. train: steps of the game. update_genomes: cloning, copying, replacement.
-# mutate: learning rates and losses. evaluate: fitness. score: mixtures.
+# gather: receive neighbours' genomes. train: steps of the game. evaluate: fitness. score: mixtures.
+# update_genomes: cloning, copying, replacement. mutate: learning rates and losses.
 ROUTINES = ("gather", "evaluate", "update_genomes", "mutate", "train", "score")
 
 

@@ -42,9 +42,9 @@ def serialize(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Ten
 def serialize_split(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Serialise to a file on the host and a body with the tensors on the device; nothing is copied between them.
+    """Serialise to a file on the host and a body with the tensors on `device`, without transfers.
 
-    Few optimiser values are on the host: the step counts, which the optimiser reads there.
+    The host part contains few optimiser values: the step counts, which the optimiser reads there.
     """
     on_device = {name: value for name, value in tensors.items() if value.device == device}
     entries, size = _layout(on_device)
@@ -55,12 +55,11 @@ def serialize_split(
 
 
 def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
-    """Header entries, and the number of bytes of all tensors."""
+    """Return header entries, and the number of bytes of all tensors."""
     entries: dict[str, Any] = {}
     end = 0
-    for name in sorted(
-        tensors, key=lambda name: (-tensors[name].element_size(), name)
-    ):  # each is aligned to its element size
+    # largest elements first: each tensor is aligned to its element size
+    for name in sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)):
         value = tensors[name]
         begin = end
         end += value.numel() * value.element_size()
@@ -74,10 +73,10 @@ def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any
 
 
 def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Deserialise the bytes of `serialize`, or with `body` of `serialize_split`: views of them, and the metadata.
+    """Deserialise the bytes of `serialize` into views of them, and the metadata.
 
-    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for invalid data: tensors must neither
-    overlap nor leave gaps.
+    body: of `serialize_split`. Raises `ValueError`, `KeyError`, `TypeError` or `RecursionError` if
+    the data is invalid; tensors must neither overlap nor leave gaps.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     if not 0 < length <= min(len(data) - 8, _MAX_HEADER_BYTES) or length % _ALIGNMENT:
@@ -95,7 +94,8 @@ def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str,
         body = body.clone()  # a slice of a larger message may be misaligned
     num_bytes = len(body)
     end = 0
-    runs: list[tuple[torch.dtype, int, list[int]]] = []  # contiguous tensors of a dtype: offset, numbers of elements
+    # contiguous tensors of a dtype: offset, numbers of elements
+    runs: list[tuple[torch.dtype, int, list[int]]] = []
     for name, about in header.items():
         dtype = _DTYPE_OF_NAME[about["dtype"]]
         shape = about["shape"]

@@ -1,7 +1,7 @@
 """Neighbourhoods of cells, as integers alone.
 
-A neighbourhood lists the cell itself first, then the others in a fixed order, each once. Nothing
-else depends on the shape of the grid, so neighbourhoods may change in every generation.
+A neighbourhood lists the cell itself first, then the others in a fixed order, each once. No other
+code depends on the shape of the grid, so neighbourhoods may change in every generation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paragan.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Topology:
-    """Neighbourhoods of all cells. neighbours: by cell, the cell itself first."""
+    """Neighbourhoods of all cells. neighbours: by cell, beginning with the cell."""
 
     neighbours: tuple[tuple[int, ...], ...]
 
@@ -32,7 +32,7 @@ class Topology:
         return len(self.neighbours)
 
     def reach(self, cells: Iterable[int]) -> list[int]:
-        """All members of the neighbourhoods of these cells, in order."""
+        """Return all members of the neighbourhoods of these cells, in order."""
         return sorted(set().union(*(self.neighbours[cell] for cell in cells)))
 
     @property
@@ -42,7 +42,7 @@ class Topology:
         return None if None in hops else max(hop for hop in hops if hop is not None)
 
     def _hops(self, start: int) -> int | None:
-        """Distance from a cell to its farthest reader; None: some cell cannot be reached."""
+        """Return the distance from a cell to its farthest reader; None if one is unreachable."""
         readers: list[list[int]] = [[] for _ in self.neighbours]
         for cell, near in enumerate(self.neighbours):
             for other in near:
@@ -59,9 +59,10 @@ class Topology:
 
 
 def torus(rows: int, columns: int, radius: int = 1) -> Topology:
-    """Torus: the neighbours of cell r * columns + c are all cells within `radius` steps, across the edges.
+    """Build a torus: neighbours of cell r * columns + c are all cells within `radius` steps.
 
-    With radius 1 these are the five cells of Lipizzaner (Schmiedlechner et al. 2018, section 3).
+    Steps wrap around the edges. With radius 1 these are the five cells of Lipizzaner
+    (Schmiedlechner et al. 2018, section 3).
     """
     steps = _offsets(radius)
 
@@ -73,15 +74,15 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
 
 
 def ring(cells: int, radius: int = 1) -> Topology:
-    """Ring: the neighbours of a cell are the `radius` cells before and after it (Toutouh et al. 2021, Lipi-Ring)."""
+    """Build a ring: neighbours are `radius` cells on each side (Toutouh et al. 2021, Lipi-Ring)."""
     steps = sorted((step for step in range(-radius, radius + 1) if step), key=lambda step: (abs(step), step))
     return Topology(tuple(_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
 
 
 def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
-    """Graph: both ends of an edge (a, b) read each other.
+    """Build a graph, in which both ends of an edge (a, b) read each other.
 
-    `ConfigError` for an end that is not a cell.
+    Raises `ConfigError` if an end is not a cell.
     """
     near: list[list[int]] = [[cell] for cell in range(cells)]
     for edge in edges:
@@ -94,7 +95,7 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
 
 
 def topology_at(options: GridOptions, generation: int) -> Topology:
-    """Neighbourhoods in a generation of a run."""
+    """Return the neighbourhoods in a generation of a run."""
     started = [change for change in options.changes if change.at <= generation]
     now: GridOptions | NeighbourhoodChange = max(started, key=lambda change: change.at) if started else options
     if now.edges is not None:
@@ -105,7 +106,7 @@ def topology_at(options: GridOptions, generation: int) -> Topology:
 
 
 def _offsets(radius: int) -> list[tuple[int, int]]:
-    """(down, right) of all cells within `radius` steps: nearest first; then north, south, west, east."""
+    """Return (down, right) within `radius` steps: nearest first; then north, south, west, east."""
     span = range(-radius, radius + 1)
     around = [(down, right) for down, right in product(span, span) if 0 < abs(down) + abs(right) <= radius]
     return sorted(around, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))

@@ -1,7 +1,4 @@
-"""Selection and mutation between generations.
-
-Random draws are keyed by their purpose, never by the process.
-"""
+"""Selection and mutation between generations; draws are keyed by purpose, never by process."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from paragan.core.types import Side
 
 
 def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
-    """Index of the fittest (lowest) of `size` drawn without replacement; the first drawn of equal ones."""
+    """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
     generator = rng.generator(seed, "tournament", cell, generation, side.value)
     drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
     return int(min(drawn, key=lambda index: _inf_unless_finite(fitness[index])))
 
 
 def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
-    """Learning rate after a possible mutation."""
+    """Return the learning rate after a possible mutation."""
     generator = rng.generator(seed, "rate", cell, generation, side.value)
     is_mutated = float(torch.rand((), generator=generator, dtype=torch.float64)) < options.probability
     step = options.rate * float(torch.randn((), generator=generator, dtype=torch.float64))
@@ -33,10 +30,10 @@ def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation:
 
 
 def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
-    """Number of a loss drawn uniformly from `count` (Mustangs)."""
+    """Draw the number of a loss uniformly from `count` (Mustangs)."""
     return int(torch.randint(count, (), generator=rng.generator(seed, "loss", cell, generation, batch)))
 
 
 def _inf_unless_finite(fitness: float) -> float:
-    """Fitness for a comparison: values that are not finite are worst."""
+    """Replace values that are not finite by infinity, the worst fitness."""
     return fitness if math.isfinite(fitness) else math.inf

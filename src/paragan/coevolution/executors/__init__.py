@@ -1,1 +1,1 @@
-"""Executors: ways to train the cells of a process (a loop, one stacked program, or a recorded one)."""
+"""Executors: train the cells of a process in a loop, as a stacked program or recorded."""

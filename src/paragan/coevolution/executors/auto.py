@@ -18,11 +18,11 @@ _ROUNDS = 4
 
 
 class AutoExecutor:
-    """`coevolution.population.Executor` that chooses among others.
+    """`coevolution.population.Executor` that chooses among others by measurement.
 
-    Before the first generation it runs a few steps with each, in turns, and undoes them; then it
-    prints its choice with `say`. Rounding depends on the choice, so a resumed run repeats it.
-    executors: by name. chosen: name of the choice.
+    Runs a few steps with each before the first generation, in turns, and undoes them; then prints
+    its choice with `say`. Rounding depends on the choice, so a resumed run repeats it. executors:
+    by name. chosen: name of the choice.
     """
 
     def __init__(self, executors: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
@@ -33,6 +33,7 @@ class AutoExecutor:
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
+        """Train with the chosen executor, after the choice in the first generation."""
         if self.chosen is None:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
@@ -41,7 +42,7 @@ class AutoExecutor:
         return self.executors[self.chosen].train(cells, num_batches, loss_of)
 
     def _measure(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
-        """Seconds per step of all cells, by executor: the minimum over rounds."""
+        """Return seconds per step of all cells, by executor: the minimum over rounds."""
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         for number in range(_ROUNDS):
@@ -60,10 +61,10 @@ class AutoExecutor:
 
 
 def _device_time_s(cell: Cell) -> float:
-    """Clock after all work queued on the device is done.
+    """Return the time after all work queued on the device is done.
 
-    CPU time where one CPU thread works, so that other programs do not disturb the measurement; else
-    elapsed time.
+    CPU time if one CPU thread works, so that other programs do not disturb the measurement;
+    otherwise elapsed time.
     """
     device = cell.players[Side.G].updates.device
     if device.type == "cpu" and torch.get_num_threads() == 1:

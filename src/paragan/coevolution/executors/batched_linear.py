@@ -1,4 +1,4 @@
-"""Network whose linear layers hold the weights of many cells and apply each to the rows of its cell."""
+"""Network whose linear layers apply the weights of each of many cells to the rows of that cell."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
     """Copy a network for batches with equally many rows of each of `num` cells, cell by cell.
 
-    None where layers other than `nn.Linear` have weights, or weights are tied. stacked: parameters
-    by name, (num, …).
+    Returns None if layers other than `nn.Linear` have weights, or weights are tied. stacked:
+    parameters by name, (num, …).
     """
     layers = {
         name: module for name, module in net.named_modules() if next(module.parameters(recurse=False), None) is not None

@@ -1,4 +1,4 @@
-"""Inputs of stacked turns: those of the cells concatenated; and the tensors of turn inputs by name."""
+"""Inputs of stacked turns (those of the cells, concatenated), and their tensors by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paragan.loading.loader import BatchStream, next_joint_batch
 
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
-    """Tensors of turn inputs by name, except ready-made fakes."""
+    """Return the tensors of turn inputs by name, except ready-made fakes."""
     real = {} if feed.real is None else feed.real.tensors
     return {**feed.tensors, **{f"real/{name}": value for name, value in real.items()}}
 
@@ -60,6 +60,7 @@ class CellPriors(Prior):
         object.__setattr__(self, "priors", priors)
 
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """Draw from each cell's prior, and concatenate in the order of the cells."""
         each = replace(rows, count=rows.count // len(self.priors))
         drawn = [prior.draw_on_cpu(stream, each) for prior in self.priors]
         return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
@@ -67,7 +68,7 @@ class CellPriors(Prior):
 
 @dataclass(frozen=True)
 class CellAugments:
-    """Augmentation of the images of each cell with its own seed."""
+    """Augmentation of the images of each cell with the seed of that cell."""
 
     augment: Augment
     cells: Sequence[Cell]

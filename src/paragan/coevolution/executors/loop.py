@@ -18,7 +18,7 @@ class LoopExecutor:
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Train each cell for `num_batches` steps; the last scalars by cell. loss_of: number of the loss of a step."""
+        """Train each cell for `num_batches` steps; returns the last scalars by cell."""
         scalars: dict[int, dict[str, Tensor]] = {}
         for cell in cells:
             scalars[cell.number] = {}

@@ -1,4 +1,4 @@
-"""One loss for the rows of many cells, each with the loss of its cell."""
+"""Loss for the rows of many cells, each with the loss of its cell."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from paragan.core.loss import Loss
 class MixedLoss:
     """Losses of `num` cells with `rows` rows each.
 
-    The loss number of each row is stored in one tensor on the device, where a recorded turn reads
-    it. Equal sets of losses share one `Loss` object, however they are assigned to cells.
+    A tensor on the device stores the loss number of each row, which a recorded turn reads. Equal
+    sets of losses share one `Loss` object, however they are assigned to cells.
     """
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:
@@ -24,7 +24,7 @@ class MixedLoss:
         self._pairs: dict[tuple[int, ...], Loss] = {}
 
     def of(self, losses: Sequence[Loss]) -> Loss:
-        """Return the loss of all rows, for these losses by cell; a loss that all cells share is returned unchanged."""
+        """Return the loss of all rows, from losses by cell; one that all share is unchanged."""
         kinds = list({id(loss): loss for loss in losses}.values())
         kinds.sort(key=id)
         if len(kinds) == 1:

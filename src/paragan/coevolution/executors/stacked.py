@@ -1,10 +1,9 @@
 """Executor that trains all cells of a process as one batched program.
 
 The scheme trains one game whose player slots, data, prior and loss combine those of all cells, row
-by row. Adam steps are batched too; players with other optimisers are stepped one by one. It is
-faster where steps are bound by kernel launches: small networks, accelerators. There a turn can also
-be recorded and replayed (`hardware/graphs`), since it depends on tensors alone, which the host has
-drawn before.
+by row. Adam steps are batched too; players with other optimisers are stepped one by one. Faster if
+kernel launches limit the steps: small networks, accelerators. On these a turn can also be recorded
+and replayed (`hardware/graphs`), since it depends only on tensors drawn before on the host.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
-_LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam, which reads weights once, is faster on a CPU
+_LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
 _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
 
 
 def unstackable_reason(cells: Sequence[Cell]) -> str | None:
-    """Why these cells cannot be stacked; None if they can."""
+    """Return why these cells cannot be stacked; None if they can."""
     first = cells[0]
     if first.scheme.needs_local_players:
         return "the scheme needs the players themselves"
@@ -66,7 +65,7 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
 
 
 def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
-    """Why the turns of these cells cannot be recorded on a device that records; None if they can."""
+    """Return why the turns of these cells cannot be recorded; None if a device can record them."""
     for side in Side:
         players = [cell.players[side] for cell in cells]
         if not can_stack(players):
@@ -81,7 +80,7 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
 
 
 def _has_schedule(penalty: Penalty) -> bool:
-    """Whether the weight of a penalty changes during a run; a recording would repeat its first value."""
+    """Whether a penalty's weight changes in a run; a recording would repeat its first value."""
     return getattr(getattr(penalty, "options", None), "final", None) is not None
 
 
@@ -102,7 +101,7 @@ class StackedExecutor:
         loss_of: Callable[[Cell, int], int],
         graph: Callable[[], Graph] | None = None,
     ) -> dict[int, dict[str, Tensor]]:
-        """Train as the protocol says. graph: records the turns."""
+        """Train as the protocol requires. graph: records the turns."""
         if self._stack is None or not self._stack.is_of(cells):
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack
@@ -166,7 +165,7 @@ class _StackedCells:
 
     @contextmanager
     def batched_optimizers(self) -> Iterator[None]:
-        """Step the players of each side as one program inside the block, where that is possible."""
+        """Step the players of each side as one program inside the block, if possible."""
         adams = [slot.adam for slot in self.slots.values() if slot.adam is not None]
         for adam in adams:
             adam.take_over()
@@ -186,11 +185,12 @@ class _StackedCells:
             cell.gan.clock.images = self.gan.clock.images
 
     def scalars(self) -> dict[int, dict[str, Tensor]]:
-        """Last scalars of each cell."""
+        """Return the last scalars of each cell."""
         scalars: dict[int, dict[str, Tensor]] = {cell.number: {} for cell in self.cells}
         for side, slot in self.slots.items():
             for name, values in slot.scalars.items():
-                for cell, value in zip(self.cells, values.clone(), strict=True):  # a recorded turn overwrites it
+                # cloned, because a recorded turn overwrites it
+                for cell, value in zip(self.cells, values.clone(), strict=True):
                     scalars[cell.number][f"{side.value}/{name}"] = value
         return scalars
 
@@ -237,7 +237,7 @@ class _StackedSlot:
         return Update({}, turn.feed.rows, self.version)
 
     def _work(self, turn: Turn, against: Opponent) -> Work:
-        """The turn as a function of its input tensors; recorded where possible."""
+        """Return the turn as a function of its input tensors, recorded if possible."""
         if self.graph is None or self.adam is None or turn.feed.fakes is not None:
             return partial(self._run_turn, turn, against)
         kind = (self.loss, *map(id, turn.penalties))
@@ -246,7 +246,7 @@ class _StackedSlot:
         return self._recorded[kind]
 
     def _run_turn(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """All device work of a turn."""
+        """Run all device work of a turn."""
         turn = replace(turn, feed=with_tensors(turn.feed, given))
         opponent = against.network()
         turn = with_d_fakes(turn, opponent, 1)

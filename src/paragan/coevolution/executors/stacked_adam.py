@@ -1,4 +1,4 @@
-"""Adam for stacked players: one program steps all of them, with learning rates and skipped steps per player.
+"""Adam for stacked players: one program, with learning rates and skipped steps per player.
 
 Weights, moments and averages of all cells are rows of matrices; the players hold views of them, so
 that genomes are copied from and loaded into players as usual. Source: Kingma and Ba 2015, algorithm
@@ -21,7 +21,7 @@ _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
-    """Whether all players use the same plain Adam, without parameter groups, up to their learning rates."""
+    """Whether all players use the same plain Adam, without groups, up to their learning rates."""
     first = players[0]
     is_plain = not first.policy.groups and all(
         first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items()
@@ -31,7 +31,7 @@ def can_stack(players: Sequence[Player]) -> bool:
 
 
 class StackedAdam:
-    """Adam over the weights of all cells. flat_CP: a row per cell; the players' weights are views of it."""
+    """Adam over the weights of all cells: rows of `flat_CP`, of which the players hold views."""
 
     def __init__(self, players: Sequence[Player], flat_CP: Tensor) -> None:
         self.players = players
@@ -51,7 +51,7 @@ class StackedAdam:
 
     @torch.no_grad()
     def take_over(self) -> None:
-        """Read the optimiser state of the players, which may be new clones, and make it views of the matrices."""
+        """Read the optimiser state of the players, which may be clones, and make it views."""
         for cell, player in enumerate(self.players):
             self.updates_C[cell] = player.updates
             self.lr_C[cell] = player.policy.lr
@@ -89,7 +89,7 @@ class StackedAdam:
 
     @torch.no_grad()
     def step(self, gradient_CP: Tensor, average: Tensor | None) -> Tensor:
-        """Step or skip each cell; the gradient norms before clipping, by cell. average: the result of `count`."""
+        """Step or skip each cell; returns gradient norms before clipping. average: from `count`."""
         norm_C = torch.linalg.vector_norm(gradient_CP, dim=1)
         ok_C = norm_C.isfinite()
         if self.max_norm is not None:
@@ -105,7 +105,7 @@ class StackedAdam:
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
-        """Apply Adam. Weights, moments and count of a skipped cell do not change."""
+        """Apply Adam; weights, moments and count of a skipped cell do not change."""
         ok_C1 = ok_C[:, None]
         self.steps_C.add_(ok_C)
         self.m_CP.lerp_(gradient_CP, (1 - self.beta1) * ok_C1.to(gradient_CP.dtype))
@@ -117,14 +117,14 @@ class StackedAdam:
         self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
-        """Views of a cell's row of each matrix, in the shapes of its network's parameters."""
+        """Return views of a cell's row of each matrix, in the shapes of the parameters."""
         sizes = [shape.numel() for shape in self._shapes]
         rows = [matrix_CP[cell].split(sizes) for matrix_CP in matrices_CP]
         return [[part.view(shape) for part, shape in zip(row, self._shapes, strict=True)] for row in rows]
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:
-    """Everything that determines a step, except the learning rate."""
+    """Return everything that determines a step, except the learning rate."""
     arguments = {name: value for name, value in player.optimizer.defaults.items() if name != "lr"}
     average = None if player.ema is None else player.ema.options
     return (

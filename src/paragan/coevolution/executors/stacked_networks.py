@@ -1,4 +1,4 @@
-"""Networks of many cells as one: their weights are the rows of one matrix, and one call evaluates all of them.
+"""Networks of many cells as one: their weights are rows of one matrix, for a single call.
 
 The rows of a batch belong to the first cell, then to the second, and so on, equally many of each.
 The networks of the cells remain usable: their weights become views, so that optimisers, averages
@@ -23,7 +23,7 @@ class StackedNetwork(nn.Module):
     """Stack of networks that differ only in their weights and have no buffers.
 
     rows: of each network in a batch, or a divisor of their number. `vmap` calls the network for
-    each cell. Where all weights belong to linear layers, and a first call shows that rows are
+    each cell. If all weights belong to linear layers, and a first call shows that rows are
     independent, it is called on all rows at once instead, which is faster on a CPU.
     """
 
@@ -31,9 +31,8 @@ class StackedNetwork(nn.Module):
         super().__init__()
         self.num = len(nets)
         self.rows = rows
-        self._template = (
-            copy.deepcopy(nets[0]).requires_grad_(False),
-        )  # in a tuple: its weights must not be registered
+        # in a tuple: its weights must not be registered
+        self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)
         named = [dict(net.named_parameters()) for net in nets]
         self._names = list(named[0])
         weights = [list(of.values()) for of in named]
@@ -45,7 +44,7 @@ class StackedNetwork(nn.Module):
             for weight, stacked in zip(of, self._in_order, strict=True):
                 weight.data = stacked.data[cell]
         self._whole = (with_batched_linear(self._template[0], self._parameters_by_name(), self.num),)
-        self._is_row_wise: dict[int, bool] = {}  # by number of rows: whether one call on all rows has the same result
+        self._is_row_wise: dict[int, bool] = {}  # whether one call suffices, by number of rows
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
@@ -56,12 +55,12 @@ class StackedNetwork(nn.Module):
         return self._by_row(found)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
-        """Gradients of one cell's weights, in their order."""
+        """Return the gradients of one cell's weights, in their order."""
         gradients = (weight.grad for weight in self._in_order)
         return [None if gradient is None else gradient[cell] for gradient in gradients]
 
     def gradient(self) -> Tensor:
-        """Gradients of all weights, (C, P); zero for unused ones."""
+        """Return the gradients of all weights, (C, P); zero for unused ones."""
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
         return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
 
@@ -102,7 +101,7 @@ class StackedNetwork(nn.Module):
 
 
 def _as_tensors(found: Any) -> Any:
-    """Output of a network as a tensor or a tuple of tensors."""
+    """Return the output of a network as a tensor or a tuple of tensors."""
     if isinstance(found, DiscriminatorOutput):
         return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
     if isinstance(found, tuple):

@@ -8,12 +8,10 @@ from paragan.core.errors import ConfigError
 
 
 def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
-    """Divide the grid into equal rectangles, one per worker: the worker of each cell.
+    """Divide the grid into equal rectangles, one per worker; returns the worker of each cell.
 
-    None if that is impossible.
-
-    Among all divisions the one with the shortest edges is chosen, since genomes are sent across
-    them.
+    Returns None if that is impossible. Chooses the division with the shortest edges, since genomes
+    are sent across them.
     """
     divisions = []
     for down in (down for down in range(1, workers + 1) if workers % down == 0):
@@ -29,11 +27,11 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
 
 
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
-    """Assign cells in proportion to the workers' speeds, at least one each: the worker of each cell.
+    """Assign cells in proportion to the workers' speeds, at least one each.
 
-    Equal speeds get rectangles if these divide the grid; otherwise the cells of a worker are
-    consecutive along rows, every second row backwards. speeds: cells per second of each worker, in
-    any unit. `ConfigError` for more workers than cells.
+    Returns the worker of each cell. Equal speeds get rectangles if these divide the grid; otherwise
+    the cells of a worker are consecutive along rows, every second row backwards. speeds: cells per
+    second of each worker, in any unit. Raises `ConfigError` if there are more workers than cells.
     """
     cells = rows * columns
     workers = len(speeds)
@@ -58,12 +56,12 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
 
 
 def generation_seconds(owners: Sequence[int], speeds: Sequence[float]) -> float:
-    """Seconds of a generation, set by the slowest worker. owners: worker of each cell. speeds: cells per second."""
+    """Return the seconds of a generation. owners: worker of each cell. speeds: cells per second."""
     return max(owners.count(worker) / speed for worker, speed in enumerate(speeds))
 
 
 def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
-    """Number of cells of each worker: one each, then every next cell to the worker that would finish it first."""
+    """Assign one cell to each worker, and each next to the worker that would finish it first."""
     counts = [1] * len(speeds)
     for _ in range(cells - len(speeds)):
         first = min(range(len(speeds)), key=lambda worker: ((counts[worker] + 1) / speeds[worker], worker))

@@ -1,4 +1,4 @@
-"""Coordinator: assigns the cells of a grid to workers, starts generations, and detects failed or slow workers.
+"""Coordinator: assigns cells to workers, starts generations, detects failed or slow workers.
 
 Genomes are exchanged between workers directly. A generation is complete when every worker has
 finished it; after a failure the remaining workers repeat it from the previous boundary. In
@@ -29,7 +29,7 @@ _MIN_GENERATIONS = 2  # in this many consecutive generations
 
 @dataclass
 class GenerationResult:
-    """A generation of all workers. cells: record values by cell. scalars: means over cells, by name."""
+    """Results of a generation. cells: record values by cell. scalars: means over cells, by name."""
 
     cells: dict[int, dict[str, Any]]
     scalars: dict[str, float]
@@ -38,7 +38,7 @@ class GenerationResult:
 
 @dataclass(frozen=True)
 class StalenessLimit:
-    """How far workers may run ahead.
+    """Limit on how far workers may run ahead.
 
     max_age: generations by which the first worker may be ahead of the last; 0: lock-step.
     num_generations: of the run.
@@ -89,7 +89,7 @@ class Coordinator:
         self._edge = at
 
     def evolve(self, target: int) -> GenerationResult:
-        """Run until all cells have finished `target` generations; the result of the last."""
+        """Run until all cells have finished `target` generations; returns the last result."""
         result: GenerationResult | None = None
         while result is None or self.at < target:
             try:
@@ -127,7 +127,10 @@ class Coordinator:
         self.membership.close()
 
     def await_workers(self, count: int, start_error: Callable[[], str]) -> None:
-        """Wait until `count` workers have joined. start_error: why they cannot start; empty if they can."""
+        """Wait until `count` workers have joined. start_error: why they cannot start; empty: none.
+
+        Raises `ConfigError` on a start error, `RankError` after the time-out.
+        """
         began = time.monotonic()
         while self.membership.admit() < count:
             if error := start_error():
@@ -165,7 +168,7 @@ class Coordinator:
         return _merge_answers(list(answers.values()))
 
     def _until(self) -> int:
-        """Generations that workers may finish before the next one is complete."""
+        """Return the generation up to which workers may run before the next one is complete."""
         until = self.at + 1
         while (
             until < min(self.limit.num_generations, self.at + 1 + self.limit.max_age)
@@ -190,7 +193,7 @@ class Coordinator:
         self._edge = self.at
 
     def _assign(self) -> None:
-        """Start a new membership: assign the cells to the present workers, from the newest common boundary."""
+        """Start a new membership: assign cells to workers, from the newest common boundary."""
         rows, columns = self.shape
         before = {member.rank: member.name for member in self.membership.members}
         self._membership_number += 1
@@ -252,7 +255,7 @@ class Coordinator:
             raise self.membership.failure() from None
 
     def _stop_workers(self) -> dict[str, dict[int, list[int]]]:
-        """Stop the work in progress on all workers; their saved cells by name and generation boundary."""
+        """Stop the work in progress; returns each worker's saved cells by generation boundary."""
         if self._communicator is not None:
             self._communicator.abort()
             self._communicator = None

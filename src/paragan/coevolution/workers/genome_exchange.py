@@ -18,12 +18,10 @@ Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
 def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
-    """Cells to send in an exchange, by (sender, receiver), in order.
+    """Return the cells to send in an exchange, by (sender, receiver), in order.
 
-    Every route has its reverse, which may be empty.
-
-    spare: also send cells that no other worker reads to the next worker, so that a copy survives
-    any failure.
+    Every route has its reverse, which may be empty. spare: also send cells that no other worker
+    reads to the next worker, so that a copy survives any failure.
     """
     workers = sorted(set(owners))
     routes: dict[tuple[int, int], set[int]] = {}
@@ -43,9 +41,10 @@ def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = Tru
 
 
 def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
-    """Cells that change their worker, by (sender, receiver); every route has its reverse, which may be empty.
+    """Return the cells that change their worker, by (sender, receiver).
 
-    sources: rank that has each cell; None: it has not begun.
+    Every route has its reverse, which may be empty. sources: rank that has each cell; None: it has
+    not begun.
     """
     routes: dict[tuple[int, int], list[int]] = {}
     for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
@@ -63,7 +62,10 @@ def transfer_cells(
     like: Callable[[], Centre],
     device: torch.device | None = None,
 ) -> dict[int, CellState]:
-    """Send cells along their routes, and receive others. held: cells of this process. device: as for `pack_cells`."""
+    """Send cells along their routes; returns the received cells by number.
+
+    held: cells of this process. device: as for `pack_cells`.
+    """
     received = swap({b: pack_cells(cells, held, device) for (a, b), cells in routes.items() if a == rank})
     cells_here: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
@@ -73,12 +75,12 @@ def transfer_cells(
 
 
 def pack_cells(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
-    """Encode cells as messages. device: tensors on it are sent from there; None: all are sent from the host."""
+    """Encode cells as messages. device: sends tensors from there; None: all from the host."""
     return list(chain.from_iterable(held[cell].pack(device) for cell in cells))
 
 
 def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
-    """Decode the messages of `pack_cells`. `CheckpointError` for invalid messages."""
+    """Decode the messages of `pack_cells`; raises `CheckpointError` if they are invalid."""
     each = len(messages) // max(1, len(cells))
     return {
         cell: CellState.unpack(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
@@ -86,7 +88,7 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
 
 
 def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
-    """Rows and columns of the squarest torus on which all routes join neighbours; None if there is none."""
+    """Return rows and columns of the squarest torus whose neighbours all routes join; else None."""
     pairs = set(routes)
     for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
         places = {rank: divmod(rank, columns) for rank in range(size)}
@@ -127,6 +129,7 @@ class GenomeExchange:
         self.copies: dict[int, dict[int, CellState]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology(generation))
         here = {cell.number: cell for cell in self.cells()}
         received = transfer_cells(
@@ -140,10 +143,11 @@ class GenomeExchange:
 
 
 class AsyncGenomeExchange(GenomeExchange):
-    """Asynchronous exchange: the newest copy of a neighbour at most `age` generations behind is used without waiting.
+    """Asynchronous exchange: copies of neighbours may be `age` generations old.
 
-    The messages of a post are its generation number and the cells. They are sent from the host,
-    since the time of their receipt is not known.
+    The newest copy is used without waiting if it is not older. The messages of a post are its
+    generation number and the cells. They are sent from the host, since the time of their receipt is
+    not known.
     """
 
     def __init__(self, age: int, *everything: Any) -> None:
@@ -154,6 +158,7 @@ class AsyncGenomeExchange(GenomeExchange):
         self._received: dict[int, CellState] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Post this worker's cells, and wait only for neighbours older than the bound."""
         here = {cell.number: cell for cell in self.cells()}
         rank = self.communicator.rank
         self._routes = exchange_routes(self.owners, self.topology(generation))

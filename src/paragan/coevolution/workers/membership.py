@@ -20,17 +20,17 @@ POLL_S = 0.02
 
 
 class FailedWorker(Exception):
-    """An active worker has failed; the others have to take over its cells."""
+    """Failure of an active worker; the others have to take over its cells."""
 
 
 @dataclass
 class Member:
-    """One worker.
+    """Worker of a grid, as the coordinator knows it.
 
-    heartbeat: shows the worker that the coordinator is alive. rank: among the active workers, -1 if
-    it is spare. speed: cells per second of its last generation. state, progress: from its last
-    heartbeat. progressed_at: time of its last progress, even a single step. is_suspect: it has been
-    silent for longer than usual. messages: not read yet.
+    heartbeat: sends heartbeats to the worker. rank: among the active workers, -1 if it is spare.
+    speed: cells per second of its last generation. state, progress: from its last heartbeat.
+    progressed_at: time of its last progress, even a single step. is_suspect: it has been silent for
+    longer than usual. messages: not read yet.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Member:
     messages: deque[Mapping[str, Any]] = field(default_factory=deque)
 
     def take(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Remove and return the first message of this kind with these values; None if there is none."""
+        """Remove and return the first message of this kind with these values; None without one."""
         for message in self.messages:
             if message["kind"] == kind and all(message.get(key) == value for key, value in values.items()):
                 self.messages.remove(message)
@@ -56,7 +56,7 @@ class Member:
 class Membership:
     """Workers of a grid.
 
-    accept: the next worker that joins, if there is one. on_failure: called with the description of
+    accept: returns the next worker that joins, or None. on_failure: called with the description of
     a failed worker. timeout_s: time a worker may take for an answer without any progress, even if
     it sends heartbeats. is_recoverable: whether others can take over the cells of a failed worker;
     if not, the run ends.
@@ -92,7 +92,7 @@ class Membership:
         return [member for member in self.members if member.rank >= 0]
 
     def admit(self) -> int:
-        """Admit the workers that have joined, to be active from the next boundary on; the number of members."""
+        """Admit waiting workers, active from the next boundary on; returns the member count."""
         while (line := self.accept()) is not None:
             self._num_joined += 1
             name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
@@ -105,7 +105,7 @@ class Membership:
         return len(self.members)
 
     def send(self, member: Member, kind: str, **values: Any) -> None:
-        """Send a message; a worker that cannot be reached has failed."""
+        """Send a message; an unreachable worker has failed."""
         try:
             member.line.send(kind, **values)
         except RankError as error:
@@ -113,9 +113,9 @@ class Membership:
                 self._remove(member, str(error))
 
     def collect(self, kind: str, **values: Any) -> dict[int, Mapping[str, Any]]:
-        """Wait for a message of this kind with these values from every active worker; by rank.
+        """Wait for a message of this kind from every active worker; returns them by rank.
 
-        `FailedWorker` if one fails meanwhile.
+        values: that the message must have. Raises `FailedWorker` if a worker fails meanwhile.
         """
         answers: dict[int, Mapping[str, Any]] = {}
         began = time.monotonic()
@@ -132,7 +132,7 @@ class Membership:
             self._wait_for(missing, began)
 
     def drop_all(self, membership: str) -> dict[str, Mapping[str, Any]]:
-        """Make all workers stop their work in progress; their replies by name."""
+        """Make all workers stop their work in progress; returns their replies by name."""
         answers: dict[str, Mapping[str, Any]] = {}
         began = time.monotonic()
         for member in self.members:
@@ -180,7 +180,7 @@ class Membership:
         return FailedWorker()
 
     def release(self) -> None:
-        """Release all workers. Workers that disconnect from now on have not failed."""
+        """Release all workers; those that disconnect afterwards have not failed."""
         self._is_ending = True
         for member in list(self.members):
             with suppress(RankError):
@@ -193,7 +193,7 @@ class Membership:
             member.line.close()
 
     def _judge(self, member: Member, silence: Silence | None) -> None:
-        """Report a worker that is silent or responds again; remove it only if it cannot be merely slow."""
+        """Report a worker that is silent or responds again; remove it if it is surely failed."""
         if silence is None:
             if member.is_suspect:
                 self.say(f"workers   {member.name} responds again")
@@ -247,7 +247,7 @@ class Membership:
 
 
 def median(speeds: Sequence[float | None]) -> float:
-    """Median of the known speeds; 1 if none is known."""
+    """Return the median of the known speeds; 1 if none is known."""
     known = sorted(speed for speed in speeds if speed is not None)
     return known[len(known) // 2] if known else 1.0
 

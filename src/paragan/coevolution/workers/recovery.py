@@ -1,4 +1,4 @@
-"""Recovery: the generation boundary from which a grid resumes after a failure, and where each cell's state is."""
+"""Recovery: boundary from which a grid resumes after a failure, and sources of the cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
 
 @dataclass(frozen=True)
 class RecoverySource:
-    """Where the state of a cell is. name: of the worker or coordinator. edge: generation boundary of the state."""
+    """Holder of the state of a cell. name: worker or coordinator. edge: boundary of the state."""
 
     name: str
     edge: int
@@ -19,7 +19,7 @@ class RecoverySource:
 def recovery_sources(
     held: SavedCells, last: Sequence[str], may_differ: bool = False
 ) -> tuple[int, list[RecoverySource | None]]:
-    """The boundary from which to resume, and the source of each cell; None for cells that have not begun.
+    """Return the boundary from which to resume, and each cell's source; None: it has not begun.
 
     held: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
     is the newest for which a state of every cell exists. may_differ: cells may resume from
@@ -40,7 +40,7 @@ def recovery_sources(
 
 
 def _first_source(held: SavedCells, edges: Sequence[int], cell: int, last: str) -> RecoverySource | None:
-    """Source of a cell at the first of these boundaries for which there is one."""
+    """Return the source of a cell at the first of these boundaries that has one."""
     for edge in edges:
         source = _source_at(held, edge, cell, last)
         if source is not None:
@@ -49,6 +49,6 @@ def _first_source(held: SavedCells, edges: Sequence[int], cell: int, last: str) 
 
 
 def _source_at(held: SavedCells, edge: int, cell: int, last: str) -> RecoverySource | None:
-    """Source of a cell at a boundary; its last worker if possible, so that it need not be sent."""
+    """Return the source of a cell at a boundary, if possible its last worker (no transfer)."""
     names = [name for name, saved in held.items() if cell in saved.get(edge, ())]
     return RecoverySource(last if last in names else names[0], edge) if names else None

@@ -1,4 +1,4 @@
-"""Population whose cells are trained by workers; the run has their last collected states."""
+"""Population whose cells are trained by workers; this process has the states collected last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paragan.core.clock import Clock
 
 @dataclass
 class RemoteCell:
-    """A cell on a worker. last_state: as collected last. record: values reported by its worker last."""
+    """Cell on a worker. last_state: as collected last. record: values that its worker sent last."""
 
     last_state: CellState
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +52,7 @@ class RemoteCell:
 class RemotePopulation(Population):
     """Population on workers.
 
-    begin: starts the workers, before the first generation. end: releases them. clock: the run's
-    clock.
+    begin: starts the workers, before the first generation. end: releases them. clock: of the run.
     """
 
     coordinator: Coordinator
@@ -63,6 +62,7 @@ class RemotePopulation(Population):
     has_begun: bool = False
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
+        """Run one generation on the workers, which start in the first call."""
         if not self.has_begun:
             if self.generation:
                 self.coordinator.resume({cell.number: cell.state() for cell in self.cells}, self.generation)
@@ -91,5 +91,5 @@ class RemotePopulation(Population):
 
 
 def initial_cells(first: CellState, count: int) -> list[RemoteCell]:
-    """Cells before the first generation, as copies of the first one."""
+    """Return the cells before the first generation, as copies of the first one."""
     return [RemoteCell(replace(first, number=number)) for number in range(count)]

@@ -1,9 +1,8 @@
 """Worker: a process that trains some cells of a grid for a coordinator.
 
-One thread receives orders, another trains.
-
-A worker saves the states of its cells at the last two generation boundaries, and the copies of
-other cells received in the exchange. Every cell of a failed worker thus exists on another one.
+One thread receives orders, another trains. A worker saves the states of its cells at the last two
+generation boundaries, and the copies of other cells received in the exchange. Every cell of a
+failed worker thus exists on another one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Order = Mapping[str, Any]
 
 
 class CellTrainer(Protocol):
-    """Makes the cells of a worker."""
+    """Factory of the cells of a worker."""
 
     def cell(self, number: int) -> Cell:
         """Make a cell at its initial state."""
@@ -52,7 +51,7 @@ class CellTrainer(Protocol):
 
 
 class GenerationDropped(Exception):
-    """The coordinator has aborted the generation in progress."""
+    """Abort of the generation in progress by the coordinator."""
 
 
 class Worker:
@@ -97,7 +96,7 @@ class Worker:
         self._thread = threading.Thread(target=self._work, daemon=True, name="trains")
 
     def run(self) -> str:
-        """Run until the coordinator ends the run (empty string) or fails (the reason)."""
+        """Run until the coordinator ends the run (returns an empty text) or fails (the reason)."""
         self._thread.start()
         received_at = time.monotonic()
         try:
@@ -124,7 +123,7 @@ class Worker:
             self._thread.join(_JOIN_TIMEOUT_S)
 
     def _work(self) -> None:
-        """Thread: carry out orders, and between them the generations that are due."""
+        """Execute orders, and between them the generations that are due (thread)."""
         actions = {"join": self._join, "go": self._go, "gather": self._gather, "drop": self._drop, "end": self._end}
         while True:
             population = self._population
@@ -198,7 +197,7 @@ class Worker:
         self._send("ready", membership=order["membership"])
 
     def _go(self, order: Order) -> None:
-        """Allow more generations."""
+        """Set the generation up to which this worker may run."""
         self._until = int(order["until"])
 
     def _evolve(self) -> None:
@@ -261,7 +260,7 @@ class Worker:
         return [cell.state() for cell in self._population.cells]
 
     def _like(self) -> Any:
-        """Genomes with the grid's networks."""
+        """Return genomes with the grid's networks."""
         if not self._cells:
             self._cells[0] = self.trainer.cell(0)
         return next(iter(self._cells.values())).centre
@@ -270,7 +269,7 @@ class Worker:
         return self._num_drops != self._num_drops_of_order
 
     def _check_stop(self) -> None:
-        """Report a step, and raise if the generation is to be aborted. Called before every step."""
+        """Report a step, and raise to abort the generation. Called before every step."""
         self.status.record_progress()
         if self._stopped() or self._has_ended:
             raise GenerationDropped
@@ -279,7 +278,7 @@ class Worker:
 
 
 def _sum_scalars(cells: Mapping[int, Mapping[str, Tensor]]) -> dict[str, list[float]]:
-    """Sum and count of each finite scalar over cells, by name."""
+    """Sum and count each finite scalar over cells, by name."""
     sums: dict[str, list[float]] = {}
     for scalars in cells.values():
         for name, value in scalars.items():
