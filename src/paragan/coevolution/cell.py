@@ -1,4 +1,4 @@
-"""A cell of the grid: one game, and the two genomes (its centre) that neighbours read."""
+"""Cell of the grid: one game, and the two genomes (its centre) that neighbours read."""
 
 from __future__ import annotations
 

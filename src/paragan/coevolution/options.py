@@ -55,7 +55,7 @@ class MixtureOptions:
 
 @dataclass(frozen=True)
 class NeighbourhoodChange:
-    """A neighbourhood that replaces the previous one from generation `at` on."""
+    """Neighbourhood that replaces the previous one from generation `at` on."""
 
     at: Count
     """First generation with this neighbourhood."""
@@ -138,7 +138,7 @@ class GridOptions:
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
     """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
     drawn: Literal["generation", "batch"] = "generation"
-    """How often a loss is drawn."""
+    """Frequency of the draws of a loss."""
     diet: Share = 1.0
     """Share of the training images that a cell uses."""
     overlap: bool = True

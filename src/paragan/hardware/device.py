@@ -1,4 +1,4 @@
-"""Device selection. No module outside `hardware/` names a kind of device."""
+"""Device selection; no module outside `hardware/` names a kind of device."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from paragan.core.errors import ConfigError
 
 
 def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
-    """Select the accelerator, or the CPU where there is none, and set the number of CPU threads.
+    """Select the accelerator, or the CPU without one, and set the number of CPU threads.
 
-    local_rank: of this process among the `local_size` processes of this host. Each gets a separate
-    accelerator; `ConfigError` where there are too few. Processes on the CPU may be more than its
-    cores.
+    local_rank: of this process among the `local_size` processes of this host, each of which gets a
+    separate accelerator; raises `ConfigError` if they are too few. On the CPU, more processes than
+    cores are allowed.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -31,7 +31,7 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
 
 
 def device_from_option(name: str, threads: int | None = None) -> torch.device:
-    """Select a device by the `--device` option of a worker: auto, cpu or the index of an accelerator.
+    """Select a device by a worker's `--device` option: auto, cpu or the index of an accelerator.
 
     An index is taken modulo the number of accelerators; without any, it is the CPU. Raises
     `ConfigError` for anything else.
@@ -71,7 +71,7 @@ def num_accelerators() -> int:
 class SideStream:
     """Context that runs a thread's work on a separate stream and synchronises at its end.
 
-    Work queued before the construction finishes first; later work is independent. A no-op on the
+    Work queued before the construction finishes first; later work is independent. No effect on the
     CPU.
     """
 

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
-    """Return the function that compiles a module for `compile` and `graphs`; None for eager execution.
+    """Return the function that compiles a module for `compile` or `graphs`; None means eager.
 
     `auto` runs eagerly until a choice is made.
     """
@@ -41,13 +41,11 @@ def can_record(device: torch.device) -> bool:
 class CompiledModule:
     """Compiled call of a module in training, equal to the module's call up to rounding.
 
-    recorded: also record its kernel launches as a CUDA graph.
-
-    One program is compiled for trained weights, one for frozen weights and one without gradients,
-    each at its first call (up to minutes). The choice never depends on earlier calls, so that a
-    resumed run repeats exactly. Not compiled: evaluation, and calls in which both weights and inputs
-    require gradients, because a penalty will differentiate them twice, which torch.compile does not
-    support.
+    recorded: also record its kernel launches as a CUDA graph. One program is compiled for trained
+    weights, one for frozen weights and one without gradients, each at its first call (up to
+    minutes). The choice never depends on earlier calls, so that a resumed run repeats exactly. Not
+    compiled: evaluation, and calls in which both weights and inputs require gradients, because a
+    penalty will differentiate them twice, which torch.compile does not support.
     """
 
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:
@@ -75,7 +73,7 @@ class CompiledModule:
 
 
 def _compile(module: nn.Module, recorded: bool) -> Call:
-    """Compile the module under a unique code object: torch caches and counts programs by code object."""
+    """Compile the module under a unique code object, by which torch caches programs."""
 
     def call(*inputs: Tensor | None) -> Any:
         return module(*inputs)
@@ -90,7 +88,7 @@ def _compile(module: nn.Module, recorded: bool) -> Call:
 
 @contextmanager
 def report_compile_errors() -> Iterator[None]:
-    """Turn errors of the compiler, and of compiled code, inside into a one-line `ConfigError`."""
+    """Turn errors of the compiler or of compiled code in the block into a `ConfigError`."""
     try:
         yield
     except (ParaganError, MemoryError):
@@ -104,14 +102,14 @@ def report_compile_errors() -> Iterator[None]:
 
 
 def error_line(error: BaseException) -> str:
-    """Format an error as one line; of compiler errors, the inner exception."""
+    """Format an error as one line; for compiler errors, the inner exception."""
     error = getattr(error, "inner_exception", error)
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
 
 
 def _is_compiler_error(error: Exception) -> bool:
-    """Whether it is an error of the compiler, or of code that it generated."""
+    """Whether an error is of the compiler, or of code that it generated."""
     if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
         return True
     if "does not currently support double backward" in str(error):

@@ -14,13 +14,16 @@ Work = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 class Graph(Protocol):
-    """Recorder of one device: `warm_up` runs the work, `record` only records it."""
+    """Recorder of the kernel launches of one device."""
 
-    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
+    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Run the work without recording it."""
 
-    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
+    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Record the work without running it."""
 
-    def replay(self) -> None: ...
+    def replay(self) -> None:
+        """Run the recorded work."""
 
 
 class RecordedFunction:
@@ -67,7 +70,7 @@ class _Cuda:
         return found
 
     def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        # other threads of this process may use the device meanwhile: those that write, or exchange genomes
+        # other threads may use the device meanwhile: those that write, or exchange genomes
         with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             return work(given)
 

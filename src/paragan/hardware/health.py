@@ -1,7 +1,7 @@
 """Checks of the machine: disk, clock, text encoding, limits, the loopback interface.
 
 A check is a function that returns a `CheckResult`; its inputs are parameters, so that tests can
-cause every result. Nothing here imports torch.
+cause every result. This file must not import torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check. fix: one sentence; empty where nothing is wrong."""
+    """Result of one check. fix: one sentence; empty if the check passed."""
 
     name: str
     level: Level

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 
 def release_freed_memory() -> None:
-    """Return freed memory to the system, where the C library can (glibc).
+    """Return freed memory to the system, if the C library can (glibc).
 
-    After large tensors of changing sizes it may hold as much again as is in use. Takes some
+    After large tensors of changing sizes it may hold twice the memory in use. Takes some
     milliseconds, and later allocations take longer.
     """
     with suppress(OSError, AttributeError):

@@ -119,7 +119,7 @@ def devices(
     seen: Callable[[], list[str]] = lambda: visible_devices(),
     driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
 ) -> CheckResult:
-    """Check the accelerators that torch sees against its build and the driver."""
+    """Check the accelerators that torch finds against its build and the driver."""
     try:
         names = seen()
     except (ImportError, OSError, RuntimeError) as error:

@@ -1,6 +1,6 @@
 """Check that two processes of this machine can all-reduce through gloo.
 
-As a program it is one of the two processes, which rendezvous through a file.
+Run as a program, it is one of the two processes, which rendezvous through a file.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def num_nccl_devices() -> int:
 
 
 def accelerator_uuid(device: torch.device) -> str | None:
-    """Return the UUID of the accelerator; None where NCCL does not support it."""
+    """Return the UUID of the accelerator; None if NCCL does not support it."""
     if device.type != "cuda" or not dist.is_nccl_available():
         return None
     return str(torch.cuda.get_device_properties(device).uuid)
@@ -35,7 +35,7 @@ def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: 
     """Create an NCCL group of two processes, ranks 0 and 1; waits for the other process.
 
     Its works can be polled, which raises their errors. Messages match by the order of calls; tags
-    are ignored. store: used by this pair only. Raises `RuntimeError` where they cannot connect, such
+    are ignored. store: used by this pair only. Raises `RuntimeError` if they cannot connect, such
     as two processes on one accelerator.
     """
     options = dist.ProcessGroupNCCL.Options()

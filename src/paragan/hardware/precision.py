@@ -19,7 +19,7 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
     """Return the autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure`; None: no autocast.
 
     `pure` is bf16 with bf16 weights. `auto` is bf16 if the hardware multiplies it natively and the
-    network is convolutional; small dense networks lose time to the casts (benchmarks/). Raises
+    network is convolutional; small dense networks are slower with the casts (benchmarks/). Raises
     `ConfigError` for fp16 on a CPU.
     """
     if name == "fp16" and device.type == "cpu":
@@ -39,7 +39,7 @@ def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Compute float32 convolutions on this device without rounding their inputs to TF32, for numbers that compare."""
+    """Compute float32 convolutions without TF32 rounding on this device, for comparable numbers."""
     if device.type == "cpu":
         yield
         return

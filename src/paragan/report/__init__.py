@@ -1,1 +1,1 @@
-"""The page and the terminal view of a run, read from its record. Imports no torch."""
+"""Report page and terminal view of a run, read from its record. Imports no torch."""

@@ -20,7 +20,7 @@ _LABEL_GAP = 13.0  # minimum distance of two labels, pixels
 
 @dataclass(frozen=True)
 class Plot:
-    """Drawing area of a chart: lines are within left..right and top..bottom of width x height, labels around it."""
+    """Drawing area of a chart, width x height: lines within left..right and top..bottom."""
 
     width: int
     height: int
@@ -51,7 +51,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """Line of a chart.
 
     faint, smooth: SVG points of the range and of the mean. label_y: height of its name. bad:
     positions of non-finite values. dots: one per evaluation. best: position and text of the best
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart. readout: for the script, {x: kimg, step, labels, lines: [[value or null]]}, of equal lengths."""
+    """Chart: lines, ticks and texts, with a readout for the script."""
 
     id: str
     title: str
@@ -80,13 +80,13 @@ class Chart:
     log: bool
     y_ticks: tuple[tuple[float, str], ...]
     lines: tuple[Line, ...]
-    readout: Mapping[str, object]
+    readout: Mapping[str, object]  # {x: kimg, step, labels, lines: [[value or null]]}
     explanation: str = ""  # tooltip of the title
 
 
 @dataclass(frozen=True)
 class Caption:
-    """Title and note of a chart. floor: a value that the scale always includes. explanation: a tooltip."""
+    """Title, note and tooltip (explanation) of a chart. floor: always within the scale."""
 
     id: str
     title: str
@@ -96,7 +96,7 @@ class Caption:
 
 
 def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
-    """Draw series by label in one chart: the range of every bucket faint, with a running mean on top."""
+    """Draw series by label in one chart: a faint range per bucket, and a running mean on top."""
     buckets = [b for b in chain.from_iterable(s.buckets for s in named.values()) if b.finite]
     extremes = [*(b.low for b in buckets), *(b.high for b in buckets)]
     scale = fit_scale(extremes, plot.top, plot.bottom, caption.floor)
@@ -124,7 +124,7 @@ def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> C
 def evaluation_chart(
     caption: Caption, plot: Plot, name: str, scores: Sequence[RecordEntry], best: RecordEntry | None
 ) -> Chart:
-    """Draw one metric with a point per evaluation, and a cross on the axis where it is not finite."""
+    """Draw a metric as one point per evaluation; a cross on the axis marks non-finite values."""
     values = [(m, m.numbers().get(name, math.nan)) for m in scores]
     finite = [(m, v) for m, v in values if math.isfinite(v)]
     scale = fit_scale([v for _, v in finite], plot.top, plot.bottom, caption.floor)

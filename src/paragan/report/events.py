@@ -11,7 +11,7 @@ _MAX_METRICS = 3
 
 
 def list_events(history: History) -> list[tuple[int, str]]:
-    """Return step and text of each event; only the latest evaluations and checkpoints are included."""
+    """Return step and text of each event, with only the latest evaluations and checkpoints."""
     saved = [(step, f"checkpoint {path.rpartition('/')[2]}") for step, path in history.saves]
     first = [event for event in history.events if event == (0, "started")]
     later = [event for event in history.events if event != (0, "started")]
@@ -20,7 +20,7 @@ def list_events(history: History) -> list[tuple[int, str]]:
 
 
 def _score_events(scores: list[RecordEntry]) -> list[tuple[int, str]]:
-    """Return the latest evaluations; the best by the first metric is marked."""
+    """Return the latest evaluations, with a mark on the best by the first metric."""
     names = metric_names(scores)[:_MAX_METRICS]
     best = panels.best_evaluation(names[0], scores) if names else None
     return [(entry.step, _score_text(entry, names, entry is best)) for entry in scores[-_MAX_SCORES:]]

@@ -31,8 +31,8 @@ QUANTITIES = (
 class Grid:
     """Shape of a grid: cell r * columns + c is at row r, column c.
 
-    neighbours: the neighbourhood of each cell, itself first; empty if unknown. scored_by: name of
-    the metric.
+    neighbours: neighbourhood of each cell, beginning with the cell; empty if unknown. scored_by:
+    name of the metric.
     """
 
     rows: int
@@ -62,26 +62,26 @@ class Grid:
 
 @dataclass(frozen=True)
 class Generation:
-    """State of all cells after a generation. of: by quantity, one number per cell; NaN if it is unknown."""
+    """State of all cells after a generation. of: a number per cell by quantity; NaN: unknown."""
 
     number: int
     of: Mapping[str, Sequence[float]]
 
     @property
     def best(self) -> int | None:
-        """Cell with the lowest score, the first of several; None if no mixture was scored."""
+        """Cell with the lowest score, the first of equal ones; None if no mixture was scored."""
         scored = [(score, cell) for cell, score in enumerate(self.of["score"]) if math.isfinite(score)]
         return min(scored)[1] if scored else None
 
     def age(self, side: str) -> list[float]:
-        """Return the age of each cell's g or d in generations: 0 if it was trained in this one."""
+        """Return the generations since each cell's g or d was trained: 0 if in this one."""
         ages = (self.number - born for born in self.of[f"{side}/born_generation"])
         return [age if age >= 0 else math.nan for age in ages]
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Ensemble selected after training. counts: (cell, number of times its generator was selected)."""
+    """Ensemble selected after training. counts: (cell, times that its generator was selected)."""
 
     counts: tuple[tuple[int, int], ...]
     distance: float
@@ -109,7 +109,7 @@ class Population:
     _stride: int = 1  # grows with the run
 
     def after_start(self, line: object) -> Population:
-        """Return the population after the `grid` of a start line: a new one if the shape changed, else this one."""
+        """Return this population, or a new one if a start line's `grid` has another shape."""
         grid = Grid.read(line)
         known = self.grid
         if grid is None or known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
@@ -118,13 +118,14 @@ class Population:
         return self
 
     def take(self, step: int, kimg: float, values: Mapping[str, Any]) -> None:
-        """Add the next line. A line of the latest generation (with the ensemble) replaces it."""
+        """Add the next line; it replaces the latest generation if it has the same number."""
         number = to_natural(values.get("generation"))
         cells = to_mapping(values.get("cells"))
         if number is None or (self.latest is not None and number < self.latest.number):
             return
         by_cell = {cell: to_mapping(v) for key, v in cells.items() if (cell := to_natural(key)) is not None}
-        grid = self.grid = self.grid or Grid(1, min(_MAX_CELLS, 1 + max(by_cell, default=0)))  # the shape is unknown
+        # one row if the shape is unknown
+        grid = self.grid = self.grid or Grid(1, min(_MAX_CELLS, 1 + max(by_cell, default=0)))
         is_repeated = self.latest is not None and number == self.latest.number
         if "neighbours" in values:  # it has changed
             grid = self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
@@ -138,7 +139,7 @@ class Population:
             self._time(to_mapping(values.get("profile")))
 
     def select_generations(self, count: int) -> list[Generation]:
-        """Return at most `count` (2 or more) evenly spaced generations, with the first and the latest."""
+        """Return at most `count` >= 2 evenly spaced generations, with the first and the latest."""
         if self.latest is None:
             return []
         stored = [*(past for past in self.past if past.number < self.latest.number), self.latest]
@@ -197,7 +198,7 @@ def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
 
 
 def _birth(pair: object, cells: int) -> tuple[float, float]:
-    """Return cell and generation of birth; NaN for a cell that does not exist."""
+    """Return cell and generation of birth; NaN for an invalid cell."""
     if not isinstance(pair, list) or len(pair) != 2:
         return math.nan, math.nan
     cell, generation = (_natural_or_nan(value) for value in pair)
@@ -214,7 +215,7 @@ def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _members(group: object, cells: int) -> tuple[int, ...]:
-    """Return the cells of a group; empty unless all exist, because weights could not be assigned to cells."""
+    """Return the cells of a group; empty unless all exist, since weights could not be assigned."""
     members = [to_natural(cell) for cell in group[:_MAX_MEMBERS]] if isinstance(group, list) else []
     known = tuple(cell for cell in members if cell is not None and cell < cells)
     return known if len(known) == len(members) else ()

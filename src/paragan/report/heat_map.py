@@ -1,4 +1,4 @@
-"""Heat maps of a grid of cells, as tiles with numbers and as small SVG drawings; the template escapes them."""
+"""Heat maps of a grid: tiles with numbers and small SVG drawings, escaped by the template."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_SMALL_CELLS = 4096  # in all small maps
 
 @dataclass(frozen=True)
 class Tile:
-    """One cell of a heat map. shade: CSS class. mark: whether this is the best cell."""
+    """Cell of a heat map. shade: CSS class. mark: whether it is the best cell."""
 
     cell: int
     shade: str
@@ -35,19 +35,19 @@ class Tile:
 
 @dataclass(frozen=True)
 class MapDrawing:
-    """SVG drawing of a heat map. paths: (shade, SVG path), one unit per cell. best: (column, line) of the best cell."""
+    """SVG drawing of a heat map, one unit per cell."""
 
     generation: int
     span: str
-    paths: tuple[tuple[str, str], ...]
-    best: tuple[int, int] | None
+    paths: tuple[tuple[str, str], ...]  # (shade, SVG path)
+    best: tuple[int, int] | None  # column and line of the best cell
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One quantity over the grid.
+    """Map of one quantity over the grid.
 
-    lines: tiles, empty for large grids. whole: the same as a drawing. past: small drawings, the
+    lines: tiles, empty for large grids. whole: the map as a drawing. past: small drawings, the
     latest last. ramp: lowest and highest value. log: whether the shades are logarithmic. legend:
     (shade, meaning).
     """
@@ -72,7 +72,7 @@ class GridLayout:
 
     @classmethod
     def of(cls, grid: Grid, ring_columns: int = _RING_COLUMNS) -> GridLayout:
-        """Return the layout of a grid."""
+        """Return the layout of a grid. ring_columns: cells of a ring per line."""
         if min(grid.rows, grid.columns) == 1:
             columns = min(ring_columns, grid.cells)
             return cls(-(-grid.cells // columns), columns)
@@ -86,7 +86,7 @@ class GridLayout:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number per cell. scale_per_generation: whether each generation has its own range of shades."""
+    """Quantity with a number per cell. scale_per_generation: separate shades per generation."""
 
     id: str
     title: str
@@ -148,7 +148,7 @@ MEASURES = (
 
 
 def heat_maps(grid: Grid, generations: Sequence[Generation]) -> list[HeatMap]:
-    """Return a map of every quantity that any of the generations reports; the last generation has numbers."""
+    """Return a map of every quantity that any generation reports; the last one has numbers."""
     measured = [_measure_map(measure, grid, generations) for measure in MEASURES]
     all_maps = [*measured[:3], _loss_map(grid, generations), *measured[3:], _birth_map(grid, generations)]
     return [heat_map for heat_map in all_maps if heat_map is not None]

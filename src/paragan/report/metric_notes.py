@@ -15,10 +15,9 @@ from paragan.report.record_values import single_line, to_mapping, to_number
 
 @dataclass(frozen=True)
 class MetricNote:
-    """Description of a metric.
+    """Description of a metric. short: note below a chart. text: tooltip.
 
-    direction: -1 if lower is better, 1 if higher is better, 0 if neither. short: below a chart.
-    text: the tooltip.
+    direction: -1 if lower is better, 1 if higher is better, 0 if neither.
     """
 
     direction: int
@@ -33,8 +32,8 @@ _SHORT = {"LOWER": (-1, "Lower is better."), "HIGHER": (1, "Higher is better.")}
 def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
     """Return the note of a metric; `fd[judge]` has the note of `fd`.
 
-    values: of a score, which states the direction of a metric of outside code; its file is not imported, since a record
-    must not decide what is imported.
+    values: of a score, which states the direction of a metric of outside code; its file is not
+    imported, since a record must not decide what is imported.
     """
     name = metric.split("[")[0]
     if name in registry.names("metrics"):
@@ -45,7 +44,7 @@ def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
 
 @cache
 def _note_of_file(name: str) -> MetricNote:
-    """Read the note of a metric in its source, which is not imported: it would import torch."""
+    """Read the note of a metric from its source, because an import would import torch."""
     tree = ast.parse(registry.find_source("metrics", name).read_text(encoding="utf-8"))
     kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Metric")
     found = {ast.unparse(node.targets[0]): node.value for node in kind.body if isinstance(node, ast.Assign)}

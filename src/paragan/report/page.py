@@ -48,10 +48,7 @@ _SECTIONS = {
 
 
 class Page:
-    """Report of a run.
-
-    Rendering again only reads new lines of the record and encodes new samples.
-    """
+    """Report of a run; rendering again only reads new lines and encodes new samples."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -142,7 +139,7 @@ def _header(folder: Path, history: History) -> dict[str, Any]:
 
 
 def table(chart: Chart) -> list[list[str]]:
-    """Return rows of a chart as text, with the first and the last; metrics have more rows, usually all."""
+    """Return rows of a chart as text, including the first and last; all rows of most metrics."""
     readout: Any = chart.readout
     count = len(readout["x"])
     stride = -(-count // (_MAX_ITEMS if chart.id.startswith("metric") else _MAX_TABLE_ROWS)) or 1
@@ -178,7 +175,7 @@ def _key_number(name: str, history: History) -> dict[str, str]:
 
 
 def _num_next_to(frames: list[Frame]) -> int:
-    """Return the number of small charts next to the samples, so that both columns have about the same height."""
+    """Return the number of small charts next to the samples, for columns of similar height."""
     if not frames:
         return 0
     height = _SHEET_WIDTH * frames[-1].height / frames[-1].width
@@ -187,7 +184,7 @@ def _num_next_to(frames: list[Frame]) -> int:
 
 
 def _num_samples(data: object) -> int:
-    """Return the number of images to sample: 64, or the number of held-out pairs if there are fewer."""
+    """Return the number of images to sample: 64, or all held-out pairs if they are fewer."""
     pairs = to_number(data.get("held_out_pairs")) if isinstance(data, Mapping) else None
     return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
 
@@ -230,18 +227,19 @@ def _setting(value: object) -> str:
 
 
 def _has_commands(history: History) -> bool:
-    """Whether the command line can open the run, which it cannot if the networks are defined in a program."""
+    """Whether the command line can open the run: not if its networks are defined in a program."""
     return history.start.get("commands") != {}
 
 
 def _commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
-    """Return commands to copy, derived from the folder only because the record is untrusted.
+    """Return commands to copy, derived only from the folder because the record is untrusted.
 
-    They never include `--trust`: the user decides whether code named by a config may run. To
-    continue a finished run, the suggested command doubles its length.
+    They never include `--trust`: the user decides whether code named by a config may run. For a
+    finished run, the command to continue doubles its length.
     """
     run = shlex.quote(str(folder))
-    name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash, it could be read as a recipe name
+    # without a slash, it could be the name of a recipe
+    name = str(folder) if os.sep in str(folder) else f"./{folder}"
     resume = f"{program_command()} train {shlex.quote(name)}"
     is_finished = total is not None and history.kimg >= total
     continue_command = (
@@ -266,7 +264,7 @@ def _flatten(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[s
 
 
 def _environment() -> jinja2.Environment:
-    """Return the template environment, in which every value is escaped."""
+    """Return a template environment that escapes every value."""
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(_HERE),

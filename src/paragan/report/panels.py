@@ -1,4 +1,4 @@
-"""Panels of the report: which series share a chart, with a title and a note each."""
+"""Panels of the report: charts by section, each with its series, a title and a note."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_OTHER_CHARTS = 24  # of series without a panel
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart of all series whose names match the pattern `names`. floor: a value the scale always includes."""
+    """Chart of all series whose names match the pattern `names`. floor: always within the scale."""
 
     section: str
     title: str
@@ -130,7 +130,7 @@ PANELS = (
 
 
 def section_charts(section: str, series: Mapping[str, Series], kimg: float) -> list[Chart]:
-    """Return the charts of one section that have data; two or four charts are drawn wider."""
+    """Return the charts of a section that have data; two or four charts are drawn wider."""
     matches = [(panel, names) for panel, names in _matching_panels(section, series) if names]
     wide = len(matches) in (2, 4)
     return [
@@ -175,7 +175,7 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
 
 
 def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry | None:
-    """Return the best evaluation by a metric; None if the metric has no direction or no finite value."""
+    """Return the best evaluation by a metric; None without a direction or a finite value."""
     direction = note_of(metric, scores[-1].values if scores else None).direction
     values = [(entry, entry.numbers()[metric]) for entry in scores if metric in entry.numbers()]
     finite = [(entry, value) for entry, value in values if math.isfinite(value)]
@@ -183,7 +183,7 @@ def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry |
 
 
 def series_labels(names: Sequence[str]) -> list[str]:
-    """Return the distinguishing parts of names: "d/loss/adversarial" and "g/loss/adversarial" become D and G."""
+    """Return the parts in which names differ, such as D and G for "d/loss" and "g/loss"."""
     if len(names) == 1:
         return [names[0].split("/")[-1].replace("_", " ")]
     words = [re.split(r"[/_]", name) for name in names]

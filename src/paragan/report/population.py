@@ -28,15 +28,15 @@ class Bars:
 
 @dataclass(frozen=True)
 class PopulationSection:
-    """Content of the section. width: narrow, middle or wide, of a map. profile: rows of the timing table."""
+    """Content of the population section of the report."""
 
     note: str
     charts: list[Chart]
     bars: tuple[Bars, ...]
     heat_maps: list[HeatMap]
     layout: GridLayout
-    width: str
-    profile: list[tuple[str, ...]]
+    width: str  # of a map: narrow, middle or wide
+    profile: list[tuple[str, ...]]  # rows of the timing table
     profiled: int
 
 
@@ -121,7 +121,7 @@ def _bar_rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str,
 
 
 def _profile_rows(population: Population, cells: int) -> list[tuple[str, ...]]:
-    """Return rows: routine, wall seconds, CPU seconds, share of wall time, wall seconds per cell and generation."""
+    """Return rows: routine, wall s, CPU s, share of wall time, wall s per cell and generation."""
     walls = population.wall_s
     names = [*(name for name in _PUBLISHED if name in walls), *(name for name in walls if name not in _PUBLISHED)]
     times = [(name, walls[name], population.cpu_s[name]) for name in names]

@@ -1,7 +1,4 @@
-"""Incremental reader of a run's record, metrics.jsonl.
-
-Lines may be missing, truncated, unknown or untrusted.
-"""
+"""Incremental reader of metrics.jsonl; lines may be missing, truncated, unknown or untrusted."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _COUNT = "num_images"  # a number of an evaluation that is not a metric
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """One line of the record with its position in the run."""
+    """Line of the record with its position in the run."""
 
     step: int
     kimg: float
@@ -68,9 +65,7 @@ class RecordEntry:
 
 @dataclass
 class History:
-    """Content of a record in bounded memory.
-
-    Long records are thinned out: not every evaluation and sample is stored.
+    """Content of a record in bounded memory: long records are thinned out.
 
     most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
     images): of the latest evaluation. rows: row labels of the latest samples.
@@ -184,11 +179,9 @@ class Record:
         self._inode = (0, 0)
 
     def read(self) -> bool:
-        """Read new lines; returns whether there were any.
+        """Read new lines; returns whether any were read.
 
-        A record truncated on resume is read again.
-
-        Raises `CheckpointError` if the record cannot be read.
+        A record truncated on resume is read again. Raises `CheckpointError` if it is unreadable.
         """
         try:
             with open_regular_file(self.path) as file:
@@ -217,10 +210,7 @@ class Record:
 
 
 def open_record(folder: Path) -> Record:
-    """Open the record of a run folder without reading it.
-
-    Raises `CheckpointError` if `folder` is not a run folder.
-    """
+    """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         problem = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "missing"
         raise CheckpointError(
@@ -238,9 +228,9 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 
 
 def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
-    """Append an entry.
+    """Append an entry; above the limit, drop every second entry.
 
-    If there are too many, drop every second one but the last and the extremes of each metric.
+    The last entry and the extremes of each metric remain.
     """
     entries.append(new)
     if len(entries) <= _MAX_ENTRIES:

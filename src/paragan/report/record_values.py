@@ -40,10 +40,7 @@ def to_mapping(value: object) -> Mapping[str, Any]:
 
 
 def single_line(text: object, max_length: int = 500) -> str:
-    """Return at most `max_length` characters of a text as one printable line.
-
-    Control, format and surrogate characters are removed.
-    """
+    """Return at most `max_length` printable characters of a text, in one line."""
     line = str("" if text is None else text)[: 2 * max_length]
     if line.isprintable():  # the common case, and much faster
         return line[:max_length]

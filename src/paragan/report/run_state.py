@@ -22,15 +22,15 @@ _MAX_BYTES = 1 << 20  # read of a small file
 
 @dataclass(frozen=True)
 class RunState:
-    """State of a run: running, silent, finished, stopped or failed. written: modification time of the record."""
+    """State of a run, with the modification time of its record."""
 
-    word: str
+    word: str  # running, silent, finished, stopped or failed
     reason: str
     written: float
 
 
 def run_state(folder: Path, history: History) -> RunState:
-    """Return the state by the last `end` in the record, else by exit.json; without either, the run is running.
+    """Return the state by the last `end` in the record, else by exit.json, else running.
 
     A running run whose record has not changed for ten minutes is silent: it may have been killed.
     """
@@ -64,12 +64,12 @@ def total_kimg(folder: Path, history: History) -> float | None:
 
 
 def read_small_text(path: Path) -> str:
-    """Return the first MiB of a text file as printable lines; empty if there is no file."""
+    """Return the first MiB of a text file as printable lines; empty for a missing file."""
     return "\n".join(_printable_line(line) for line in _read_start(path).split("\n"))
 
 
 def read_small_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a small file; empty if there is none."""
+    """Return the JSON object in a small file; empty without one."""
     try:
         value = json.loads(read_small_text(path))
     except (ValueError, RecursionError):

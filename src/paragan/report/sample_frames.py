@@ -1,4 +1,4 @@
-"""Samples of fixed latents over a run: as frames embedded in the report, with a limit on size, and as an animation."""
+"""Samples of fixed latents over a run: frames in the report (bounded size), or an animation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_FILE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Frame:
-    """One sample sheet as a data URI. width, height: in pixels, as embedded."""
+    """Sample sheet as a data URI. width, height: in pixels, as embedded."""
 
     step: int
     kimg: float
@@ -40,10 +40,7 @@ class Frame:
 
 @dataclass
 class SampleFrames:
-    """Frames of the report.
-
-    Encoded frames are cached, so that rendering again only encodes new samples.
-    """
+    """Frames of the report; encoded frames are cached, so only new samples are encoded."""
 
     folder: Path
     _encoded: dict[str, Frame | None] = field(default_factory=dict)
@@ -75,7 +72,7 @@ def every_nth(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
 
 
 def save_run_animation(folder: Path, path: Path) -> int:
-    """Write the samples of the run in `folder` as a .webp, .gif or .mp4 animation; returns the number of frames.
+    """Write the samples of a run as .webp, .gif or .mp4; returns the number of frames.
 
     Raises `DataError` if the run has no samples yet.
     """
@@ -107,7 +104,7 @@ def _encode_frame(path: Path, entry: RecordEntry) -> Frame | None:
 
 
 def _read_image(path: Path, side: int) -> Image.Image | None:
-    """Read a PNG in RGB, at most `side` px wide and high; None if it is missing, damaged or too large."""
+    """Read a PNG as RGB of at most `side` px; None if it is missing, damaged or too large."""
     try:
         with open_regular_file(path) as file, Image.open(file, formats=["PNG"]) as image:
             if image.width * image.height > _MAX_PIXELS or os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:

@@ -25,6 +25,7 @@ class Scale:
     bottom: float
 
     def at(self, value: float) -> float:
+        """Return the height of a value."""
         low, high, here = (self._unit(v) for v in (self.low, self.high, min(max(value, self.low), self.high)))
         return self.bottom - (here - low) / (high - low) * (self.bottom - self.top)
 
@@ -37,7 +38,7 @@ class Scale:
 
 
 def fit_scale(values: Sequence[float], top: float, bottom: float, floor: float | None = None) -> Scale:
-    """Fit a scale to finite values: linear from `floor` if given, else logarithmic if they span decades.
+    """Fit a scale to finite values: logarithmic if they span decades, unless `floor` is given.
 
     Outliers are clipped, so that they do not flatten the other values.
     """

@@ -1,4 +1,4 @@
-"""Time series in bounded memory for runs of any length: buckets are merged in pairs, which preserves extremes."""
+"""Time series in bounded memory for any length: pairs of buckets merge, extremes remain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CAPACITY = 200
 
 @dataclass(slots=True)
 class Bucket:
-    """Range and mean of consecutive values. low, high: of the finite values. bad: number of non-finite values."""
+    """Range (finite values) and mean of consecutive values. bad: number of non-finite values."""
 
     step: int
     kimg: float
@@ -50,7 +50,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Series:
-    """At most CAPACITY buckets of `width` values each. last: the latest value, finite or not."""
+    """Series of at most CAPACITY buckets of `width` values. last: newest value, finite or not."""
 
     buckets: list[Bucket] = field(default_factory=list)
     width: int = 1
@@ -75,10 +75,7 @@ class Series:
         return [bucket.mean for bucket in self.buckets if bucket.mean is not None]
 
     def _halve(self) -> None:
-        """Merge buckets in pairs.
-
-        CAPACITY is even, so the latest bucket has no partner and is filled further.
-        """
+        """Merge buckets in pairs; the latest has no partner, since CAPACITY is even."""
         for earlier, later in zip(self.buckets[:-1:2], self.buckets[1::2], strict=True):
             earlier.merge(later)
         self.buckets = self.buckets[::2]

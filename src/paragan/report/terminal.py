@@ -30,7 +30,7 @@ _STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red
 
 
 def render_run(folder: Path, history: History) -> RenderableType:
-    """Return progress, latest values with sparklines, evaluations, advice and events, from top to bottom."""
+    """Return progress, values with sparklines, evaluations, advice and events, top to bottom."""
     gap = Text()
     parts = [
         _header(folder, history),
@@ -157,7 +157,7 @@ def _table(*columns: str) -> Table:
 
 
 def sparkline(series: Series) -> str:
-    """Return the means of a series as a row of blocks, the latest at the right; gaps are question marks."""
+    """Return the means of a series as a row of blocks, the latest at the right; "?" for a gap."""
     count = min(_SPARK_WIDTH, len(series.buckets))
     chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]
     finite = [v for v in chosen if v is not None]

@@ -23,7 +23,7 @@ _STYLES = ("green", "cyan", "", "yellow", "red")  # from the lowest score to the
 
 
 def render_grid(population: Population) -> list[RenderableType]:
-    """Return the lines of the view; empty for a run without a grid or without a finished generation."""
+    """Return the lines of the view; empty without a grid or without a finished generation."""
     grid = population.grid
     latest = population.latest
     if grid is None or latest is None:
@@ -38,7 +38,7 @@ def render_grid(population: Population) -> list[RenderableType]:
 
 
 def generation_text(population: Population) -> str:
-    """Return the latest generation in a few words; empty if there is none."""
+    """Return the latest generation in a few words; empty without one."""
     if population.latest is None:
         return ""
     median = population.curves.get("score/median")
@@ -57,7 +57,7 @@ def _table(latest: Generation, layout: GridLayout, letters: str) -> Table:
 
 
 def _blocks(latest: Generation, layout: GridLayout) -> list[RenderableType]:
-    """Return one block per cell, low for a low score; empty for a grid that would fill the screen."""
+    """Return a block per cell, low for a low score; empty for a grid larger than the screen."""
     if layout.lines > _MAX_BLOCK_LINES or layout.columns > _MAX_BLOCK_COLUMNS:
         return []
     scores = latest.of["score"]
@@ -72,7 +72,7 @@ def _blocks(latest: Generation, layout: GridLayout) -> list[RenderableType]:
 
 
 def _heights(scores: Sequence[float]) -> list[float | None]:
-    """Return relative heights from 0 (lowest score) to 1 (highest); None for a cell without a score."""
+    """Return relative heights, 0 (lowest score) to 1 (highest); None for an unscored cell."""
     scale = fit_scale([score for score in scores if math.isfinite(score)], 0.0, 1.0)
     return [1 - scale.at(score) if math.isfinite(score) else None for score in scores]
 
@@ -93,7 +93,7 @@ def _tiles(latest: Generation, letters: str) -> Iterator[Text]:
 
 
 def _letters(grid: Grid) -> str:
-    """Return a letter or digit per loss: initials if they are distinct; empty for fewer than two losses."""
+    """Return a letter or digit per loss, if possible initials; empty for fewer than two losses."""
     initials = "".join(name[:1] for name in grid.losses)
     if len(grid.losses) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""Base of schemes whose players train at the same time: a session of links or threads from first step to `close`."""
+"""Base of schemes that train both players at the same time, in a session of links or threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paragan.schemes._lag import LagRecord
 
 
 class Session(Protocol):
-    """Steps of one game, until it is closed."""
+    """Links or threads of one game, from its first step until `close`."""
 
     gan: GAN
 
@@ -28,7 +28,7 @@ SessionType = TypeVar("SessionType", bound=Session)
 
 
 class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
-    """Holds the roles and the session of one run.
+    """Scheme with the roles and the session of one run.
 
     A step on another game, or after `close`, starts a new session.
     """
@@ -37,7 +37,7 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
 
     def __init__(self) -> None:
         self._roles: Roles | None = None
-        self._session: SessionType | None = None  # the last one, also when it is closed: its records stay readable
+        self._session: SessionType | None = None  # also once closed: its records stay readable
         self._is_closed = False
 
     def quiesce(self) -> None:
@@ -46,22 +46,22 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
             self._session.quiesce()
 
     def close(self) -> None:
-        """Close the links. Collective: every rank must call this."""
+        """Close the session. Collective: every rank must call this."""
         if self._session is not None and not self._is_closed:
             self._session.close()
             self._is_closed = True
 
     @property
     def lag_records(self) -> Mapping[str, LagRecord]:
-        """By side, of the turns of this rank: lags, waits, versions used."""
+        """Lags, waits and versions used by the turns of this rank, by side."""
         return {} if self._session is None else self._session.lag_records
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return the lag records as JSON, since the last call."""
+        """Return the lag records since the last call, ready for JSON."""
         return {side: record.drain() for side, record in self.lag_records.items()}
 
     def _open_session(self, gan: GAN) -> SessionType | None:
-        """Return the session of this game, if there is one that is not closed."""
+        """Return the session of this game; None without one that is still open."""
         is_other = self._session is None or self._is_closed or self._session.gan is not gan
         return None if is_other else self._session
 

@@ -1,4 +1,4 @@
-"""Bounds on how old an opponent or a fake may be, and the record of how old they were."""
+"""Bounds on the age of opponents and fakes, and the record of their actual age."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from typing import Any
 class LagBound:
     """Bounds and options of an asynchronous step.
 
-    staleness: S, the most steps that G's opponent may be old. age: A, the same of the fakes that D
-    trains on. k: D's updates per step. reuse: D trains on the fakes of G's own turns, instead of
-    others.
-
-    g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a learning
-    rate that is multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm. order: what
-    each update must use, as in `LagRecord.used`, instead of what has arrived. stopped: polled while
-    waiting; True ends the wait with a `RankError`.
+    staleness: S, the most steps that G's opponent may be old. age: A, the most steps that the fakes
+    for D may be old. k: D's updates per step. reuse: D trains on the fakes of G's turns, instead of
+    others. g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a
+    learning rate that is multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm.
+    order: what each update must use, as in `LagRecord.used`, instead of what has arrived. stopped:
+    polled while waiting; True ends the wait with a `RankError`.
     """
 
     staleness: int = 1
@@ -49,10 +47,10 @@ class LagBound:
 class LagRecord:
     """Lags and waits of one player, for the record.
 
-    lags: how often the opponent, or a fake, was so many steps old. waits: how often an update
-    waited for the other side, by milliseconds rounded up to a power of 2; wait_s: seconds in all.
-    used: for each of G's updates the version of D that it met; for each of D's how many deliveries
-    had arrived. in_step_at: the version at which S became 0.
+    lags: number of opponents, or fakes, by age in steps. waits: number of updates by time of their
+    wait for the other side, in milliseconds rounded up to a power of 2; wait_s: seconds in all.
+    used: for each update of G the version of its opponent D; for each update of D the number of
+    deliveries received. in_step_at: version at which S became 0.
     """
 
     lags: Counter[int] = field(default_factory=Counter)
@@ -62,11 +60,12 @@ class LagRecord:
     in_step_at: int | None = None
 
     def record_wait(self, seconds: float) -> None:
+        """Add the wait of one update."""
         self.wait_s += seconds
         self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
 
     def drain(self) -> dict[str, Any]:
-        """Return all of it as JSON and start over; `in_step_at` stays."""
+        """Return all values as JSON and reset them, except `in_step_at`."""
         values = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
         values |= {"used": self.used, "in_step_at": self.in_step_at}
         self.lags = Counter()

@@ -1,9 +1,10 @@
-"""Extragradient (Korpelevich 1976): both players step to a look-ahead point and update by the gradients found there.
+"""Extragradient (Korpelevich 1976): both players update by the gradients at a look-ahead point.
 
 With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update,
 on the same batch; both look ahead at once, each against the other's weights before. With k > 1 the
-earlier updates of D are plain. Not for delayed opponents: there it may diverge where plain steps
-converge (arXiv 2307.06886)."""
+earlier updates of D are plain. It may diverge against delayed opponents where plain steps converge
+(arXiv 2307.06886).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from paragan.game.player import Player
 
 
 class Scheme(scheme.Scheme):
-    """A look-ahead step of both players, then the update from where they were."""
+    """Look-ahead step of both players, then the update from the weights before it."""
 
     needs_local_players = True
 
@@ -42,7 +43,7 @@ class Scheme(scheme.Scheme):
 
 
 def _local_player(slot: PlayerSlot) -> Player:
-    """Return the slot's player; `ConfigError` for a remote one, against whose delayed answers look-ahead diverges."""
+    """Return the slot's player; raises `ConfigError` for a remote one (look-ahead diverges)."""
     if not isinstance(slot, Player):
         raise ConfigError(
             f"scheme extragradient needs both players in one process, but one is a {type(slot).__name__}; use "

@@ -1,7 +1,8 @@
-"""Synchronous updates that share one generator forward: D's last update trains on the images of G's turn.
+"""Synchronous updates with one generator forward: D's last update trains on G's images.
 
 Saves one forward of G per step, and holds G's graph in memory while D updates (Isola et al. 2017
-train pix2pix this way). With k > 1 the earlier updates of D draw other fakes."""
+train pix2pix this way). With k > 1 the earlier updates of D draw other fakes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from paragan.game.gan import GAN
 
 
 class Scheme(scheme.Scheme):
-    """k updates of D, the last on the fakes of G's turn, then that turn."""
+    """Scheme of k updates of D, the last on the fakes of G's turn, then that turn."""
 
     shares_fakes = True
 

@@ -1,4 +1,4 @@
-"""D learns on every n-th batch only, G on each: cheaper where D is the stronger (Lipizzaner's "skip D", n = 2)."""
+"""D trains on every n-th batch only, for a D that is too strong (Lipizzaner's "skip D", n = 2)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from paragan.game.gan import GAN
 
 @dataclass(frozen=True)
 class Options:
-    """How often D is updated."""
+    """Frequency of D's updates."""
 
     every: Count = 2
-    """Update D at every n-th step only; 1 is `synchronous`."""
+    """Update D at every n-th step; 1 is `synchronous`."""
 
 
 class Scheme(scheme.Scheme):
-    """One update of G per step; D's k updates in every n-th step."""
+    """Scheme of one update of G per step, and D's k updates in every n-th step."""
 
     def __init__(self, options: Options = Options()) -> None:
         self.options = options

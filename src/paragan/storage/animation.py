@@ -15,20 +15,16 @@ _FRAME_MS = 50
 
 
 def save_frames(frames: Iterable[Image.Image], path: Path) -> None:
-    """Write an animation at 20 frames per second, at most 720 px wide and high.
-
-    The file is written atomically.
-    """
+    """Write an animation at 20 frames per second, at most 720 px wide and high; atomically."""
     images = [_shrink(frame) for frame in frames]
     path.parent.mkdir(parents=True, exist_ok=True)
     save_animation(images, path, [_FRAME_MS] * len(images), quality=85)
 
 
 def save_animation(images: Sequence[Image.Image], path: Path, durations_ms: list[int], quality: int) -> None:
-    """Write RGB frames of one size as WebP, GIF or MP4, by the suffix of `path`; WebP and GIF loop forever.
+    """Write RGB frames of one size as WebP, GIF (both loop) or MP4, by suffix; atomically.
 
-    durations_ms: duration of each frame. quality: of a WebP, 0 to 100. The file is written
-    atomically.
+    durations_ms: duration of each frame. quality: of a WebP, 0 to 100.
     """
     suffix = path.suffix.lower()
     if suffix == ".mp4":

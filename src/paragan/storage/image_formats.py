@@ -14,7 +14,7 @@ ENCODER = "ffmpeg"
 
 
 def check_sheet_path(option: str, path: Path) -> None:
-    """Raise `ConfigError` unless `path` has the suffix of a sheet of images. option: the CLI option in the message."""
+    """Raise `ConfigError` unless `path` has the suffix of a sheet. option: CLI option to name."""
     if path.suffix.lower() not in SHEET_FORMATS:
         sheets = _join_or(SHEET_FORMATS)
         animations = _join_or(ANIMATION_FORMATS)

@@ -1,4 +1,4 @@
-"""Safe reader of npz files: no unpickling, and no decompression beyond the declared and allowed size."""
+"""Safe reader of npz files: no unpickling, no decompression beyond the declared size."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: s
             raise DataError(
                 f"{where}: {remaining:,} bytes follow the header, which declares {declared:,}; save the file again"
             )
-        array = np.frombuffer(bytearray(stream.read()), dtype)  # bytearray: torch requires a writable array
+        array = np.frombuffer(bytearray(stream.read()), dtype)  # writable, for torch
     return array.reshape(shape, order="F" if is_fortran else "C")

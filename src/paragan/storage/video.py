@@ -24,7 +24,7 @@ _MAX_MESSAGE_BYTES = 300  # of ffmpeg
 
 
 def save_mp4(images: Sequence[Image.Image], path: Path, durations_ms: Sequence[int]) -> None:
-    """Write RGB frames of one size, each with its duration. The file is written atomically.
+    """Write RGB frames of one size, each with its duration, atomically.
 
     Raises `DataError` if ffmpeg fails or takes longer than ten minutes.
     """
@@ -48,7 +48,7 @@ def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -
         timer.start()
         try:
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # the encoder ended early; its exit code is checked below
+            with suppress(BrokenPipeError):  # the encoder ended early; see its exit code below
                 for image, times in frames:
                     for _ in range(times):
                         process.stdin.write(image.tobytes())

@@ -1,4 +1,4 @@
-"""Safe reader of zip files, including npz: the declared size of a member is checked before it is unpacked.
+"""Safe reader of zip files, including npz: declared sizes are checked before unpacking.
 
 Members must be stored or deflated, for which Python bounds the output of one read; bzip2 and LZMA
 unpack whole blocks, in which a few kB can expand to gigabytes.
@@ -57,9 +57,7 @@ def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, max_
 
 
 def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:
-    """Raise `DataError` if a member has an unsupported compression method, a declared size above `max_bytes`, or an
-    implausible compression ratio.
-    """
+    """Raise `DataError` if the method, the declared size or the compression ratio is unsafe."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         method = _METHOD_NAMES.get(info.compress_type, f"method {info.compress_type}")
         raise DataError(

@@ -1,4 +1,4 @@
-"""Console output of a run: a progress bar on a terminal and in a notebook, otherwise one line every ten seconds."""
+"""Console output: a progress bar on terminals and in notebooks, else a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PLAIN_PERIOD_S = 10.0
 
 @dataclass(frozen=True)
 class Options:
-    """This writer has no options."""
+    """Options of this writer: none."""
 
 
 class Writer:
-    """Writer that prints samples, scores, advice and events at once, and steps as a bar or as a periodic line."""
+    """Writer that prints steps as a bar or a periodic line, and all other events at once."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._folder = folder
@@ -35,7 +35,8 @@ class Writer:
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         self._has_bar = self._rich.is_terminal or (self._rich.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar: Progress | None = None
-        self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())  # without a terminal
+        # without a terminal
+        self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())
         self._step_text = ""
         self._generation_text = ""
         self._best = (math.inf, "")  # score and cell
@@ -82,7 +83,7 @@ class Writer:
             self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._step_text}")
 
     def _generation(self, event: Event) -> None:
-        """Print a generation, or the ensemble, which comes once with the repeated last generation."""
+        """Print a generation, or the ensemble, an extra event of the last generation."""
         self._generation_text, self._best = generation_line(event.values, self._best)
         if "ensemble" in event.values:
             self._say(ensemble_line(event.values))
@@ -122,9 +123,9 @@ def step_text(values: Mapping[str, Any]) -> str:
 
 
 def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
-    """Return a line on the best cell of a generation, and the best score so far with its cell.
+    """Return a line on a generation's best cell, and the best score so far with its cell.
 
-    before: the best score and cell until now.
+    before: best score and cell until now.
     """
     number = values["generation"]
     scores = {cell: finite_or_nan(to_mapping(line).get("score")) for cell, line in values["cells"].items()}
@@ -146,7 +147,7 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
 
 
 def score_line(values: Mapping[str, Any]) -> str:
-    """Return the metrics in one line, with the values of real images and the accuracy of the feature extractor."""
+    """Return the metrics in one line, with those of real images and the extractor's accuracy."""
     real = to_mapping(values.get("real"))
     accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
     parts = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]

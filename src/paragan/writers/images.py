@@ -16,7 +16,7 @@ from paragan.storage.image_sheet import make_sheet
 
 @dataclass(frozen=True)
 class Options:
-    """This writer has no options."""
+    """Options of this writer: none."""
 
 
 class Writer:
@@ -36,10 +36,7 @@ class Writer:
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix.
-
-    The file is written atomically.
-    """
+    """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix; writes atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     format_name = SHEET_FORMATS[path.suffix.lower()]
     options = {"quality": 95} if format_name == "JPEG" else {}

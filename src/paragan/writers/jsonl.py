@@ -1,4 +1,4 @@
-"""Record of a run: metrics.jsonl with one JSON object per line, and score.json with the latest score."""
+"""Record of a run: metrics.jsonl (one JSON object per line), and score.json (latest score)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MAX_PENDING_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Options:
-    """This writer has no options."""
+    """Options of this writer: none."""
 
 
 class Lines:
     """File of one JSON object per line, opened to append.
 
-    A full disk does not stop the record: pending lines are written as soon as there is space.
+    A full disk does not stop the record: pending lines are written once the disk has space.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,10 +44,7 @@ class Lines:
                 raise
 
     def close(self) -> None:
-        """Write pending lines and close the file.
-
-        Raises `OSError` if lines could not be written.
-        """
+        """Write pending lines and close the file; raises `OSError` if a line cannot be written."""
         self._flush()
         self._file.close()
         if self._pending:
@@ -57,7 +54,7 @@ class Lines:
 class Writer(Lines):
     """Writer of metrics.jsonl and score.json.
 
-    On resume, lines after `step` are dropped: they will be repeated.
+    On resume, lines after `step` are dropped, because they will be repeated.
     """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
@@ -79,7 +76,7 @@ class Writer(Lines):
 
 
 class RankWriter(Lines):
-    """Writer of the events of one rank over all attempts: start, throughput, bytes sent, and reason of the end.
+    """Writer of one rank's events over all attempts: start, throughput, bytes sent, end.
 
     always: added to every line. sent: read at log points. Losses and scores are equal on all ranks
     and are only in the record of the run.
@@ -92,6 +89,7 @@ class RankWriter(Lines):
         self._sent = sent
 
     def write(self, event: Event) -> None:
+        """Append the line of an event; ignores kinds that are equal on all ranks."""
         match event.kind:
             case "start":
                 values = {"resumed": event.values["resumed"]}

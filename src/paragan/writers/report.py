@@ -1,4 +1,4 @@
-"""report.html: a self-contained page of the run, rendered at each evaluation."""
+"""Self-contained page of the run (report.html), rendered at each evaluation."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Writer:
 
 
 def render(folder: Path, live: bool = False) -> str:
-    """Render the page of the run in `folder`. live: the page polls its server for changes (`paragan report --serve`).
+    """Render the page of the run in `folder`; raises `CheckpointError` if it is no run folder.
 
-    Raises `CheckpointError` if `folder` is not a run folder.
+    live: the page polls its server for changes (`paragan report --serve`).
     """
     return Page(folder).render(live)
 

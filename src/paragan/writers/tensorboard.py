@@ -1,4 +1,4 @@
-"""TensorBoard event files in RUN/tensorboard: all values of steps, scores and telemetry, and the samples."""
+"""TensorBoard event files in RUN/tensorboard: values of steps, scores, telemetry; samples."""
 
 from __future__ import annotations
 

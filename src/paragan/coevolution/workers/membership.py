@@ -193,7 +193,7 @@ class Membership:
             member.line.close()
 
     def _judge(self, member: Member, silence: Silence | None) -> None:
-        """Report a worker that is silent or responds again; remove it if it is surely failed."""
+        """Report a worker that is silent or responds again; remove it if it has failed."""
         if silence is None:
             if member.is_suspect:
                 self.say(f"workers   {member.name} responds again")

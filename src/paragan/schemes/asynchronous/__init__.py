@@ -1,10 +1,10 @@
-"""G and D train at the same time, each against the other as it was up to S steps ago (ParaGAN, "asynchronous").
+"""G and D train at the same time, each against the other of up to S steps ago (ParaGAN).
 
-On several ranks some hold G and the others D, each player on a group of ranks with half of the
-memory and of the bytes; G's images travel to D's ranks, D's state to G's. In one process they train
-in two threads. No player is ever further ahead than the bounds: at S = A = 0 this is `synchronous`,
-or `shared_fakes` where `reuse` is on. Sources: the ParaGAN poster and arXiv 2411.03999; bounded
-staleness: Ho et al. 2013.
+With several ranks, some train G and the others D, each player on a group of ranks with half of the
+memory and of the bytes; G's images are sent to D's ranks, D's state to G's. In one process they
+train in two threads. No player is ever further ahead than the bounds: at S = A = 0 this is
+`synchronous`, or `shared_fakes` if `reuse` is on. Sources: the ParaGAN poster and arXiv 2411.03999
+("asynchronous"); bounded staleness: Ho et al. 2013.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from paragan.schemes.asynchronous.thread_step import ThreadStep
 
 @dataclass(frozen=True)
 class Options:
-    """Bounds of the lag between G and D, and where each is placed (docs/asynchronous.md)."""
+    """Bounds of the lag between G and D, and the placement of both (docs/asynchronous.md)."""
 
     staleness: Natural = 1
     """Steps that the D which G trains against may lag behind."""
     age: Natural = 0
     """Steps that the fakes which D trains on may be old."""
     reuse: bool = True
-    """Train D on the images of G's own turns instead of generating others."""
+    """Train D on the images of G's turns instead of generating others."""
     g_ranks: Count | None = None
-    """Ranks that hold G; null: half of them. The others hold D."""
+    """Ranks that train G; null: half of them. The others train D."""
     g_batch: Count | None = None
     """Images of G's turn over all its ranks; null: as many as D's."""
     capacity: Count = 4096
@@ -47,28 +47,28 @@ class Options:
     max_age: Natural = 8
     """Steps after which a buffered fake is dropped."""
     cached: Fraction = 0.0
-    """Share of D's fakes that is drawn from the buffer."""
+    """Share of D's fakes drawn from the buffer."""
     balance: bool = True
     """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
     lag_lr: NotNegative = 0.0
     """c of a learning rate multiplied by 1 / (1 + c lag)."""
     fall_back: Positive | None = 50.0
-    """`staleness` becomes 0 where gradients grow beyond this many times their usual size; null: never."""
+    """`staleness` becomes 0 if gradients exceed this many times their usual size; null: never."""
     order: FilePath | None = None
-    """A run folder whose recorded order of updates is repeated (`paragan replay`)."""
+    """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
 
 
 class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
-    """G and D train concurrently: in two threads of one process, or each on ranks of its own."""
+    """Concurrent training of G and D: in two threads of one process, or on separate ranks."""
 
     def __init__(self, options: Options = Options()) -> None:
         super().__init__()
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Return which ranks hold G and which D. Collective.
+        """Assign ranks to G and D. Collective: every rank must call this.
 
-        `ConfigError` if no rank is left for D.
+        Raises `ConfigError` if no rank is left for D.
         """
         num_g = self.options.g_ranks or max(1, world.size // 2)
         if world.size == 1:
@@ -82,7 +82,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
-        """Raise `ConfigError` for a game whose players need more of one another than images and labels."""
+        """Raise `ConfigError` if a player needs more of the other than images and labels."""
         if has_pairs:
             raise ConfigError(
                 "scheme asynchronous does not support paired data: only images and labels travel between G and D; use "
@@ -93,9 +93,11 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
                 "scheme asynchronous does not support losses and penalties that need real images in G's turn; use "
                 "scheme synchronous, or loss hinge"
             )
-        refuse_state(gan, "asynchronous", all_penalties=False)  # G's thread would read it at any moment
+        # G's thread would read the state at any moment
+        refuse_state(gan, "asynchronous", all_penalties=False)
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        """Run one step in the open session, or in a new one."""
         reals = list(take_batches(batches, gan.d.updates_per_step))
         session = self._open_session(gan) or self._start(self._make_session(gan, reals[0]))
         return session.step(reals)

@@ -16,7 +16,7 @@ from paragan.game.gan import GAN
 
 @dataclass(frozen=True)
 class FakesMessage:
-    """Images of one version of G and their labels, on the host. note: a flag from G's ranks (`half_steps`)."""
+    """Images of one version of G and their labels, on the host. note: flag from G's ranks."""
 
     images: Tensor
     y_B: Tensor | None
@@ -25,7 +25,7 @@ class FakesMessage:
 
 
 class FakesSender:
-    """Sends the images of one rank of G to the ranks of D: each receives those in its share of the batch.
+    """Sender of one rank's images to the ranks of D, which receive those in their batch share.
 
     senders: by rank of D; None for a rank that shares no rows with this one.
     """
@@ -44,13 +44,14 @@ class FakesSender:
                 sender.send(Message(version, data, note))
 
     def close(self) -> None:
+        """Close the links."""
         for sender in self.senders:
             if sender is not None:
                 sender.close()
 
 
 class FakesReceiver:
-    """Receives on one rank of D what the ranks of G sent for one version, as one delivery in the order of rows.
+    """Receiver on one rank of D; joins what all ranks of G sent for one version, in row order.
 
     like: one image, on the host. has_labels: images come with labels.
     """
@@ -78,12 +79,13 @@ class FakesReceiver:
         return FakesMessage(images, torch.cat(labels) if labels else None, messages[0].version, note)
 
     def close(self) -> None:
+        """Close the links."""
         for receiver in self.receivers:
             receiver.close()
 
 
 def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:
-    """Return all (rank of G, rank of D) that share rows of a batch of `total`, which each role divides."""
+    """Return all (rank of G, rank of D) with common rows of a batch, which each role divides."""
     g_rows = _shares(total, num_g)
     d_rows = _shares(total, num_d)
     ranks = itertools.product(range(num_g), range(num_d))

@@ -1,4 +1,4 @@
-"""Detects exploding gradients: then no player should train against delayed answers."""
+"""Detector of exploding gradients, with which no player should train on delayed messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MIN_NORMS = 20
 
 @dataclass
 class GradientAlarm:
-    """Triggers when the mean of the last 5 gradient norms exceeds `factor` times the median of 200; None: never.
+    """Alarm if the mean of the last 5 gradient norms exceeds `factor` times the median of 200.
 
-    Needs 20 norms. Norms that are not finite count as large. scaled: they are left out, because a
-    loss scale is still being searched.
+    factor: None disables it. Requires 20 norms. Norms that are not finite count as large, or with
+    `scaled` are ignored, because the loss scale is still being searched.
     """
 
     factor: float | None

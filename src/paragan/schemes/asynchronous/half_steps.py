@@ -1,4 +1,4 @@
-"""The two halves of an asynchronous step: what G's ranks do and what D's ranks do, with messages between them.
+"""Two halves of an asynchronous step: G's ranks, D's ranks, and the messages between them.
 
 S and A are the bounds, k D's updates per step. G's update number t trains against a D of at least k
 (t + 1 - S) updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead
@@ -30,16 +30,16 @@ from paragan.schemes._lag import LagBound, LagRecord
 from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
 
-_POLL_S = 0.1  # between two looks at the time and at `LagBound.stopped` while waiting
+_POLL_S = 0.1  # between two checks of the time and of `LagBound.stopped` while waiting
 _IN_STEP = 1  # a message's note: the bounds are 0 from now on
 
 Item = TypeVar("Item", covariant=True)
 
 
 class _HalfStep:
-    """What both halves share: a bound that may fall to 0, and a learning rate that depends on the lag.
+    """Base of both halves: a bound that may fall to 0, and a learning rate that depends on the lag.
 
-    bound: S or A, in steps. world: the ranks that hold this player.
+    bound: S or A, in steps. world: ranks of this player.
     """
 
     def __init__(self, limits: LagBound, bound: int, world: World) -> None:
@@ -55,13 +55,13 @@ class _HalfStep:
         return 0 if self.lag_record.in_step_at is None else _IN_STEP
 
     def read_note(self, note: int, version: int) -> None:
-        """Set the bound to 0 if the note says that gradients have exploded somewhere."""
+        """Set the bound to 0 if the note reports exploding gradients on any side."""
         if note == _IN_STEP and self.lag_record.in_step_at is None:
             self.lag_record.in_step_at = version
             self.bound = 0
 
     def check_gradients(self, player: Player, update: Update) -> None:
-        """Check for exploding gradients; reading the norm waits for the device, as the next message does anyway."""
+        """Check for exploding gradients. Reading the norm waits for the device."""
         self._num_updates += 1
         if self.limits.fall_back is None or not self.limits.allows_lag or self.note == _IN_STEP:
             return
@@ -71,16 +71,13 @@ class _HalfStep:
             self.read_note(_IN_STEP, player.version)
 
     def damp_lr(self, player: Player, lag: int) -> None:
-        """Reduce the learning rate against an old opponent, equally on all ranks of the player.
-
-        Collective.
-        """
+        """Reduce the learning rate against an old opponent. Collective over the player's ranks."""
         if self.limits.lag_lr:
             player.damping = 1 / (1 + self.limits.lag_lr * self.world.all_reduce_max(lag))
 
     @property
     def recorded(self) -> int | None:
-        """What the next update must use, if an order is given."""
+        """Version or count that the next update must use; None without a recorded order."""
         order = self.limits.order
         if order is None:
             return None
@@ -92,8 +89,9 @@ class _HalfStep:
 
 
 class GeneratorHalf(_HalfStep):
-    """G's half of a step. opponent: the newest D that has arrived. fakes: to the ranks of D. states: from one of them.
+    """G's half of a step.
 
+    opponent: newest D received. fakes: sent to the ranks of D. states: received from one of them.
     d_parts: micro-batches of D's turns, whose fakes G generates.
     """
 
@@ -136,7 +134,7 @@ class GeneratorHalf(_HalfStep):
         self._wait_for_version(self.limits.k * step)
 
     def _send_g_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
-        """Send the fakes of G's own turn, and return that turn."""
+        """Send the fakes of G's turn, and return that turn."""
         turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
         fakes = g.generate_fakes(turn)
         turn = turn.with_fakes(fakes)
@@ -152,7 +150,7 @@ class GeneratorHalf(_HalfStep):
         return gan.g_turn(Batch(self._g_rows(rows[-1])))
 
     def _g_rows(self, rows: Rows) -> Rows:
-        """Return this rank's share of G's own batch, which may be larger or smaller than D's."""
+        """Return this rank's share of G's batch, which may differ in size from D's."""
         if self.limits.g_batch is None:
             return rows
         return Rows(rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch)
@@ -169,7 +167,11 @@ class GeneratorHalf(_HalfStep):
 
 
 class DiscriminatorHalf(_HalfStep):
-    """D's half of a step. buffer: fakes that have arrived. fakes: from the ranks of G. states: to those it serves."""
+    """D's half of a step.
+
+    buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
+    rank serves.
+    """
 
     def __init__(
         self, buffer: Buffer, fakes: FakesReceiver, states: Sequence[SendEnd], limits: LagBound, world: World = ALONE
@@ -203,13 +205,13 @@ class DiscriminatorHalf(_HalfStep):
         return update
 
     def publish(self, d: Player) -> None:
-        """Send D's current state. Collective over the ranks of D, whose weights may be sharded."""
+        """Send D's current state. Collective: every rank of D must call this (sharded weights)."""
         data = packed(d.strategy.weights(d.net)).cpu()
         for sender in self.states:
             sender.send(Message(d.version, data, self.note))
 
     def _wait_for_fakes(self, step: int) -> None:
-        """Receive fakes until the bound allows D's step; without reuse, until those of this turn are here."""
+        """Receive fakes until the bound allows D's step; without reuse, until this turn's."""
         before = self._num_received
         recorded = self.recorded
 
@@ -231,7 +233,7 @@ class DiscriminatorHalf(_HalfStep):
 
 @dataclass(frozen=True)
 class _RemoteGenerator:
-    """Stands for the generator on other ranks, whose fakes have arrived."""
+    """Placeholder for the generator on other ranks, whose fakes have arrived."""
 
     version: int
     module: Any = None
@@ -261,7 +263,8 @@ def _receive(
 ) -> float:
     """Handle messages until `has_arrived`; returns the seconds waited.
 
-    drain: first handle all that are here already, also if they are not needed yet.
+    drain: first handle all messages that have arrived, also if they are not needed yet. Raises
+    `RankError` after the time-out, or when stopped.
     """
     while (drain or not has_arrived()) and (item := receiver.receive(0.0)) is not None:
         handle(item)

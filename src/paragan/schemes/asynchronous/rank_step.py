@@ -1,4 +1,4 @@
-"""One half of an asynchronous step on this rank, and links to the ranks that hold the other player.
+"""Half of an asynchronous step on this rank, with links to the ranks of the other player.
 
 A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids
 deadlocks.
@@ -25,7 +25,7 @@ _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their ses
 
 
 class RankStep:
-    """Steps of one game on this rank. first: D's first batch, with this rank's rows of it."""
+    """Steps of one game on this rank. first: this rank's rows of D's first batch."""
 
     def __init__(
         self,
@@ -63,13 +63,14 @@ class RankStep:
         return {self.side.value: self.half.lag_record}
 
     def step(self, reals: list[Batch]) -> Report:
+        """Run this rank's half of a step, for G or for D."""
         total = reals[-1].rows.total
         if isinstance(self.half, DiscriminatorHalf):
             return self.gan.report(total, {Side.D: self.half.step(self.gan, reals)})
         return self.gan.report(total, {Side.G: self.half.step(self.gan, [real.rows for real in reals])})
 
     def quiesce(self) -> None:
-        """Bring the snapshot of D on G's ranks up to date."""
+        """Update the snapshot of D on G's ranks."""
         if isinstance(self.half, GeneratorHalf):
             self.half.wait_for_d(self.gan.g.version)
 
@@ -80,10 +81,11 @@ class RankStep:
 
 
 class _Links:
-    """This rank's link ends, by the other end's rank in its role: G sends fakes and receives states, D the reverse.
+    """Link ends of this rank, by the other end's rank in its role.
 
-    A receiver buffers all messages that the bound allows: a link that stalls because its receiver
-    is busy would look like one whose receiver has failed.
+    G sends fakes and receives states, D the reverse. A receiver buffers all messages that the bound
+    allows: a link that stalls because its receiver is busy would look like one whose receiver has
+    failed.
     """
 
     def __init__(self, roles: Roles, limits: LagBound, total: int, image_bytes: int, state_bytes: int) -> None:

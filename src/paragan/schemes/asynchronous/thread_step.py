@@ -1,4 +1,4 @@
-"""Both halves of an asynchronous step in one process: D in the training thread, G in a second thread."""
+"""Asynchronous steps in one process: D in the training thread, G in a second thread."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, Generator
 
 
 class ThreadStep:
-    """Steps of one game.
+    """Steps of one game in two threads.
 
-    G's step starts when D begins its own, and may lag as far as the bound allows.
+    G's step starts together with D's, and may lag as far as the bound allows.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class ThreadStep:
         return {"g": self.generator.lag_record, "d": self.discriminator.lag_record}
 
     def step(self, reals: list[Batch]) -> Report:
+        """Run D's step while G's thread runs its step; raises the errors of both."""
         self._pending.append(self._thread.submit(self._g_step, reals))
         try:
             d = self.discriminator.step(self.gan, reals)
@@ -69,13 +70,14 @@ class ThreadStep:
         return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
-        """Wait until G has made all its steps and holds D's newest state."""
+        """Wait until G has made all its steps and has D's newest state."""
         self._wait(0)
         _, d = self._players()
         if d.version > self.generator.opponent.version:
             self.generator.wait_for_d(d.version // self.generator.limits.k)
 
     def close(self) -> None:
+        """Stop G's thread."""
         self._is_stopping.set()
         self._thread.shutdown()
 
@@ -90,7 +92,7 @@ class ThreadStep:
             return self.generator.step(self.gan, [real.rows for real in reals])
 
     def _wait(self, max_pending: int) -> None:
-        """Wait until G is at most that many steps behind."""
+        """Wait until G is at most that many steps late."""
         while len(self._pending) > max_pending or (self._pending and self._pending[0].done()):
             self._newest = self._pending[0].result(self.generator.limits.timeout_s)
             del self._pending[0]

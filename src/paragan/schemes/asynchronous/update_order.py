@@ -1,4 +1,4 @@
-"""Recorded order of updates: what each update of an asynchronous run used, so that the run can be repeated."""
+"""Recorded order of updates: what each update of an asynchronous run used, for a repetition."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _MAX_LINE_BYTES = 1 << 24  # a file that is not a record could hold anything
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
     """Read the order for the players of this rank.
 
-    `ConfigError` if there is no record, if it is of another number of ranks, or if the run is being
-    resumed.
+    Raises `ConfigError` without a record, for another number of ranks, or on resume.
     """
     if any(isinstance(player, Player) and player.version for player in (gan.g, gan.d)):
         raise ConfigError("scheme.order cannot be used to resume a run, only to start one; pass another --out")
@@ -37,7 +36,7 @@ def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]
 
 
 def read_used(folder: Path, side: Side) -> list[list[int]]:
-    """Return what each update used, by rank of its role, from the start of the run to its first stop."""
+    """Return what each update used, by rank of the role, from the start to the first stop."""
     by_rank: list[list[int]] = []
     for line in _first_session(folder / "metrics.jsonl"):
         lists = line.get(side.value, {}).get("used", [])
@@ -71,7 +70,7 @@ def _first_session(record: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
-    """Return one line of the record; empty if a kill has cut it short."""
+    """Return one line of the record; empty if a kill truncated it."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):

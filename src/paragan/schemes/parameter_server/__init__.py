@@ -1,10 +1,10 @@
-"""One rank holds both players and applies the gradients of the others as they arrive (Dean et al. 2012, "Downpour").
+"""Rank 0 holds both players and applies the workers' gradients ("Downpour", Dean et al. 2012).
 
 A worker runs the turns of D and G on its rows of the batch, with copies of both networks, and sends
 the gradients. It is never more than S steps ahead of the slowest worker, nor uses weights that lack
 more than S steps of any worker (Ho et al. 2013, "stale synchronous parallel"). At S = 0 the server
 waits for all workers and steps once with the sum of their gradients: `synchronous` on the whole
-batch. A process without other ranks is its own worker, also `synchronous`.
+batch. A process without other ranks is also `synchronous`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from paragan.schemes.parameter_server.worker import Worker
 
 @dataclass(frozen=True)
 class Options:
-    """How far workers may be ahead of one another."""
+    """Limit on how far workers may be ahead of one another."""
 
     staleness: Natural = 1
-    """Steps that a worker may be ahead of the slowest, and that its weights may be old. 0: one update per turn, with
-    the gradients of all workers. 1 or more: one update per worker, each on its share of the batch; learning rate
-    schedules count these.
+    """Steps that a worker may be ahead of the slowest, and that its weights may be old.
+
+    0: one update per turn, with the gradients of all workers. 1 or more: one update per worker,
+    each on its share of the batch; learning rate schedules count these.
     """
 
 
 class Scheme(ConcurrentScheme[Server | Worker]):
-    """Rank 0 holds both players; the other ranks compute gradients.
+    """Scheme in which rank 0 holds both players, and the other ranks compute gradients.
 
-    `synchronous` in a process without other ranks.
+    Equals `synchronous` in a process without other ranks.
     """
 
     def __init__(self, options: Options = Options()) -> None:
@@ -49,12 +50,12 @@ class Scheme(ConcurrentScheme[Server | Worker]):
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Return the roles: rank 0 is the server, the others are workers. Collective."""
+        """Make rank 0 the server and the others workers. Collective: every rank must call this."""
         self._roles = colocated_roles(world, timeout_s) if world.size == 1 else server_roles(world, timeout_s)
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
-        """Raise `ConfigError` for players whose updates need more than gradients."""
+        """Raise `ConfigError` if a player's update needs more than gradients."""
         if not self._has_server:
             return
         players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
@@ -72,6 +73,7 @@ class Scheme(ConcurrentScheme[Server | Worker]):
             )
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        """Run one step in the open session, or in a new one."""
         if not self._has_server:
             return synchronous.step(gan, batches)
         session = self._open_session(gan) or self._start(self._make_session(gan))

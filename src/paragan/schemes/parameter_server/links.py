@@ -1,4 +1,4 @@
-"""The staleness bound of a server and its workers, and the links between them."""
+"""Staleness bound of a server and its workers, and the links between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their ses
 
 @dataclass(frozen=True)
 class StalenessBound:
-    """staleness: S, in steps. per_step: turns of each player in one step of a worker.
+    """Bound on the steps between workers. staleness: S, in steps. per_step: turns of each player.
 
     A worker that has made n turns of a side computes with weights that contain all turns that every
     worker has made before n - S per_step, so no worker is further ahead of another.
@@ -29,11 +29,12 @@ class StalenessBound:
 
     @classmethod
     def of(cls, gan: GAN, staleness: int) -> StalenessBound:
+        """Return the bound of a game."""
         return cls(staleness, {Side.G: 1, Side.D: gan.d.updates_per_step})
 
     @property
     def turns(self) -> list[Side]:
-        """The turns of a step, in order."""
+        """Turns of a step, in order."""
         return [Side.D] * self.per_step[Side.D] + [Side.G]
 
     @property
@@ -42,7 +43,7 @@ class StalenessBound:
         return (self.staleness + 1) * len(self.turns) + 2
 
     def required_turns(self, side: Side, number: int) -> int:
-        """Turns of every worker that the weights must contain for a worker that has made `number` turns."""
+        """Return the turns of all workers that weights must contain after `number` turns."""
         return number - self.staleness * self.per_step[side]
 
     def to_steps(self, side: Side, turns: int) -> int:
@@ -53,7 +54,7 @@ class StalenessBound:
 def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSender, GlooReceiver]]:
     """Open this rank's link ends: on the server one pair per worker, on a worker one.
 
-    Collective.
+    Collective: every rank must call this.
     """
     number = next(_SESSION_NUMBERS)
     world = roles.world

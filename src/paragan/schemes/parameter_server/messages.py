@@ -1,4 +1,4 @@
-"""Messages of a server and its workers, as bytes: up, gradients and buffers of a turn; down, the network's state."""
+"""Messages of a server and its workers: up, gradients and buffers; down, network states."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from paragan.game.snapshot import num_bytes, packed, unpacked
 
 @dataclass(frozen=True)
 class NetworkChange:
-    """Gradients and buffers of one turn, on the host. gradients: by parameter; None where the turn does not reach it.
+    """Gradients and buffers of one turn, on the host.
 
-    buffers: their values after the turn: vectors of spectral norm, statistics of batch norm.
+    gradients: by parameter; None if the turn does not reach it. buffers: their values after the
+    turn: vectors of spectral norm, statistics of batch norm.
     """
 
     gradients: Sequence[Tensor | None]
@@ -34,7 +35,7 @@ class NetworkChange:
 
     @classmethod
     def total(cls, parts: Sequence[NetworkChange]) -> NetworkChange:
-        """Sum the gradients of shares of one batch; buffers become their mean, bit-exact where they are equal."""
+        """Sum the gradients of shares of one batch; average the buffers, bit-exact if equal."""
         gradients = zip(*(part.gradients for part in parts), strict=True)
         buffers = zip(*(part.buffers for part in parts), strict=True)
         return cls([_sum(values) for values in gradients], [_mean(values) for values in buffers])
@@ -45,14 +46,14 @@ class NetworkChange:
 
     @torch.no_grad()
     def apply(self, player: Player, images: int) -> Tensor:
-        """Step the player by these gradients; returns their norm. images: that they were computed on."""
+        """Step the player by these gradients of `images` images; returns their norm."""
         for buffer, value in zip(_buffers(player.net), self.buffers, strict=True):
             buffer.copy_(value)
         return player.apply_external_gradients(self.gradients, images)
 
 
 def pack_change(net: nn.Module) -> Tensor:
-    """Return as bytes: which parameters have a gradient, these gradients, the buffers."""
+    """Serialise which parameters have a gradient, these gradients, and the buffers, to bytes."""
     weights = dict(net.named_parameters())
     gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     device = next(net.parameters()).device
@@ -85,7 +86,7 @@ def _sum(values: Iterable[Tensor | None]) -> Tensor | None:
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:
-    """Return the mean, as an offset to the first, so that equal values stay bit-exact; of counts the first."""
+    """Return the mean, bit-exact for equal values (offset to the first); of integers the first."""
     first = values[0]
     if not first.is_floating_point():
         return first

@@ -1,4 +1,4 @@
-"""The rank that holds both players: it applies the workers' gradients and sends them the new weights."""
+"""Rank that holds both players: it applies the workers' gradients and sends new weights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Server:
         self._applied = {
             side: [per_step * gan.clock.step for _ in self._workers] for side, per_step in self.bound.per_step.items()
         }
-        self._turns = [cycle(self.bound.turns) for _ in self._workers]  # sides of the gradients to come, by worker
+        # sides of the gradients to come, by worker
+        self._turns = [cycle(self.bound.turns) for _ in self._workers]
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
         self._changes: dict[int, NetworkChange] = {}  # of an incomplete turn, at S = 0
         self._packed: dict[Side, Tensor] = {}  # current weights
@@ -54,6 +55,7 @@ class Server:
         self._send_weights()
 
     def step(self, batches: Iterator[Batch]) -> Report:
+        """Apply gradients until every worker has made this step."""
         (*_, rows) = [real.rows for real in take_batches(batches, self.gan.d.updates_per_step)]
         self._updates = {}
         step = self.gan.clock.step + 1
@@ -66,7 +68,7 @@ class Server:
         return self.gan.report(rows.total, self._updates)
 
     def quiesce(self) -> None:
-        """Nothing to do: a step ends with all that was sent for it."""
+        """Return at once: a step ends with all messages that were sent for it."""
 
     def close(self) -> None:
         """Close the senders, then the receivers: this order avoids deadlocks."""
@@ -100,7 +102,7 @@ class Server:
         self._updates[side] = Update({"gradient_norm": norm}, rows, player.version)
 
     def _send_weights(self) -> None:
-        """Answer gradients with new weights, once these contain the turns that the worker's next turn requires."""
+        """Answer gradients with weights, once these contain the turns that the worker requires."""
         for i, side in list(self._unanswered):
             complete = self._complete_turns(side)
             player = self._players[side]
@@ -112,7 +114,7 @@ class Server:
             self._unanswered.remove((i, side))
 
     def _complete_turns(self, side: Side) -> int:
-        """Turns that every worker has made."""
+        """Return the number of turns that every worker has made."""
         return min(self._applied[side])
 
     def _record(self, i: int, side: Side, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""A rank that computes the gradients of both players on copies of their networks, and sends them to the server."""
+"""Rank that computes the gradients of both players on copies, and sends them to the server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from paragan.schemes._lag import LagRecord
 from paragan.schemes.parameter_server.links import StalenessBound, open_links
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
 
-_POLL_S = 0.1  # between two looks at the time while waiting
-_GRACE_S = 5.0  # added to the time-out, so that the server, which knows the slow worker, fails first
+_POLL_S = 0.1  # between two checks of the time while waiting
+_GRACE_S = 5.0  # added to the time-out: the server, which knows the slow worker, fails first
 
 
 class Worker:
     """Steps of one game on this rank's rows.
 
     The players of this rank compute gradients and never step. Their `version` counts turns of this
-    rank, so that what is due every so many updates is due on all workers at once, and as often as
-    without a server. lag_records: lags, in steps, of the older of the two networks of a turn.
+    rank, so that periodic work is due on all workers at once, and as often as without a server.
+    lag_records: lags, in steps, of the older of the two networks of a turn.
     """
 
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
@@ -40,13 +40,15 @@ class Worker:
         for side, player in self._players.items():
             player.version = self.bound.per_step[side] * gan.clock.step
         ((self._sender, self._receiver),) = open_links(roles, gan, self.bound.max_in_flight)
-        self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))  # sides of the weights to come, in order
+        # sides of the weights to come, in order
+        self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
         self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
         self._versions: dict[Side, int] = {}  # of the server's players, as they are here
         self.quiesce()
 
     def step(self, batches: Iterator[Batch]) -> Report:
+        """Run the turns of D and G, and send their gradients."""
         for real in take_batches(batches, self.gan.d.updates_per_step):
             d = self._run_turn(Side.D, self.gan.d_turn(real), against=self.gan.g)
         g = self._run_turn(Side.G, self.gan.g_turn(real), against=self.gan.d)
@@ -75,7 +77,7 @@ class Worker:
         player.net.zero_grad()
         player.version += 1
         update = player.summarize(computed)
-        # the server reports the norm of the gradients that it applies; here it is of these rows alone
+        # the server reports the norm of all gradients that it applies
         scalars = {name: value for name, value in update.scalars.items() if name != "gradient_norm"}
         return replace(update, scalars=scalars)
 
@@ -85,7 +87,7 @@ class Worker:
         return all(self._complete[side] >= turns for side, turns in required.items())
 
     def _receive_until(self, is_ready: Callable[[], bool]) -> float:
-        """Load the weights that have arrived, then wait until `is_ready`; returns the seconds waited."""
+        """Load the weights received, and wait until `is_ready`; returns the seconds waited."""
         while (message := self._receiver.receive(0.0)) is not None:
             self._load(message)
         began = time.monotonic()
