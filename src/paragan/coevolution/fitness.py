@@ -19,7 +19,7 @@ from paragan.coevolution.genome import Genome
 from paragan.core.loss import Loss
 from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
 
-_MAX_BYTES = 1 << 29  # of cached images; images beyond it are generated again
+_MAX_BYTES = 1 << 29  # limit of the image cache; other images are generated again
 
 
 @dataclass
@@ -59,7 +59,7 @@ class FitnessEvaluator:
 
     @torch.no_grad()
     def precompute_logits(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
-        """Compute D's logits on G's images for (g, d) pairs, loading as few genomes as possible."""
+        """Compute D's logits on G's images for these (g, d) pairs, with as few loads as needed."""
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._logits_of_fakes]
         if all(self._is_cached(g) for g in dict.fromkeys(g for g, _ in missing)):
             for d, group in _group_by_first((d, g) for g, d in missing).items():

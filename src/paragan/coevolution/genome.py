@@ -113,7 +113,7 @@ class Genome:
         return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
 
     def pack(self) -> Tensor:
-        """Serialise to bytes (uint8), which must not be modified."""
+        """Serialise to bytes (uint8), which must not be written to."""
         if self._bytes is not None:
             return self._bytes
         return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(self.traits.to_dict())})

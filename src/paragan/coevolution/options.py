@@ -122,13 +122,13 @@ class GridOptions:
     edges: tuple[tuple[Natural, Natural], ...] | None = None
     """Pairs [a, b] of cells that read each other, instead of a topology."""
     changes: tuple[NeighbourhoodChange, ...] = ()
-    """Other neighbourhoods from given generations on."""
+    """Other neighbourhoods, from given generations on."""
     batches: Count = 600
     """Batches per generation; the run ends after the generation in which D reaches train.kimg."""
     tournament: Natural = 2
-    """Individuals drawn, of which the fittest is trained; 0: the cell's individual is trained."""
+    """Individuals drawn from the neighbourhood to train the fittest; 0: train the cell's."""
     opponents: Literal["selected", "random"] = "selected"
-    """Opponents in training: the selected ones, or a random neighbour for each batch."""
+    """Opponents in training: the selected ones, or random ones of the neighbourhood per batch."""
     replacement: Literal["elitist", "always"] = "elitist"
     """elitist: a trained individual replaces the cell's if it is fitter; always: in any case."""
     fitness: FitnessOptions = field(default_factory=FitnessOptions)
@@ -138,7 +138,7 @@ class GridOptions:
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
     """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
     drawn: Literal["generation", "batch"] = "generation"
-    """Frequency of the draws of a loss."""
+    """Interval at which a loss is drawn."""
     diet: Share = 1.0
     """Share of the training images that a cell uses."""
     overlap: bool = True

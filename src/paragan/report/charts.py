@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Chart: lines, ticks and texts, with a readout for the script."""
+    """Lines, ticks and texts of a chart, with a readout for the script."""
 
     id: str
     title: str

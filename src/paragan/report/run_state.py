@@ -17,7 +17,7 @@ from paragan.report.record import History, single_line, to_number
 from paragan.report.scale import format_number
 
 _SILENT_S = 600.0
-_MAX_BYTES = 1 << 20  # read of a small file
+_MAX_BYTES = 1 << 20  # limit for small files
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""D trains on every n-th batch only, for a D that is too strong (Lipizzaner's "skip D", n = 2)."""
+"""Updates of D on every n-th batch only, for a strong D (Lipizzaner's "skip D", n = 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Safe reader of npz files: no unpickling, no decompression beyond the declared size."""
+"""Safe reader of npz files: no unpickling, no decompression beyond the declared, allowed size."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from paragan.storage.image_formats import ENCODER
 
 _TIMEOUT_S = 600
 _PAD_TO_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # most players require even sides
-_MAX_MESSAGE_BYTES = 300  # of ffmpeg
+_MAX_MESSAGE_BYTES = 300  # from ffmpeg
 
 
 def save_mp4(images: Sequence[Image.Image], path: Path, durations_ms: Sequence[int]) -> None:

@@ -33,7 +33,7 @@ class AutoExecutor:
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Train with the chosen executor, after the choice in the first generation."""
+        """Train with the chosen executor; the first call chooses it by measurement."""
         if self.chosen is None:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])

@@ -101,7 +101,7 @@ class StackedExecutor:
         loss_of: Callable[[Cell, int], int],
         graph: Callable[[], Graph] | None = None,
     ) -> dict[int, dict[str, Tensor]]:
-        """Train as the protocol requires. graph: records the turns."""
+        """Train all cells as one program; returns the last scalars by cell. graph: records it."""
         if self._stack is None or not self._stack.is_of(cells):
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack

@@ -24,7 +24,7 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 
 _MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
-_MIN_GENERATIONS = 2  # in this many consecutive generations
+_MIN_GENERATIONS = 2  # consecutive generations with that speed-up, before cells are reassigned
 
 
 @dataclass

@@ -88,7 +88,7 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
 
 
 def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
-    """Return rows and columns of the squarest torus whose neighbours all routes join; else None."""
+    """Return rows and columns of the squarest torus on which routes join neighbours; else None."""
     pairs = set(routes)
     for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
         places = {rank: divmod(rank, columns) for rank in range(size)}

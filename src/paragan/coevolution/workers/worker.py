@@ -91,7 +91,7 @@ class Worker:
         self._until = 0  # number of generations that may be finished
         self._has_ended = False
         self._num_drops = 0  # orders to abort received so far
-        self._num_drops_of_order = 0  # and before the order in progress
+        self._num_drops_of_order = 0  # orders to abort received before the order in progress
         self._orders: queue.Queue[tuple[int, Order] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True, name="trains")
 

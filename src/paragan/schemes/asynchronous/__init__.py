@@ -1,4 +1,4 @@
-"""G and D train at the same time, each against the other of up to S steps ago (ParaGAN).
+"""Concurrent training of G and D, each against the other of up to S steps ago (ParaGAN).
 
 With several ranks, some train G and the others D, each player on a group of ranks with half of the
 memory and of the bytes; G's images are sent to D's ranks, D's state to G's. In one process they

@@ -14,7 +14,7 @@ from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 
-_MAX_LINE_BYTES = 1 << 24  # a file that is not a record could hold anything
+_MAX_LINE_BYTES = 1 << 24  # limit for files that are not a record
 
 
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:

@@ -44,7 +44,7 @@ class Worker:
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
         self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
-        self._versions: dict[Side, int] = {}  # of the server's players, as they are here
+        self._versions: dict[Side, int] = {}  # versions of the server's players in this process
         self.quiesce()
 
     def step(self, batches: Iterator[Batch]) -> Report:
