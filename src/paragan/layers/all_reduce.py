@@ -1,4 +1,4 @@
-"""Sums over ranks that autograd follows, and the normalisation of batch norm built on them.
+"""Differentiable sums over ranks, and the normalisation of batch norm built on them.
 
 Collectives match by order alone: every rank must call them equally often, also with an uneven or
 empty shard.
@@ -23,7 +23,7 @@ from paragan.layers.precision import at_least_float32
 
 @dataclass(frozen=True)
 class ReduceGroup:
-    """Ranks that all-reduce tensors: their group, a name for messages, and a byte counter (`World.count`)."""
+    """Ranks that all-reduce tensors, a name for messages, and a byte counter (`World.count`)."""
 
     group: dist.ProcessGroup | None
     name: str = "all-reduce"
@@ -32,7 +32,7 @@ class ReduceGroup:
     def all_reduce_(self, values: Tensor) -> Tensor:
         """Sum over these ranks in place, without a gradient.
 
-        Collective. `RankError`: a rank did not take part.
+        Collective: every rank must call this. Raises `RankError` if a rank does not take part.
         """
         if self.count_bytes is not None:
             self.count_bytes("norm", values)
@@ -48,22 +48,22 @@ class ReduceGroup:
         return values
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReduceGroup:
-        """Itself: the copy of a network talks to the same ranks, and a process group cannot be copied."""
+        """Return itself: process groups cannot be copied, and copied networks use the same one."""
         return self
 
 
 @dataclass(frozen=True)
 class SharedBatchRanks:
-    """Consecutive ranks of `world`, `num` of them, that share a batch."""
+    """Group of `num_ranks` consecutive ranks of `world` that share a batch."""
 
     reduce_group: ReduceGroup
     world: World
     num_ranks: int
 
     def rows(self, count: int) -> Rows:
-        """Where so many rows of this rank are among those of all.
+        """Return the rows of this rank, `count` of them, within the batch of the group.
 
-        Communicates on the host, not on the device.
+        Collective: every rank must call this. Communicates on the host, not on the device.
         """
         first = self.world.rank // self.num_ranks * self.num_ranks
         before = self.world.rank - first
@@ -71,15 +71,15 @@ class SharedBatchRanks:
         return Rows(0, sum(counts[:before]), count, sum(counts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
-        """Itself, as `ReduceGroup`."""
+        """Return itself, as `ReduceGroup` does."""
         return self
 
 
 class AllReduceSum(torch.autograd.Function):
-    """`AllReduceSum.apply(x, across)`: the sum of x over ranks, on each of them, of the gradient of all ranks' losses.
+    """Sum over ranks, `AllReduceSum.apply(x, across)`, whose gradient is that of all ranks' losses.
 
-    Differentiable any number of times, for its backward is itself; every rank has to run that
-    backward, too.
+    Its backward is itself, so it can be differentiated any number of times. Collective: every rank
+    must run the forward and the backward.
     """
 
     @staticmethod
@@ -93,9 +93,9 @@ class AllReduceSum(torch.autograd.Function):
 
 
 def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
-    """The rows of all ranks, (rows.total, …), in the order of the global batch.
+    """Return the rows of all ranks, (rows.total, ...), in the order of the global batch.
 
-    rows: those that are here.
+    rows: the rows of this rank. Collective: every rank must call this.
     """
     at = rows.window
     empty = x_B.new_zeros((rows.total, *x_B.shape[1:]))
@@ -105,7 +105,10 @@ def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
 
 
 class _Moments(torch.autograd.Function):
-    """(2, C): sums over all ranks of x - centre and its square, given as known; communicates in backward alone."""
+    """Sums over all ranks of x - centre and of its square, (2, C), whose values are known already.
+
+    Communicates in backward alone.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: ReduceGroup) -> Tensor:
@@ -121,13 +124,11 @@ class _Moments(torch.autograd.Function):
 
 
 class Normalise(torch.autograd.Function):
-    """(y, mean, biased variance, count over the ranks).
-
-    Backward: fused by hand, or of plain parts if differentiated.
+    """Batch norm over ranks: returns y, mean, biased variance, and the sample count of all ranks.
 
     With w = gain / deviation, h = (x - mean) / deviation and N samples on all ranks together: dx =
     w (dy - sum(dy) / N - h sum(dy h) / N), where the sums span the ranks (Ioffe & Szegedy 2015,
-    section 3).
+    section 3). Backward is a fused kernel, or differentiable operations if it is differentiated.
     """
 
     @staticmethod
@@ -155,7 +156,10 @@ class Normalise(torch.autograd.Function):
 
 
 def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, biased variance and count over the ranks; centred on each rank, joined in float64: no cancellation."""
+    """Return mean, biased variance and count over the ranks.
+
+    Values are centred on each rank and joined in float64, which avoids cancellation.
+    """
     dims = _dims(x)
     count = x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
@@ -171,7 +175,7 @@ def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]
 def _fused(
     ctx: Any, grad: Tensor, x: Tensor, gain: Tensor | None, mean: Tensor, var: Tensor, count: Tensor
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """First derivatives, in three passes over x and one temporary of its size."""
+    """Return first derivatives, in three passes over x with one temporary of its size."""
     dgain, dbias = _sums(grad, x, mean, var, ctx.eps)
     if not ctx.needs_input_grad[0]:
         return None, dgain, dbias
@@ -184,11 +188,11 @@ def _fused(
 
 
 def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Per channel, over this rank: gradient times normalised x, gradient.
+    """Return sums per channel over this rank: gradient times normalised x, and gradient.
 
-    By the kernel of evaluation, in one pass.
+    Uses the backward kernel of evaluation mode, in one pass.
     """
-    if not x.numel():  # on which the kernel ends the process
+    if not x.numel():  # the kernel would crash the process
         return torch.zeros_like(mean), torch.zeros_like(mean)
     kernel = torch.ops.aten.native_batch_norm_backward
     wanted = [False, True, True]
@@ -199,7 +203,7 @@ def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tup
 def _differentiable(
     ctx: Any, grad: Tensor, x: Tensor, gain: Tensor | None, mean: Tensor, var: Tensor, count: Tensor
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """The same in operations that autograd follows; the statistics are known, their gradients are summed over ranks."""
+    """Return what `_fused` does, by differentiable operations; statistics get gradients, too."""
     wide = at_least_float32(x)
     grad = at_least_float32(grad)
     known = torch.stack([torch.zeros_like(var), var * count])
@@ -221,5 +225,5 @@ def _dims(x: Tensor) -> list[int]:
 
 
 def _per_channel(x: Tensor, values_C: Tensor) -> Tensor:
-    """One value per channel, in the shape that meets x."""
+    """Reshape one value per channel to broadcast with x."""
     return values_C.reshape(-1, *(1,) * (x.dim() - 2))

@@ -1,4 +1,4 @@
-"""Self-attention over a map (Zhang et al. 2019, "Self-Attention Generative Adversarial Networks", equations 1 to 3)."""
+"""Self-attention over a feature map (Zhang et al. 2019, SAGAN, equations 1 to 3)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from paragan.core.errors import ConfigError
 from paragan.layers.blocks import Wrap, identity_wrap
 from paragan.layers.precision import at_least_float32
 
-_KEYS = 8  # by which the channels are divided
+_KEYS = 8  # divisor of the channels
 _VALUES = 2
 
 
 class SelfAttention(nn.Module):
-    """(B, C, H, W) to the same: x + gain * what every place collects from all others; the gain starts at 0.
+    """Residual self-attention, x + gain * attention(x), with a learnt gain that starts at 0.
 
-    Keys and values are taken from 2x2 maxima, as in the authors' code: a quarter of the places. C
-    is a multiple of 8, H and W are even. The weights of the sum are computed in at least float32.
-    wrap: what the network does to its convolutions (`spectral_norm`).
+    Keys and values are 2x2 maxima, as in the authors' code: a quarter of the positions. Channels
+    are a multiple of 8, H and W even. The softmax is computed in at least float32. wrap: applied to
+    the convolutions (`spectral_norm`).
     """
 
     def __init__(self, channels: int, wrap: Wrap = identity_wrap) -> None:
@@ -37,7 +37,7 @@ class SelfAttention(nn.Module):
         self.gain = nn.Parameter(torch.zeros(()))
 
     def fill(self, role: str, tensor: Tensor, generator: torch.Generator) -> None:
-        """The network begins as it would without attention."""
+        """Set the gain to 0: the network starts as it would without attention."""
         tensor.zero_()
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:

@@ -1,8 +1,8 @@
 """Batch normalisation (Ioffe & Szegedy 2015, algorithms 1 and 2), in two pieces.
 
-`BatchNorm` has the statistics and no parameters: it is the one piece that a data-parallel run
-swaps, from outside, for one whose statistics span the ranks. What scales and shifts
-(`AffineBatchNorm`, `ConditionalBatchNorm`) holds one of them as `norm`.
+`BatchNorm` has the statistics and no parameters; data-parallel runs replace it by one whose
+statistics span the ranks. Layers with gain and bias (`AffineBatchNorm`, `ConditionalBatchNorm`)
+hold one as `norm`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from paragan.layers.update_once import UpdateOnce
 
 
 class BatchNorm(UpdateOnce):
-    """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; gain and bias are fused.
+    """Normalisation of (B, C) or (B, C, ...) per channel, with fused gain and bias.
 
-    In training the batch's own statistics, in evaluation the running ones. The running statistics
-    follow only in an update's first forward (see `UpdateOnce`), so a generator that merely feeds
-    the other player's turn does not drift; a batch whose statistics are not finite is left out, for
-    its step is skipped. Statistics are float32, also under autocast.
+    Training uses the statistics of the batch, evaluation the running ones. Running statistics are
+    updated only in the first forward of an update (`UpdateOnce`), so other players' turns leave
+    them unchanged; statistics that are not finite are skipped. They are float32, also under
+    autocast.
     """
 
     mixes = True
@@ -37,8 +37,8 @@ class BatchNorm(UpdateOnce):
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training:
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
-        # Copies, also where the statistics are not updated: the kernel writes into them, its backward may hold them,
-        # and a forward that is recomputed, disarmed by then, must keep the same tensors as the first.
+        # Copies even without an update: the kernel writes into them, its backward may hold them,
+        # and a recomputed forward (its mark is cleared) must save the same tensors as the first.
         mean = self.mean.clone()
         var = self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)

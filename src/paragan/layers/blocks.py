@@ -1,4 +1,4 @@
-"""Pieces that the convolutional models share, and how a chain of them is run."""
+"""Blocks that the convolutional models share, and a function that runs a chain of them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from paragan.layers.conditional_norm import batch_norm, check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import DownConv2d, UpConv2d
 
-Norm = Callable[[int], nn.Module]  # for so many channels
-# what a discriminator does to its layers: `spectral_norm` or `plain`
+Norm = Callable[[int], nn.Module]  # argument: number of channels
+# applied to layers with weights: `spectral_norm` or `identity_wrap`
 Wrap = Callable[[nn.Module], nn.Module]
 
 
 def identity_wrap(module: nn.Module) -> nn.Module:
-    """The module, unchanged."""
+    """Return the module unchanged."""
     return module
 
 
 def run_blocks(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
-    """Every block in order, each called `block(h, y_B)`. A pipeline cuts this list anywhere."""
+    """Run all blocks in order, each as `block(h, y_B)`. A pipeline can cut this list anywhere."""
     for block in blocks:
         h = block(h, y_B)
     return h
 
 
 class Stem(nn.Module):
-    """Latents to the smallest map: (B, Z) to (B, channels, side, side)."""
+    """First block of a generator: latents (B, Z) to the smallest map (B, channels, side, side)."""
 
     def __init__(self, latent: int, channels: int, wrap: Wrap = identity_wrap, side: int = 4) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class Stem(nn.Module):
 
 
 class UpBlock(nn.Module):
-    """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
+    """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, figure 9).
 
-    BN, ReLU, double, 3x3, BN, ReLU, 3x3, plus double, 1x1. The 1x1 runs before its doubling: the
-    same function, a quarter of the work. norm: makes one for so many channels, called with whatever
-    the block is called with.
+    BN, ReLU, double, 3x3, BN, ReLU, 3x3, plus a short-cut of 1x1 and double: the 1x1 before its
+    doubling is the same function at a quarter of the work. norm: returns a norm for a number of
+    channels; it is called with the arguments of the block.
     """
 
     def __init__(self, inputs: int, outputs: int, norm: Norm = batch_norm, wrap: Wrap = identity_wrap) -> None:
@@ -60,19 +60,18 @@ class UpBlock(nn.Module):
         self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1))
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        # in place is safe: no norm reads its own output in backward
+        # in place is safe: no norm reads its output in backward
         h = self.conv1(self.norm1(x, y_B).relu_())
         h = self.conv2(self.norm2(h, y_B).relu_())
         return h.add_(F.interpolate(self.shortcut(x), scale_factor=2))
 
 
 class DownBlock(nn.Module):
-    """Residual block of a discriminator (Miyato et al. 2018, appendix B.4, figure 9; tables 4 to 6).
+    """Residual block of a discriminator (Miyato et al. 2018, figure 9, tables 4 to 6).
 
-    ReLU, 3x3, ReLU, 3x3, halve, plus 1x1, halve; the first block, which sees the image, has no
-    first ReLU. The halving of the short-cut runs before its 1x1: the same function, a quarter of
-    the work. Where nothing changes shape the short-cut is x. hidden: channels between the two 3x3,
-    `outputs` unless given.
+    ReLU, 3x3, ReLU, 3x3, halve, plus a short-cut of halve and 1x1: halving before the 1x1 is the
+    same function at a quarter of the work. first: the block reads the image and has no first ReLU.
+    The short-cut is x if no shape changes. hidden: channels between the two 3x3; default `outputs`.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class DownBlock(nn.Module):
 
 
 class ImageOutput(nn.Module):
-    """The last block of a generator: a 3x3 convolution and tanh, images in [-1, 1] and at least float32."""
+    """Last block of a generator: 3x3 convolution and tanh, in at least float32."""
 
     def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
@@ -104,10 +103,10 @@ class ImageOutput(nn.Module):
 
 
 class Head(nn.Module):
-    """The last block of a discriminator: features f (B, F), summed over the map, to logits w.f + b + e(y).f.
+    """Last block of a discriminator: map to logits w.f + b + e(y).f and features f (B, F).
 
-    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection
-    discriminator", figure 1d); without classes it is absent. Computed in at least float32.
+    f is the sum over the map. The last term is the projection of the label (Miyato & Koyama 2018,
+    "cGANs with projection discriminator", figure 1d), absent without classes. At least float32.
     """
 
     keeps_float32 = True
@@ -127,7 +126,7 @@ class Head(nn.Module):
 
 
 class NormImageOutput(ImageOutput):
-    """Batch norm (one gain per channel, labels or not), ReLU, then paint."""
+    """Last block of a generator: batch norm (not conditional), ReLU, 3x3 convolution, tanh."""
 
     def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__(inputs, channels, wrap)
@@ -138,7 +137,7 @@ class NormImageOutput(ImageOutput):
 
 
 class ReluHead(Head):
-    """The residual blocks end before their activation."""
+    """Last block of a discriminator with a ReLU first, for residual blocks that end without one."""
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return super().forward(h.relu(), y_B)

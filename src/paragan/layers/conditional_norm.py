@@ -1,4 +1,4 @@
-"""Class-conditional batch norm (Dumoulin et al. 2017, "A learned representation for artistic style", eq. 5)."""
+"""Class-conditional batch norm (Dumoulin et al. 2017, equation 5)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 
 
 class ConditionalBatchNorm(nn.Module):
-    """Batch norm whose gain and bias are looked up by label, (classes, channels) each; they start at exactly 1 and 0.
+    """Batch norm whose gain and bias, (classes, channels) each, are looked up by label.
 
-    The statistics are those of the whole batch, whatever its labels.
+    They start at exactly 1 and 0. The statistics are those of the whole batch, over all classes.
     """
 
     def __init__(self, channels: int, classes: int) -> None:
@@ -31,14 +31,14 @@ class ConditionalBatchNorm(nn.Module):
 
 
 def batch_norm(channels: int, classes: int = 0) -> nn.Module:
-    """Called as `norm(x, y_B)`: conditional where there are classes, else one gain and bias per channel."""
+    """Return a norm called as `norm(x, y_B)`: conditional if classes > 0, else affine."""
     return ConditionalBatchNorm(channels, classes) if classes else AffineBatchNorm(channels)
 
 
 def check_labels(y_B: Tensor | None, count: int) -> Tensor:
-    """The labels, or a `DataError` if absent or not one integer per sample.
+    """Return the labels; raise `DataError` if they are absent or not one integer per sample.
 
-    Their range is the look-up's business.
+    Their range is not checked here; the look-up fails on it.
     """
     if y_B is None:
         raise DataError(f"labels are required: this network is conditional; pass y of shape ({count},)")

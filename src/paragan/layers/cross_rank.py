@@ -1,6 +1,6 @@
-"""Batch norm whose statistics span ranks (Peng et al. 2018, "MegDet", section 3.3), with second derivatives, anywhere.
+"""Batch norm whose statistics span ranks (Peng et al. 2018, "MegDet"), with second derivatives.
 
-Each layer gives one small tensor to one all-reduce per forward, and one per backward.
+Each layer gives one small tensor to one all-reduce per forward, and one per backward. CPU and GPU.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ __all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):
-    """`BatchNorm` over the samples of all ranks in `reduce_group` (None: of this rank), created by `convert`.
+    """`BatchNorm` over the samples of all ranks in `reduce_group` (None: this rank); see `convert`.
 
-    average_group: ranks with other statistics; the running ones are averaged over it, to stay
-    equal. Evaluation needs no communication: one rank may do it alone, but a forward in training is
-    collective.
+    average_group: ranks over which running statistics are averaged, so that they stay equal. A
+    training forward is collective; evaluation needs no communication.
     """
 
     reduce_group: ReduceGroup | None
@@ -48,9 +47,9 @@ class CrossRankBatchNorm(BatchNorm):
 
 
 class _TorchNorm(nn.modules.batchnorm._BatchNorm):
-    """torch's batch norm, with its parameters, buffers and rules: running statistics follow every training forward.
+    """torch's batch norm, whose running statistics follow every training forward, over ranks.
 
-    Without running statistics, evaluation normalises by those of this rank's batch, without
+    Without running statistics, evaluation normalises by the batch of this rank, without
     communication.
     """
 
@@ -67,7 +66,7 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         else:
             like = self.running_mean if self.track_running_stats else None
             mean, var = (None, None) if like is None else (torch.zeros_like(like), torch.zeros_like(like))
-            # writes the batch's own
+            # momentum 1: writes the statistics of the batch
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
             self._follow(*_average(mean, var, self.average_group))
@@ -104,12 +103,11 @@ _CROSS_RANK: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def convert(net: nn.Module, world: World, ranks: int | None) -> None:
-    """Let every batch norm of `net`, ours and torch's, and every minibatch deviation span `ranks` consecutive ranks
-    (None: all; 1: each by itself).
+    """Let the batch statistics of `net` span `ranks` consecutive ranks (None: all; 1: each alone).
 
-    In place: the modules stay the same objects, for other parts of the network may hold them, and
-    hooks hang on them. Names, buffers, dtype and device stay. A world of one changes nothing.
-    Collective: every rank, in the same order. Frozen parts stay as they are.
+    Concerns batch norms, local and torch's, and minibatch standard deviation; frozen parts are
+    unchanged. In place: modules, names, buffers, dtype, device and hooks stay. A world of one
+    changes nothing. Collective: every rank must call this, in the same order.
     """
     if world.size == 1:
         return
@@ -129,7 +127,7 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:
-    """By the name that a message will tell; ConfigError for one that cannot be converted, before anything is."""
+    """Return batch norms by name; raise `ConfigError` for one that cannot be converted."""
     found = {}
     frozen = frozen_modules(net)
     for name, module in net.named_modules():
@@ -153,7 +151,7 @@ def _norms(net: nn.Module) -> dict[str, Any]:
 
 
 def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
-    """Of this rank; None: itself alone."""
+    """Return the group of this rank, or None if every rank is separate."""
     ranks = world.size if ranks is None else ranks
     if ranks < 1 or world.size % ranks:
         raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor")
@@ -164,7 +162,7 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
 
 @cache
 def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
-    """This rank's group of `size`. Made once: every network of a run shares it."""
+    """Return this rank's group of `size`, created once: all networks of a run share it."""
     everyone = dist.get_process_group_ranks(group)
     mine = dist.get_rank(group) // size
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
@@ -186,7 +184,7 @@ def _lerp(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:
 
 @torch.no_grad()
 def _average(mean: Tensor, var: Tensor, ranks: ReduceGroup | None) -> tuple[Tensor, Tensor]:
-    """Over ranks whose statistics differ."""
+    """Average statistics over ranks where they differ."""
     if ranks is None:
         return mean, var
     mean, var = ranks.all_reduce_(torch.stack([mean, var])) / dist.get_world_size(ranks.group)

@@ -1,5 +1,6 @@
-"""Layers whose weights are drawn N(0, 1) and scaled to the fan-in when they are used, so that an optimiser moves all of
-them equally fast: the equalised learning rate (Karras et al. 2018, "Progressive growing of GANs", section 4.1).
+"""Layers with the equalised learning rate (Karras et al. 2018, section 4.1).
+
+Weights are drawn N(0, 1) and scaled to the fan-in when used, so all of them learn equally fast.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-GAIN = sqrt(2)  # of what goes into a leaky ReLU: it keeps the variance, about, and might as well be applied after it
+GAIN = sqrt(2)  # before a leaky ReLU: preserves the variance approximately
 
 
 def leaky_relu_(h: Tensor) -> Tensor:
@@ -19,10 +20,9 @@ def leaky_relu_(h: Tensor) -> Tensor:
 
 
 class Equalised(nn.Module):
-    """A weight and perhaps a bias.
+    """Base of layers with an equalised weight and an optional bias.
 
-    rate: of their learning, against others'. start: the bias' first value. gain: what the result is
-    multiplied by.
+    rate: relative learning rate. start: initial bias. gain: factor of the result.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Equalised(nn.Module):
             self.fill(role, tensor.data, None)
 
     def fill(self, role: str, tensor: Tensor, generator: Generator | None) -> None:
+        """Draw one parameter: N(0, 1 / rate) for the weight, `start` for the bias."""
         if role == "bias":
             tensor.fill_(self.start / self.rate)
         else:
@@ -45,13 +46,13 @@ class Equalised(nn.Module):
 
     @property
     def scaled_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias as they are used."""
+        """Weight and bias as the layer uses them."""
         of_weight, of_bias = self.scales
         return self.weight * of_weight, None if self.bias is None else self.bias * of_bias
 
 
 class EqualLinear(Equalised):
-    """(B, inputs) to (B, outputs)."""
+    """Linear layer with the equalised learning rate."""
 
     def __init__(self, inputs: int, outputs: int, *, rate: float = 1.0, start: float = 0.0, gain: float = 1.0) -> None:
         super().__init__(outputs, inputs, rate=rate, start=start, gain=gain)
@@ -61,7 +62,7 @@ class EqualLinear(Equalised):
 
 
 class EqualConv2d(Equalised):
-    """(B, inputs, H, W) to (B, outputs, H, W), size x size; halves: without padding and with a stride of two."""
+    """Convolution with the equalised learning rate, same size; halves: stride two, unpadded."""
 
     def __init__(
         self, inputs: int, outputs: int, size: int, *, bias: bool = True, gain: float = 1.0, halves: bool = False

@@ -1,4 +1,4 @@
-"""A 3x3 convolution after a doubling (nearest), with 9 products per pixel of the smaller map.
+"""A 3x3 convolution after nearest doubling, with 9 products per pixel of the smaller map.
 
 Along one axis, with d[i] = x[i] - x[i - 1] and s the sum of the weights w of a row:
 
@@ -7,8 +7,8 @@ Along one axis, with d[i] = x[i] - x[i - 1] and s the sum of the weights w of a 
 
 Both share s x[i]: three products for two outputs, so nine for four in the plane, where summed taps
 take 16 and the plain order 36 (the idea of short filters in S. Winograd, "Arithmetic complexity of
-computations", 1980). The price are sums over maps, so it pays where there are many channels; and
-differences, so it is kept to float32 and float64.
+computations", 1980). It needs sums over maps, so it pays only for many channels; and differences,
+so it is limited to float32 and float64.
 """
 
 from __future__ import annotations
@@ -21,35 +21,38 @@ from torch import Tensor
 
 from paragan.layers.precision import autocast_off
 
-# From so many channels it is faster (batch 32, 4x4 to 16x16): with 256 by 1.4 to 1.7 times, with 128 at 4x4 only.
+# Fewest channels for a gain: 256 are 1.4 to 1.7 times as fast (batch 32, 4x4 to 16x16).
 _CHANNELS = 256
 
 
 def is_faster(x: Tensor) -> bool:
-    """Whether `upsample_conv` is faster: many channels, contiguous in a processor's memory."""
+    """Return whether `upsample_conv` is faster: on CPU, with many channels, channels last."""
     there = x.is_cpu and x.shape[1] >= _CHANNELS and x.stride(1) == 1 and not torch.compiler.is_compiling()
     return there and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
 
 
 def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W), weight (out, in, 3, 3), to (B, out, 2H, 2W)."""
+    """Compute `conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W) to (B, out, 2H, 2W).
+
+    weight: (out, in, 3, 3).
+    """
     x_BHWC = x.permute(0, 2, 3, 1)
     across = _Differences.apply(x_BHWC, 2)
     seen = (x_BHWC, across, _Differences.apply(x_BHWC, 1), _Differences.apply(across, 1))
-    once = (bias, None, None, None)  # every output has one part of the first
+    once = (bias, None, None, None)  # every output has one part of the first map map map
     maps = [F.conv2d(t.permute(0, 3, 1, 2), w, b) for t, w, b in zip(seen, _kernels(weight), once, strict=True)]
     y: Tensor = _Interleave.apply(*(m.permute(0, 2, 3, 1) for m in maps))
     return y
 
 
 def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
-    """1x1 for x, its steps across, down, and both; of these those for outputs 2i before those for outputs 2i + 1."""
+    """Return 1x1 kernels for x and its differences across, down and both; even outputs first."""
     with autocast_off(weight):
         rule = torch.zeros(3, 3, dtype=weight.dtype, device=weight.device)
         rule[0] = 1
         rule[1, 0] = -1
         rule[2, 2] = 1
-        both = torch.kron(rule, rule).unflatten(0, (3, 3))  # by what is taken down, then across
+        both = torch.kron(rule, rule).unflatten(0, (3, 3))  # axes: tap down, tap across
         rows = torch.cat([both[0, :1], both[0, 1:], both[1:, 0], both[1:, 1:].flatten(0, 1)])
         mixed = (weight.flatten(2) @ rows.T).permute(2, 0, 1).flatten(0, 1)[:, :, None, None]
         out = weight.shape[0]
@@ -57,7 +60,7 @@ def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
 
 
 class _Differences(torch.autograd.Function):
-    """x[i] - x[i - 1] along an axis, one more than there are: beyond either end lies 0."""
+    """Differences x[i] - x[i - 1] along an axis of length n, n + 1 of them; x is 0 beyond the ends."""
 
     @staticmethod
     def forward(x: Tensor, axis: int) -> Tensor:
@@ -86,12 +89,12 @@ class _Differences(torch.autograd.Function):
 
 
 class _Interleave(torch.autograd.Function):
-    """The nine products (B, H or one more, W or one more, out times 1, 2, 2, 4) to y (B, out, 2H, 2W)."""
+    """Sums of the nine product maps, (B, H or H + 1, W or W + 1, ...), as y (B, out, 2H, 2W)."""
 
     @staticmethod
     def forward(whole: Tensor, across: Tensor, down: Tensor, both: Tensor) -> Tensor:
         batch, height, width, out = whole.shape
-        # made as it is returned: no view, for it may be written over
+        # returned without a view, so that callers can write to it in place
         size = (batch, out, 2 * height, 2 * width)
         made = torch.empty(size, dtype=whole.dtype, device=whole.device, memory_format=torch.channels_last)
         y = made.permute(0, 2, 3, 1).view(batch, height, 2, width, 2, out)
@@ -105,7 +108,7 @@ class _Interleave(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Save nothing: the map is linear."""
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
@@ -118,7 +121,7 @@ class _Interleave(torch.autograd.Function):
 
 
 class _Deinterleave(torch.autograd.Function):
-    """The transpose of `_Interleave`."""
+    """Transpose of `_Interleave`."""
 
     @staticmethod
     def forward(y: Tensor) -> tuple[Tensor, ...]:
@@ -147,7 +150,7 @@ class _Deinterleave(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Nothing is kept."""
+        """Save nothing: the map is linear."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # type: ignore[override]
@@ -161,7 +164,7 @@ class _Deinterleave(torch.autograd.Function):
 
 
 def _merge_batches(info: Any, in_dims: Any, *maps: Tensor) -> list[Tensor]:
-    """Of stacked networks."""
+    """Fold the vmapped axis into the batch axis."""
     stacked = [
         m.expand(info.batch_size, *m.shape) if at is None else m.movedim(at, 0)
         for m, at in zip(maps, in_dims, strict=True)

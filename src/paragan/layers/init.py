@@ -1,8 +1,8 @@
-"""Initial weights, keyed by the name of each tensor.
+"""Initial weights, drawn by the name of each tensor.
 
-A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the
-order of construction, not on torch's global generator, not on which ranks hold it. It is drawn in
-float32 on the CPU and copied to where the parameter is.
+A tensor's value depends on (seed, stream, its name, its shape) alone: not on the order of
+construction, torch's global generator, or the ranks that hold it. It is drawn in float32 on the CPU
+and copied to the parameter.
 """
 
 from __future__ import annotations
@@ -23,21 +23,19 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import SpectralNorm
 
-# fills an empty tensor, given the fan-in of its layer
+# (empty tensor, fan-in of its layer, generator); fills the tensor
 Draw = Callable[[Tensor, int, Generator], object]
 
 _NORMS = (AffineBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def initialise(net: nn.Module, seed: int, stream: str) -> None:
-    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`.
+    """Draw all parameters by the scheme `net.weight_init`; without one the weights are unchanged.
 
-    A network without one keeps what it has.
-
-    A network that lies in pieces over ranks gets its pieces of the same weights; no rank holds more
-    than one tensor whole. Spectral norm's vectors are drawn and warmed up on the new weights.
-    Class-conditional norms start at gain 1 and bias 0 under every scheme. A module with parameters
-    that no scheme knows offers `fill(role, tensor, generator)` for them.
+    Sharded networks get shards of the same weights; a rank holds at most one whole tensor at a
+    time. Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional
+    norms start at gain 1 and bias 0 in every scheme. Modules of other types with parameters need
+    `fill(role, tensor, generator)`. Raises `ConfigError` for an unknown scheme or parameter.
     """
     name = getattr(net, "weight_init", None)
     if name is None:
@@ -57,7 +55,7 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How each kind of parameter is drawn."""
+    """Initial distributions of each kind of parameter."""
 
     weight: Draw
     embedding: Draw
@@ -87,19 +85,19 @@ def _by_fan_in(tensor: Tensor, fan_in: int, generator: Generator) -> None:
 
 
 SCHEMES = {
-    # Radford et al. 2016, section 4: N(0, 0.02); the gains N(1, 0.02) are those of their published code
+    # Radford et al. 2016, section 4: N(0, 0.02); gains N(1, 0.02) as in their published code
     "normal_0.02": Scheme(_normal(0.02), _normal(0.02), _constant(0), _normal(0.02, 1.0)),
     # Saxe et al. 2014; Brock et al. 2019, appendix C
     "orthogonal": Scheme(_orthogonal, _orthogonal, _constant(0), _constant(1)),
-    # Glorot & Bengio 2010, equation 16, as in SNGAN's code, though without its gain of sqrt(2) inside residual blocks
+    # Glorot & Bengio 2010, equation 16; SNGAN's code has a gain of sqrt(2) in residual blocks
     "glorot": Scheme(_glorot, _glorot, _constant(0), _constant(1)),
-    # as torch's own constructors: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, N(0, 1) for embeddings
+    # torch's constructors: U(-1, 1) / sqrt(fan_in) for weights and biases, N(0, 1) for embeddings
     "torch": Scheme(_by_fan_in, _normal(1.0), _by_fan_in, _constant(1)),
 }
 
 
 def _module_parameters(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
-    """(path below the module, role, tensor) of its own parameters; a parametrised one counts as its module's."""
+    """Yield (path below the module, role, tensor) of direct parameters, parametrised ones too."""
     if isinstance(module, parametrize.ParametrizationList):
         return
     for role, parameter in module.named_parameters(recurse=False):
@@ -128,7 +126,7 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
 
 
 def _raw_weight(module: nn.Module) -> Tensor | None:
-    """As it is stored: asking a cut network for a parametrised weight would compute it from a piece."""
+    """Return the stored weight: a parametrised one, if sharded, would be computed from a shard."""
     if parametrize.is_parametrized(module, "weight"):
         return _parametrizations(module, "weight").original
     weight = getattr(module, "weight", None)
@@ -136,9 +134,9 @@ def _raw_weight(module: nn.Module) -> Tensor | None:
 
 
 def _start_spectral_norm(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
-    """weight: the whole of it, also where this rank holds a piece."""
+    """Draw the vectors of spectral norm. weight: whole, even if this rank holds a shard of it."""
     for number, step in enumerate(chain):
-        # its vectors lie on the device, also where pieces of the weight do not
+        # its vectors are on the device even if shards of the weight are not
         if isinstance(step, SpectralNorm):
             step.start(weight.to(step.u.device), rng.generator(*key, f"{number}.u"))
 

@@ -1,5 +1,6 @@
-"""How much the images of a batch differ, as one more channel (Karras et al. 2018, "Progressive growing of GANs",
-section 3), so that a discriminator detects when they are all similar.
+"""Minibatch standard deviation as one more channel (Karras et al. 2018, section 3).
+
+A discriminator can detect by it that all images of a batch are similar.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ _EPS = 1e-8
 
 
 class MinibatchStd(UpdateOnce):
-    """(B, C, H, W) to (B, C + 1, H, W): a channel with the standard deviation over the image's group.
+    """Layer that appends the standard deviation of each image's group: (B, C + 1, H, W).
 
-    The deviation is averaged over C, H, W.
-    group: so many consecutive images of the batch; the last group may have fewer, and of one alone
-    it is nearly 0. Where a batch is shared by ranks they see all of it in training
-    (`layers/cross_rank.convert`).
+    It is averaged over C, H, W. group: consecutive images; the last group may have fewer, and one
+    image gives nearly 0. Training on a shared batch uses all of it (`layers/cross_rank.convert`).
     """
 
     mixes = True
@@ -41,7 +40,7 @@ class MinibatchStd(UpdateOnce):
         return torch.cat([x, spread_B.to(x.dtype)[:, None, None, None].expand(-1, 1, *x.shape[2:])], 1)
 
     def _spread(self, x: Tensor) -> Tensor:
-        """(B,): of each image's group."""
+        """Return the mean standard deviation of each image's group, (B,)."""
         full = len(x) // self.group * self.group
         pieces = [_group_std(x[:full], self.group)] if full else []
         if len(x) > full:

@@ -1,7 +1,7 @@
-"""Training and evaluation mode, module by module: a network may hold frozen parts, such as a pretrained extractor.
+"""Training and evaluation mode of networks with frozen parts, such as a pretrained extractor.
 
-A frozen part is a module in evaluation mode, all of whose modules are, with weights, none of which
-has a gradient.
+A frozen part is a module with weights, none of which requires a gradient, with all of its modules
+in evaluation mode.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 
 def frozen_modules(net: nn.Module) -> set[nn.Module]:
-    """All modules inside the frozen parts of `net`."""
+    """Return all modules inside the frozen parts of `net`."""
     weights = list(net.parameters())
     if weights and not any(m.training for m in net.modules()) and not any(w.requires_grad for w in weights):
         return set(net.modules())
@@ -21,7 +21,7 @@ def frozen_modules(net: nn.Module) -> set[nn.Module]:
 
 
 def train(net: nn.Module) -> nn.Module:
-    """Put a network into training mode, apart from its frozen parts."""
+    """Put a network into training mode, except its frozen parts."""
     frozen = frozen_modules(net)
     net.train()
     _evaluate(frozen)
@@ -29,7 +29,10 @@ def train(net: nn.Module) -> nn.Module:
 
 
 def remember_modes(net: nn.Module) -> None:
-    """Mark what is in evaluation mode inside a network in training mode, before the whole network leaves that."""
+    """Mark modules in evaluation mode inside a network in training mode, for `in_mode`.
+
+    Call it before the whole network is put into evaluation mode.
+    """
     for module in net.modules():
         if net.training and not module.training:
             object.__setattr__(module, "stays_in_evaluation", True)
@@ -37,7 +40,7 @@ def remember_modes(net: nn.Module) -> None:
 
 @contextmanager
 def in_mode(net: nn.Module, training: bool) -> Iterator[None]:
-    """Inside: evaluation, or training as the network itself trains; afterwards every module's mode is as before."""
+    """Set evaluation mode, or the network's training mode; restore all modes at the end."""
     modes = [(module, module.training) for module in net.modules()]
     try:
         if not training:

@@ -1,5 +1,4 @@
-"""Convolutions whose weights are scaled by a style, image by image (Karras et al. 2020, "Analyzing and improving the
-image quality of StyleGAN", section 2.2, equations 1 and 3).
+"""Modulated convolutions of StyleGAN2 (Karras et al. 2020, section 2.2, equations 1 and 3).
 
 Scaling a convolution's weights along their inputs is scaling its inputs, and dividing them by the
 norm of each output's weights is dividing its outputs: all images share one convolution with plain
@@ -20,10 +19,10 @@ _UP = 4.0  # three of four pixels are zeros before the blur
 
 
 class ModulatedConv2d(nn.Module):
-    """(B, inputs, H, W) and styles (B, inputs) to (B, outputs, H, W); up: to (B, outputs, 2H, 2W).
+    """Convolution of (B, inputs, H, W), modulated by styles (B, inputs) and demodulated.
 
-    Weights are N(0, 1): the division makes their size irrelevant. up: pixels, with zeros between
-    them, are convolved and blurred; of the two only the blur sees the larger map whole.
+    Weights are N(0, 1): demodulation makes their scale irrelevant. up: a transposed convolution of
+    stride two, then a blur, to (B, outputs, 2H, 2W).
     """
 
     def __init__(self, inputs: int, outputs: int, size: int = 3, up: bool = False) -> None:
@@ -32,10 +31,11 @@ class ModulatedConv2d(nn.Module):
         self.weight = nn.Parameter(torch.randn(outputs, inputs, size, size))
 
     def fill(self, role: str, tensor: Tensor, generator: Generator) -> None:
+        """Draw weights from N(0, 1)."""
         tensor.normal_(generator=generator)
 
     def forward(self, x: Tensor, style_BI: Tensor, gain: float = 1.0) -> tuple[Tensor, Tensor]:
-        """The convolved map and what it is still to be multiplied by, (B, outputs, 1, 1): it goes well with a bias."""
+        """Return the map and a factor (B, outputs, 1, 1) to apply next, which fuses with a bias."""
         with autocast_off(style_BI):
             style_BI = at_least_float32(style_BI)
             energy_OI = self.weight.to(style_BI.dtype).square().sum((2, 3))
@@ -45,7 +45,7 @@ class ModulatedConv2d(nn.Module):
 
 
 def conv(x: Tensor, weight: Tensor, up: bool) -> Tensor:
-    """Same size; up: twice the size, a quarter as bright as it should be."""
+    """Convolve at the same size; up: at twice the size, with a quarter of the right value."""
     if up:
         return blur(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), 1, 1)
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)

@@ -1,4 +1,4 @@
-"""Which layers keep float32 weights where the rest of a network is held in a lower format."""
+"""Layers that hold float32 weights in a network of a lower precision."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _KINDS = (
 
 
 def float32_parameters(net: nn.Module) -> set[int]:
-    """The ids of weights of norms, ours or torch's, and of modules that say `keeps_float32`: they compute so."""
+    """Return the ids of weights of norms, local or torch's, and of modules with `keeps_float32`."""
     wide = {id(p) for m in net.modules() if isinstance(m, _KINDS) for p in m.parameters(recurse=False)}
     return wide | {id(p) for m in net.modules() if getattr(m, "keeps_float32", False) for p in m.parameters()}

@@ -1,4 +1,4 @@
-"""Where single precision is kept although the network around computes in bf16 or fp16."""
+"""Float32 computation inside a network that computes in bf16 or fp16."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from torch import Tensor
 
 
 def autocast_off(like: Tensor) -> AbstractContextManager[object]:
-    """No autocast inside, on the device of this tensor.
-
-    Free where none is active; the meta device knows none.
-    """
+    """Disable autocast on the device of a tensor, where it is active."""
     device = like.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
         return nullcontext()
@@ -20,5 +17,5 @@ def autocast_off(like: Tensor) -> AbstractContextManager[object]:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """At least float32: bf16 and fp16 become float32, float64 stays."""
+    """Convert bf16 and fp16 to float32; float32 and float64 stay."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

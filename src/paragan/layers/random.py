@@ -1,4 +1,4 @@
-"""Layers that draw random numbers in a forward: the caller seeds the generator, so that runs are reproducible."""
+"""Layers that draw random numbers in a forward; the caller seeds the generator."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 
 def uses_random_numbers(net: nn.Module) -> bool:
-    """Whether a training-mode forward draws from torch's global generator.
+    """Return whether a training-mode forward draws from torch's global generator.
 
-    True for dropout of every kind, and for any network or layer that says so by an attribute `draws
-    = True`.
+    True for dropout of every kind, and for modules with an attribute `draws = True`.
     """
     return any(
         isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "draws", False) is True for m in net.modules()
@@ -21,10 +20,10 @@ def uses_random_numbers(net: nn.Module) -> bool:
 
 
 class Dropout(nn.Module):
-    """Dropout (Srivastava et al. 2014) in place, whose draws depend on the generator and the shape alone.
+    """Dropout (Srivastava et al. 2014) in place, with a mask by generator and shape alone.
 
-    torch's own fills its mask in the order of memory: a network in another layout or format would
-    draw another one.
+    torch's fills its mask in the order of memory, so another layout or dtype would draw another
+    mask.
     """
 
     draws = True
@@ -42,7 +41,7 @@ class Dropout(nn.Module):
 
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
-    """Restore buffers, and the generators of the devices they are on, at the end."""
+    """Restore the buffers of modules, and the generators of their devices, at the end."""
     layers = [layer for module in modules for layer in module.modules()]
     kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
     devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}

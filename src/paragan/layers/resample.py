@@ -1,10 +1,10 @@
-"""A 3x3 convolution next to a change of resolution by two, done as one 4x4 convolution of stride two.
+"""A 3x3 convolution next to a resampling by two, as one 4x4 convolution of stride two.
 
-Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps see the
-same pixel or sum into the same one. Adding those taps up first gives the same function with 16
+Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps read
+the same pixel or add to the same one. Adding those taps first gives the same function with 16
 instead of 36 products per pixel of the smaller image, and without the large intermediate one.
-Weights keep their usual shape (out, in, 3, 3), so spectral norm, initialisation and checkpoints see
-a plain convolution.
+Weights have their usual shape (out, in, 3, 3), so spectral norm, initialisation and checkpoints
+work as with a plain convolution.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paragan.layers.precision import autocast_off
 
 
 class UpConv2d(nn.Conv2d):
-    """Equals `conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W) to (B, out, 2H, 2W)."""
+    """Layer equal to `conv3x3(F.interpolate(x, scale_factor=2))`: (B, out, 2H, 2W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 3, padding=1)
@@ -33,7 +33,7 @@ class UpConv2d(nn.Conv2d):
 
 
 class DownConv2d(nn.Conv2d):
-    """Equals `F.avg_pool2d(conv3x3(x), 2)`: (B, in, 2H, 2W) to (B, out, H, W)."""
+    """Layer equal to `F.avg_pool2d(conv3x3(x), 2)`: (B, in, 2H, 2W) to (B, out, H, W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 3, padding=1)
@@ -43,32 +43,32 @@ class DownConv2d(nn.Conv2d):
 
 
 def upsample(x: Tensor) -> Tensor:
-    """(B, C, H, W) to (B, C, 2H, 2W), bilinear."""
+    """Double the resolution of (B, C, H, W), bilinear."""
     return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
 
 
 def downsample(x: Tensor) -> Tensor:
-    """(B, C, 2H, 2W) to (B, C, H, W): four times its transpose is `doubled`.
+    """Halve the resolution of (B, C, 2H, 2W); four times its transpose is `upsample`.
 
-    Along either axis the filter is (1, 3, 3, 1) / 8, which is three means of two in a row, and the
-    border goes on beyond itself.
+    The filter along an axis is (1, 3, 3, 1) / 8: average pooling by 2 three times. The border is
+    replicated.
     """
     x = F.pad(x, (1, 1, 1, 1), mode="replicate")
     return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2)
 
 
 def _taps(like: Tensor) -> Tensor:
-    """Which of four taps each of three goes to: itself and the next.
+    """Return (3, 4) weights that add each of three taps to two of four: same index and next.
 
-    Made there: a constant would have to be copied.
+    It is created on the device: a constant would have to be copied.
     """
     return torch.ones(3, 4, dtype=like.dtype, device=like.device).triu().tril(1)
 
 
 def _spread_taps(weight: Tensor, taps: Tensor) -> Tensor:
-    """(out, in, 3, 3) to (out, in, 4, 4).
+    """Map weights (out, in, 3, 3) to (out, in, 4, 4).
 
-    One matrix product: slices and sums cost thirty times as much.
+    One matrix product: slices and sums take thirty times as long.
     """
     with autocast_off(weight):
         return (weight.flatten(2) @ torch.kron(taps, taps)).unflatten(2, (4, 4))

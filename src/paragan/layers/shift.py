@@ -1,4 +1,4 @@
-"""Images moved by whole pixels, each by draws of its own."""
+"""Random shifts of images by whole pixels, drawn for each image."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _MOST = 1 / 8  # of the side
 
 
 def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
-    """Shifted down and right by whole pixels of either sign, up to an eighth of the side; what comes in is zero.
+    """Shift images by up to an eighth of the side, in whole pixels; what comes in is zero.
 
-    draws_B2: uniform in [0, 1).
+    draws_B2: uniform in [0, 1), down and right.
     """
     batch, _, height, width = x_BCHW.shape
     most_down = _most(height)
@@ -29,7 +29,7 @@ def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
 
 
 def is_inside(places: Tensor, length: int) -> Tensor:
-    """Whether these are places of an axis so long."""
+    """Return whether positions are within [0, length)."""
     return (places >= 0) & (places < length)
 
 

@@ -1,4 +1,4 @@
-"""Spectral normalisation (Miyato et al. 2018, "Spectral Normalization for GANs", equations 5 to 8 and algorithm 1).
+"""Spectral normalisation (Miyato et al. 2018, equations 5 to 8 and algorithm 1).
 
 In a custom training loop:
 
@@ -13,13 +13,13 @@ In a custom training loop:
     )
     optimizer = torch.optim.Adam(d.parameters(), 2e-4, betas=(0.0, 0.9))
     for real, fake in pairs:
-        begin_update(d)                         # once per update of d: one power iteration, in its first forward
+        begin_update(d)  # once per update: one power iteration, in the first forward
         loss = (1 - d(real)).relu().mean() + (1 + d(fake)).relu().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
-Without `begin_update` the weights stay divided by the estimate that the last power iteration left.
+Without `begin_update` the weights stay divided by the estimate of the last power iteration.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 
 
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
-    """The same module, its tensor `name` divided by its largest singular value from now on.
+    """Divide the tensor `name` of a module by its largest singular value; return the module.
 
-    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of
+    Works for Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of
     (outputs, all the rest). The raw tensor stays trainable as `parametrizations.<name>.original`; u
-    and v travel in the state dict.
+    and v are in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
@@ -50,11 +50,11 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 
 
 class SpectralNorm(UpdateOnce):
-    """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
+    """Parametrisation W / sigma with sigma = u^T W v; u and v are constants of the gradient.
 
-    One power iteration per update (see `UpdateOnce`), without gradient. Everything is computed in
-    at least float32, whatever autocast says, and comes back in W's own dtype. The start vector is a
-    fixed draw, so building one touches no global generator.
+    One power iteration per update (`UpdateOnce`), without gradient. Computed in at least float32,
+    also under autocast; the result has the dtype of W. The start vector is a fixed draw that leaves
+    torch's global generator unchanged.
     """
 
     u: Tensor
@@ -78,18 +78,18 @@ class SpectralNorm(UpdateOnce):
             u = self.u.to(matrix.dtype)
             v = self.v.to(matrix.dtype)
             if matrix.requires_grad and torch.is_grad_enabled():
-                # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
+                # Copies: the next update may overwrite u and v before this graph's backward.
                 u = u.clone()
                 v = v.clone()
             return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
-        """What an assignment to the normalised tensor stores: the value itself, scale included."""
+        """Return what an assignment to the normalised tensor stores: the value, scale included."""
         return weight
 
     @torch.no_grad()
     def start(self, weight: Tensor, generator: torch.Generator) -> None:
-        """Forget u and v: a normal draw for u, then `WARM_UP` iterations on this weight."""
+        """Draw a new u from a normal distribution, then run `WARM_UP` iterations on this weight."""
         self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator), dim=0))
         matrix = self._matrix(at_least_float32(weight))
         for _ in range(WARM_UP):
@@ -97,7 +97,7 @@ class SpectralNorm(UpdateOnce):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor) -> None:
-        """One power iteration in place, so that holders of the buffers (functional_call, vmap, an average) see it."""
+        """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow."""
         self.v.copy_(F.normalize(torch.mv(matrix.T, self.u.to(matrix.dtype)), dim=0))
         self.u.copy_(F.normalize(torch.mv(matrix, self.v.to(matrix.dtype)), dim=0))
 

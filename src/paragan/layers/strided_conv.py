@@ -1,9 +1,8 @@
-"""4x4 convolutions of stride two on maps smaller than their weights, as one matrix product.
+"""4x4 convolutions of stride two as one matrix product, for maps smaller than their weights.
 
-Near the middle of a U-Net nearly all time goes into moving weights about: a convolution brings
-those of every call into an order of its own and back. A matrix product takes them as they lie: at
-batch 1, forward and backward, 1024 to 512 channels at 4x4 take a fifth of the time, 512 to 512 at
-8x8 a third.
+Near the middle of a U-Net most time goes into reordering weights: a convolution converts them to an
+internal layout and back at every call. A matrix product reads them unchanged: at batch 1, forward
+and backward, 1024 to 512 channels at 4x4 take a fifth of the time, 512 to 512 at 8x8 a third.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 
 class DownConv4x4(nn.Conv2d):
-    """4x4 of stride two without bias: (B, in, 2H, 2W) to (B, out, H, W)."""
+    """4x4 convolution of stride two without bias: (B, in, 2H, 2W) to (B, out, H, W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=False)
@@ -31,7 +30,7 @@ class DownConv4x4(nn.Conv2d):
 
 
 class UpConv4x4(nn.ConvTranspose2d):
-    """Transposed 4x4 of stride two without bias: (B, in, H, W) to (B, out, 2H, 2W)."""
+    """Transposed 4x4 convolution of stride two without bias: (B, in, H, W) to (B, out, 2H, 2W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=False)
@@ -45,7 +44,7 @@ class UpConv4x4(nn.ConvTranspose2d):
 
 
 class _Patches(torch.autograd.Function):
-    """What each place of a 4x4 convolution of stride two sees: (B, 2H, 2W, C) to (B, H, W, 4, 4, C)."""
+    """Input patches of a 4x4 convolution of stride two: (B, 2H, 2W, C) to (B, H, W, 4, 4, C)."""
 
     generate_vmap_rule = True
 
@@ -56,7 +55,7 @@ class _Patches(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Save nothing: the map is linear."""
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
@@ -65,7 +64,7 @@ class _Patches(torch.autograd.Function):
 
 
 class _SumPatches(torch.autograd.Function):
-    """Its transpose: what lies at the same place is added up."""
+    """Transpose of `_Patches`: adds up overlapping patches."""
 
     generate_vmap_rule = True
 
@@ -81,7 +80,7 @@ class _SumPatches(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Save nothing: the map is linear."""
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
@@ -90,19 +89,16 @@ class _SumPatches(torch.autograd.Function):
 
 
 def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
-    """Whether there are fewer numbers in the map.
-
-    Not where it is traced, for any batch; an accelerator has kernels.
-    """
+    """Return whether the map has fewer elements than the weight, on CPU and not compiled."""
     return x.is_cpu and not torch.compiler.is_compiling() and x.numel() < weight.numel()
 
 
 def _matrix(weight: Tensor) -> tuple[Tensor, bool]:
-    """(a, b, 4, 4) as a matrix of a rows, without a copy, and whether b comes last in its columns."""
+    """Return (a, b, 4, 4) as a matrix of a rows, without a copy; whether b is its last axis."""
     last = weight.stride(1) == 1
     return (weight.permute(0, 2, 3, 1) if last else weight).flatten(1), last
 
 
 def _to_layout(y_BHWC: Tensor, last: bool) -> Tensor:
-    """(B, C, H, W) in the layout of the weights."""
+    """Return (B, C, H, W) in the layout of the weights."""
     return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)

@@ -1,8 +1,8 @@
-"""State that a layer advances once per update of its player: spectral norm's vectors, batch norm's running statistics.
+"""Layer state that advances once per update of its player.
 
-`begin_update` marks the layers; the first forward advances the state and clears the mark. Further
-micro-batches, the second call of a discriminator, recomputation, penalties, and every forward that
-an opponent makes leave it alone: a turn changes only its own player.
+Examples are spectral norm's vectors and running statistics. `begin_update` marks the layers; the
+first forward advances the state and clears the mark. Further micro-batches, a second call of D,
+recomputation, penalties and opponents' forwards leave the state unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paragan.layers.modes import frozen_modules
 
 
 class UpdateOnce(nn.Module):
-    """Base of layers with such state.
+    """Base of layers whose state advances once per update.
 
     `update_due` is control state on the host, not part of the model.
     """
@@ -22,30 +22,30 @@ class UpdateOnce(nn.Module):
     mixes: bool = False  # whether the layer mixes the samples of a batch in training
 
     def take_update(self) -> bool:
-        """True once per update."""
+        """Return whether the state is to advance now, and clear the mark."""
         was = self.update_due and self.training
         self.update_due = False
         return was
 
 
 def begin_update(net: nn.Module) -> None:
-    """Let the next training-mode forward of `net` advance its state, once."""
+    """Mark the layers of `net`: their next training-mode forward advances their state, once."""
     for layer in update_once_layers(net):
         layer.update_due = True
 
 
 def update_once_layers(net: nn.Module) -> list[UpdateOnce]:
-    """The layers of `net` that `begin_update` marks."""
+    """Return the layers of `net` that `begin_update` marks."""
     return [module for module in net.modules() if isinstance(module, UpdateOnce)]
 
 
 def mixes_samples(net: nn.Module) -> bool:
-    """Whether a training-mode forward of `net` couples the samples of its batch (batch norm of ours or torch's)."""
+    """Return whether a training-mode forward couples the samples of a batch, as batch norm does."""
     return bool(mixing_layers(net))
 
 
 def mixing_layers(net: nn.Module) -> set[nn.Module]:
-    """The layers of `net` that couple samples; those of a frozen part do not, for they stay in evaluation mode."""
+    """Return the layers of `net` that couple samples, except frozen ones (evaluation mode)."""
     norms = nn.modules.batchnorm._BatchNorm
     found: set[nn.Module] = {
         m for m in net.modules() if (isinstance(m, UpdateOnce) and m.mixes) or isinstance(m, norms)

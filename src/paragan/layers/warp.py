@@ -1,9 +1,8 @@
-"""Affine maps of images, one per image, differentiable any number of times with respect to the images.
+"""Affine maps of images, one per image, differentiable any number of times in the images.
 
-Beyond its border an image goes on as in a mirror that stands on the border itself. A map is given
-by its inverse, inverse_B23: what the output shows at (x, y) is found at inverse @ (x, y, 1), in
-pixels from the middle of the image, x to the right and y down. Gathers and matrix products alone:
-`grid_sample` has no second derivative.
+Beyond its border an image is mirrored at the border. A map is given by its inverse, inverse_B23:
+the output at (x, y) is read at inverse @ (x, y, 1), in pixels from the middle of the image, x to
+the right and y down. Uses only gathers and matrix products: `grid_sample` has no second derivative.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ _ORDER = 6  # zeros of the low-pass at its Nyquist frequency
 
 
 def warp(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
-    """Read between the pixels of the image at twice its resolution, at twice the output's, then halved.
+    """Warp images of any size with anti-aliasing: at twice the resolution, then halved.
 
-    The low-pass on either side is orthogonal, so what did not move would come out as it went in.
-    Any size.
+    The low-pass filter on either side is orthogonal, so the identity map changes nothing.
     """
     height, width = x_BCHW.shape[2:]
     up_H, up_W = (_upsampling_matrix(side, x_BCHW.dtype, x_BCHW.device) for side in (height, width))
@@ -31,7 +29,7 @@ def warp(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
 
 
 def warp_bilinear(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
-    """From the four pixels around each place."""
+    """Warp images by bilinear interpolation."""
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
     flat = x_BCHW.flatten(2)
     width = x_BCHW.shape[3]
@@ -45,7 +43,7 @@ def warp_bilinear(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
 
 
 def warp_nearest(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
-    """From the nearest pixel: exact for maps of whole pixels (mirrored, by quarter turns of a square, shifted)."""
+    """Warp images by the nearest pixel: exact for mirrors, quarter turns and whole shifts."""
     height, width = x_BCHW.shape[2:]
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
     rows = rows.round_().clamp_(0, height - 1).long()
@@ -57,15 +55,15 @@ def warp_nearest(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
 
 @cache
 def cosine_basis(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The orthonormal cosine transform of a signal that is mirrored at its ends: (length, length), by frequency.
+    """Return the orthonormal cosine transform of a signal mirrored at its ends, (length, length).
 
-    Row k is of k pi / length per pixel.
+    Row k has the frequency k pi / length per pixel.
     """
     return torch.from_numpy(_cosine_basis(length)).to(device, dtype)
 
 
 def _source_pixels(x_BCHW: Tensor, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each pixel of the output is found, as column and row, within half a pixel of the image: (B, H, W) each."""
+    """Return source column and row of each output pixel, (B, H, W) each, mirrored at the border."""
     height, width = x_BCHW.shape[2:]
     x, y = (
         torch.arange((1 - side) / 2, (1 + side) / 2, device=x_BCHW.device, dtype=inverse_B23.dtype)
@@ -77,15 +75,15 @@ def _source_pixels(x_BCHW: Tensor, inverse_B23: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _reflect(from_middle: Tensor, length: int) -> Tensor:
-    """Places beyond the border to where the mirror shows them, counted from the first pixel; in place."""
+    """Mirror positions into the image and count them from the first pixel; in place."""
     from_border = from_middle.add_(length / 2)
-    # there and back, all is as before
+    # mirroring has the period 2 * length
     around = from_border.div(2 * length).floor_().mul_(2 * length)
     return from_border.sub_(around).sub_(length).abs_().neg_().add_(length - 0.5)
 
 
 def _neighbours(places: Tensor, length: int) -> list[tuple[Tensor, Tensor]]:
-    """The pixels before and after, and how much of each."""
+    """Return (index, weight) of the pixel before and of the pixel after each position."""
     before = places.floor()
     share = places - before
     first = before.long()
@@ -94,11 +92,12 @@ def _neighbours(places: Tensor, length: int) -> list[tuple[Tensor, Tensor]]:
 
 @cache
 def _upsampling_matrix(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Twice the resolution, as a matrix (2 length, length); its transpose by 2 goes back.
+    """Return the matrix (2 length, length) that doubles the resolution; its transpose halves it.
 
-    |H(w)|^2 = cos^2k(w/2) / (cos^2k(w/2) + sin^2k(w/2)), k = 6, the squared Butterworth half-band: maximally flat,
-    symmetric, and orthogonal to itself shifted by two. In the basis of cosines a coarse wave is a fine one and, as loud
-    as the filter lets it through, its alias at the coarse pixels, which has the other sign there.
+    Filter: |H(w)|^2 = cos^2k(w/2) / (cos^2k(w/2) + sin^2k(w/2)), k = 6, the squared Butterworth
+    half-band: maximally flat, symmetric, and orthogonal to itself shifted by two. In the cosine
+    basis a coarse wave becomes a fine one minus its alias, each scaled by the filter's response.
+    The transpose needs a factor of 1/2.
     """
     angle = np.pi * np.arange(2 * length) / (4 * length)
     low = np.cos(angle) ** (2 * _ORDER)
