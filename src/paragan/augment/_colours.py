@@ -11,12 +11,11 @@ _NAMES = ("brightness", "contrast", "luma", "hue", "saturation")
 
 
 def coloured(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """One affine map of each image's colours.
+    """Apply one random affine map to the colours of each image.
 
-    Grey is the mean of the channels, colour what differs from it.
-
-    Brightness and contrast concern both, the luma flip grey alone, saturation and hue colour alone;
-    of one channel the first three are left. Only of three channels is there hue.
+    Grey is the mean of the channels, colour the difference from it. Brightness and contrast change
+    both, the luma flip grey alone, saturation and hue colour alone. One channel has only the first
+    three, and hue needs three channels.
     """
     happens = {name: draws.happens(name) for name in _NAMES}
     brightness = torch.where(happens["brightness"], draws["brightness"], 0.0)
@@ -31,7 +30,7 @@ def coloured(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 
 def _map(x_BCHW: Tensor, grey: Tensor, colour: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """grey times the mean of the channels, and colour times what differs from it, turned around (1, 1, 1)."""
+    """Return the colour map (B, C, C): scales grey; scales colour and turns it around (1, 1, 1)."""
     channels = x_BCHW.shape[1]
     same = torch.eye(channels, dtype=x_BCHW.dtype, device=x_BCHW.device)
     mean = torch.full_like(same, 1 / channels)

@@ -12,13 +12,13 @@ from paragan.augment._draws import Draws, per_image
 from paragan.layers.warp import cosine_basis
 
 _BANDS = ("band_0", "band_1", "band_2", "band_3")  # up to pi / 8 per pixel, pi / 4, pi / 2, pi
-_POWER = (10 / 13, 1 / 13, 1 / 13, 1 / 13)  # that a natural image has in them
-_SLOPE = 4  # of the filters between them: the power falls as frequency^-4
-_HOLE = 1 / 2  # of a side
+_POWER = (10 / 13, 1 / 13, 1 / 13, 1 / 13)  # share of a natural image in each band
+_SLOPE = 4  # of the filters between bands: power falls as frequency^-4
+_HOLE = 1 / 2  # share of a side
 
 
 def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Each band of frequencies, along both axes, by a factor of its own; the power of a natural image stays."""
+    """Scale each frequency band by a random factor; the power of a natural image stays."""
     happens = [draws.happens(name) for name in _BANDS]
     factors = [torch.where(here, draws[name], 1.0) for here, name in zip(happens, _BANDS, strict=True)]
     # one band after the other, each time back to the same power
@@ -30,7 +30,7 @@ def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 
 def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
-    """The bands by these factors, of an image that goes on beyond its border as in a mirror."""
+    """Scale the bands of images, mirrored at their border, by these factors."""
     along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in x_BCHW.shape[2:]]
     down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in x_BCHW.shape[2:])
     waves = along[0] @ x_BCHW @ along[1].mT
@@ -39,13 +39,13 @@ def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
 
 
 def noisy(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Normal noise; how much is half-normal itself."""
+    """Add normal noise, whose deviation is half-normal."""
     deviation = torch.where(draws.happens("noise"), draws["noise"].abs(), 0.0)
     return x_BCHW + per_image(deviation) * draws.field("noise")
 
 
 def cut(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """A rectangle of half of either side, around a centre anywhere in the image, is zero."""
+    """Set a rectangle of half of either side, around any centre in the image, to zero."""
     near = []
     for name, side in (("hole_y", x_BCHW.shape[2]), ("hole_x", x_BCHW.shape[3])):
         middles = (torch.arange(side, dtype=x_BCHW.dtype, device=x_BCHW.device) + 0.5) / side
@@ -55,7 +55,7 @@ def cut(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 
 def _bands(length: int, like: Tensor) -> Tensor:
-    """How much of each band is in each wave of `cosines`: (4, length), of which each column sums to 1."""
+    """Return the share of each band in each cosine wave, (4, length); columns sum to 1."""
     waves = torch.arange(length, dtype=like.dtype, device=like.device) * (pi / length)
     below = [1 / (1 + (waves / (pi / octave)) ** _SLOPE) for octave in (8, 4, 2)]
     edges = [torch.zeros_like(waves), *below, torch.ones_like(waves)]

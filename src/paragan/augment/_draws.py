@@ -20,20 +20,20 @@ _GATES = (
     *("band_0", "band_1", "band_2", "band_3", "noise", "hole"),
 )
 _UNIFORM = ("flip", "turn", "shift_x", "shift_y", "luma", "hole_x", "hole_y")
-_ANGLES = ("rotation", "second_rotation", "hue")  # any
+_ANGLES = ("rotation", "second_rotation", "hue")  # uniform on the circle
 _FACTORS = {  # log-normal around 1: standard deviation of the power of two
     **{"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0},
     **{f"band_{band}": 1.0 for band in range(4)},
 }
-# of a side; of images in [-1, 1]
+# deviations: moves as shares of a side, the others for images in [-1, 1]
 _NORMAL = {"move_x": 1 / 8, "move_y": 1 / 8, "brightness": 0.2, "noise": 0.1}
 
 
 class Draws:
-    """Of (seed, stream, row) alone, whatever p is: with another p the same happens to more or fewer images.
+    """Draws by (seed, stream, row), independent of p, which only decides how many images change.
 
-    like_BCHW: whose device and type the values have. They are computed on the host in double
-    precision: an image's do not depend on the device, nor on its company.
+    like_BCHW: has the device and dtype of the values. They are computed on the host in float64:
+    those of an image depend neither on the device nor on the other images.
     """
 
     def __init__(self, seed: int, stream: str, rows: Rows, like_BCHW: Tensor, p: Tensor | float) -> None:
@@ -53,24 +53,24 @@ class Draws:
         self._values = dict(zip((*_UNIFORM, *names, *_FACTORS, *_NORMAL), columns, strict=True))
 
     def happens(self, name: str) -> Tensor:
-        """With probability p: bool (B,)."""
+        """Return whether a transform is applied, with probability p: bool (B,)."""
         return self._gates[name] < self._p
 
     def rotates(self, name: str) -> Tensor:
-        """One of two, of which at least one happens with probability p."""
+        """Return whether one of two rotations is applied; at least one is with probability p."""
         return self._gates[name] < 1 - (1 - self._p) ** 0.5
 
     def __getitem__(self, name: str) -> Tensor:
-        """Uniform on [0, 1), a factor, or normal with the deviation above; `NAME cos`, `NAME sin`: (B,)."""
+        """Return (B,): uniform in [0, 1), a factor, a scaled normal, or `NAME cos`, `NAME sin`."""
         return self._values[name]
 
     def field(self, name: str) -> Tensor:
-        """Standard normal, a value for each of an image's."""
+        """Return standard normal noise, one value per element of the images."""
         seed, stream, rows = self._where
         shape = tuple(self._like.shape[1:])
         return rng.normal(seed, f"{stream}/{name}", rows, shape).to(self._like, non_blocking=True)
 
 
 def per_image(values_B: Tensor) -> Tensor:
-    """To be used with images: (B, 1, 1, 1)."""
+    """Reshape (B,) to (B, 1, 1, 1), to broadcast with images."""
     return values_B[:, None, None, None]

@@ -12,23 +12,23 @@ from torch import Tensor
 from paragan.augment._draws import Draws, per_image
 from paragan.layers.warp import warp, warp_nearest
 
-_SHIFT = 1 / 8  # by whole pixels, of a side, at most
+_SHIFT = 1 / 8  # largest shift by whole pixels, of a side
 
 
 def blitted(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Pixel blitting: whole pixels are moved, without interpolation."""
+    """Move whole pixels, without interpolation (pixel blitting)."""
     return warp_nearest(x_BCHW, by_pixels(x_BCHW, draws))
 
 
 def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Pixel blitting, then general geometry with interpolation; images that draw no interpolation stay exact."""
+    """Apply pixel blitting, then general geometry; images that draw no interpolation stay exact."""
     pixels_B23 = by_pixels(x_BCHW, draws)
     between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
     return torch.where(per_image(between_B), warp(x_BCHW, inverse_B23), warp_nearest(x_BCHW, pixels_B23))
 
 
 def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Pixel blitting: inverse_B23. Images that are not square are turned by half turns only."""
+    """Return inverse_B23 of pixel blitting. Images that are not square get half turns only."""
     height, width = x_BCHW.shape[2:]
     flips = draws.happens("flip") & (draws["flip"] < 0.5)
     turns = torch.where(draws.happens("turn"), (4 * draws["turn"]).floor(), 0.0)
@@ -46,7 +46,7 @@ def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 
 def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
-    """General geometric transformations after those of whole pixels: whether any happens (B,), and inverse_B23."""
+    """Return whether general transforms apply (B,), and their inverse_B23 after the given one."""
     scales, stretches, moves = (draws.happens(name) for name in ("scale", "stretch", "move"))
     scale = torch.where(scales, draws["scale"], 1.0)
     stretch = torch.where(stretches, draws["stretch"], 1.0)
@@ -67,9 +67,9 @@ def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[T
 
 
 def _then(inverse_B23: Tensor, step_B23: Tensor) -> Tensor:
-    """The inverse of a further step after those so far.
+    """Return the inverse of a further step after those so far.
 
-    Sums by hand: an image's does not depend on its company.
+    Sums without matmul, so that an image's result does not depend on the other images.
     """
     linear = inverse_B23[..., :2]
     shift = inverse_B23[..., 2:]

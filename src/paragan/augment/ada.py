@@ -1,16 +1,17 @@
-"""Adaptive augmentation of all inputs of D: each transform with probability p, which follows D's logits of real images
-(Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", sections 2 and 3, appendix B).
+"""Adaptive discriminator augmentation (ADA, Karras et al. 2020): transforms with probability p.
 
-Groups, with the paper's strengths; every transformation is drawn for every image by itself:
-  b    pixel blitting: mirror, quarter turns (half turns if not square), shift by whole pixels; exact
+All inputs of D are augmented, and p follows D's logits of real images ("Training Generative
+Adversarial Networks with Limited Data", sections 2 and 3, appendix B). Groups, with the paper's
+strengths; every transform is drawn for each image separately:
+  b    pixel blitting: mirror, quarter turns (half if not square), shift by whole pixels; exact
   g    geometry: scale, rotation, stretch, rotation, shift; composed with b, the image is read once
   c    colour: brightness, contrast, inverted luma, hue, saturation; of grey images the first three
-  f    four bands of frequencies, louder or quieter
+  f    four bands of frequencies, amplified or damped
   n    noise
   c    cutout
-What differs from the paper: a symmetric Butterworth half-band instead of the wavelet sym6 (both are orthogonal and of
-six vanishing moments; this one does not shift, and is a formula), Butterworth bands instead of sym2, a mirror that
-stands on the border, on either side of the map, instead of a margin.
+Differences from the paper: a symmetric Butterworth half-band instead of the wavelet sym6 (both are
+orthogonal with six vanishing moments; this one does not shift, and is a formula), Butterworth bands
+instead of sym2, mirrored borders on either side of the map instead of a margin.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from paragan.layers.precision import at_least_float32, autocast_off
 
 @dataclass(frozen=True)
 class Options:
-    """ADA's transforms, and how its probability p moves."""
+    """Transforms of ADA, and how their probability p moves."""
 
     pipeline: Literal["b", "bg", "bgc", "bgcf", "bgcfn", "bgcfnc"] = "bgc"
     """Groups of transforms, by the paper's letters."""
     target: Fraction | None = 0.6
-    """Mean sign of D's logits on real images above which p rises, for losses whose boundary is 0;
-    null: p is constant, or fades to `final`.
+    """Mean sign of D's logits on real images above which p rises.
+
+    For losses whose boundary is 0; null: p is constant, or fades to `final`.
     """
     p: Fraction = 0.0
     """Probability of the transforms at the start."""
@@ -64,9 +66,7 @@ class Options:
 
 
 class Augment:
-    """x_BCHW to images of the same shape.
-
-    Draws depend on (seed, stream, row) alone, so ranks and parts agree.
+    """ADA of images; draws depend on (seed, stream, row) alone, so ranks and micro-batches agree.
 
     state: p, and since it last changed the number of steps, of images, and the sum of signs; empty
     if p is fixed.
@@ -97,14 +97,11 @@ class Augment:
 
     @torch.no_grad()
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """Move p up or down by the images' share of `kimg`.
-
-        Logits that are not finite do not count.
-        """
+        """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
         assert self.options.target is not None
         steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}
-        sign = total(signs.float() * images).round()  # whole: of any number of ranks the same
+        sign = total(signs.float() * images).round()  # integer: equal for any number of ranks
         counts = sign.isfinite()
         steps += counts
         num_images += counts * images

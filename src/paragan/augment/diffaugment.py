@@ -1,9 +1,9 @@
-"""Differentiable augmentation of all inputs of D, real and fake (Zhao et al. 2020, "Differentiable Augmentation
-for Data-Efficient GAN Training", sections 3.2 and 4), so that D cannot learn a small data set by heart.
+"""Differentiable augmentation of all inputs of D against overfitting (Zhao et al. 2020).
 
-Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation:
-by up to an eighth of the side, the rest zero. Cutout: a square of half the side is zero. Every
-image has separate draws.
+"Differentiable Augmentation for Data-Efficient GAN Training", sections 3.2 and 4. Colour:
+brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to
+an eighth of the side, the rest zero. Cutout: a square of half the side is zero. Every image has
+separate draws.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOLE = 1 / 2
 
 @dataclass(frozen=True)
 class Options:
-    """Which of the three are applied, in this order."""
+    """Transforms to apply, in this order."""
 
     color: bool = True
     """Random brightness, saturation and contrast."""
@@ -34,10 +34,7 @@ class Options:
 
 
 class Augment:
-    """x_BCHW to images of the same shape.
-
-    Draws depend on (seed, stream, row) alone, so ranks and parts agree.
-    """
+    """DiffAugment of images; draws depend on (seed, stream, row) alone, so ranks agree."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -58,7 +55,7 @@ class Augment:
 
 
 def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
-    """Brightness, saturation, contrast from uniform draws in [0, 1)."""
+    """Change brightness, saturation and contrast by uniform draws in [0, 1)."""
     brightness, saturation, contrast = (draw.view(-1, 1, 1, 1) for draw in draws_B3.unbind(1))
     x = x_BCHW + (brightness - 0.5)
     grey = x.mean(1, keepdim=True)
@@ -68,7 +65,7 @@ def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
 
 
 def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
-    """0 in a square around a random centre, which may reach over the edge, else 1: (B, 1, H, W)."""
+    """Return (B, 1, H, W): 0 in a square at a random centre, which may cross the edge, else 1."""
     height, width = x_BCHW.shape[2:]
     tall = int(height * _HOLE + 0.5)
     wide = int(width * _HOLE + 0.5)

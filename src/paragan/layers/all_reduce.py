@@ -105,10 +105,7 @@ def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
 
 
 class _Moments(torch.autograd.Function):
-    """Sums over all ranks of x - centre and of its square, (2, C), whose values are known already.
-
-    Communicates in backward alone.
-    """
+    """Sums over all ranks of x - centre and its square, (2, C); only backward communicates."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: ReduceGroup) -> Tensor:
@@ -156,10 +153,7 @@ class Normalise(torch.autograd.Function):
 
 
 def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean, biased variance and count over the ranks.
-
-    Values are centred on each rank and joined in float64, which avoids cancellation.
-    """
+    """Return mean, biased variance and count over ranks; centred, then joined in float64."""
     dims = _dims(x)
     count = x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
@@ -188,10 +182,7 @@ def _fused(
 
 
 def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return sums per channel over this rank: gradient times normalised x, and gradient.
-
-    Uses the backward kernel of evaluation mode, in one pass.
-    """
+    """Return sums per channel over this rank: gradient times normalised x, and gradient."""
     if not x.numel():  # the kernel would crash the process
         return torch.zeros_like(mean), torch.zeros_like(mean)
     kernel = torch.ops.aten.native_batch_norm_backward

@@ -24,7 +24,7 @@ __all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):
-    """`BatchNorm` over the samples of all ranks in `reduce_group` (None: this rank); see `convert`.
+    """`BatchNorm` over the samples of all ranks in `reduce_group` (None: one rank), by `convert`.
 
     average_group: ranks over which running statistics are averaged, so that they stay equal. A
     training forward is collective; evaluation needs no communication.

@@ -32,10 +32,7 @@ def is_faster(x: Tensor) -> bool:
 
 
 def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute `conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W) to (B, out, 2H, 2W).
-
-    weight: (out, in, 3, 3).
-    """
+    """Compute `conv3x3(F.interpolate(x, scale_factor=2))`; weight: (out, in, 3, 3)."""
     x_BHWC = x.permute(0, 2, 3, 1)
     across = _Differences.apply(x_BHWC, 2)
     seen = (x_BHWC, across, _Differences.apply(x_BHWC, 1), _Differences.apply(across, 1))
@@ -60,7 +57,7 @@ def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
 
 
 class _Differences(torch.autograd.Function):
-    """Differences x[i] - x[i - 1] along an axis of length n, n + 1 of them; x is 0 beyond the ends."""
+    """Differences x[i] - x[i - 1] along an axis of length n, n + 1 of them; x is 0 outside."""
 
     @staticmethod
     def forward(x: Tensor, axis: int) -> Tensor:

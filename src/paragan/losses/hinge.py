@@ -1,4 +1,4 @@
-"""Hinge loss (Lim & Ye 2017, "Geometric GAN", section 3; Miyato et al. 2018, equations 16 and 17)."""
+"""Hinge loss (Lim & Ye 2017, "Geometric GAN"; Miyato et al. 2018, equations 16 and 17)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """max(0, 1 - real) + max(0, 1 + fake), elementwise.
+    """Return max(0, 1 - real) + max(0, 1 + fake), elementwise.
 
     Samples beyond the margin give no gradient.
     """
@@ -16,7 +16,7 @@ def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
-    """-fake, elementwise."""
+    """Return -fake, elementwise."""
     return -fake_B
 
 

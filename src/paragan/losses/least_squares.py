@@ -1,6 +1,6 @@
-"""Least squares (Mao et al. 2017, "Least Squares Generative Adversarial Networks", equation 9): a = 0, b = c = 1.
+"""Least squares (LSGAN, Mao et al. 2017, equation 9) with a = 0, b = c = 1.
 
-The halves are the paper's; much code leaves them out, which doubles the learning rate's meaning.
+The halves are the paper's; much code omits them, which doubles the effective learning rate.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """((real - 1)^2 + fake^2) / 2, elementwise."""
+    """Return ((real - 1)^2 + fake^2) / 2, elementwise."""
     return ((real_B - 1).square() + fake_B.square()) / 2
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
-    """(fake - 1)^2 / 2, elementwise."""
+    """Return (fake - 1)^2 / 2, elementwise."""
     return (fake_B - 1).square() / 2
 
 

@@ -1,7 +1,7 @@
-"""The zero-sum game itself (Goodfellow et al. 2014, equation 1): G's loss is log(1 - D(G(z))), which G lowers.
+"""Zero-sum game (Goodfellow et al. 2014, equation 1): G minimises log(1 - D(G(z))).
 
 With D = sigmoid of the logit, log(1 - D) = -softplus(logit). Its gradient is weak where D is sure;
-`nonsaturating` is the usual remedy. Mustangs (Toutouh et al. 2019) draws among both and
+`nonsaturating` is the usual remedy. Mustangs (Toutouh et al. 2019) draws one of both and
 `least_squares`.
 """
 
@@ -14,12 +14,12 @@ from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """softplus(-real) + softplus(fake), elementwise."""
+    """Return softplus(-real) + softplus(fake), elementwise."""
     return F.softplus(-real_B) + F.softplus(fake_B)
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
-    """-softplus(fake), elementwise."""
+    """Return -softplus(fake), elementwise."""
     return -F.softplus(fake_B)
 
 

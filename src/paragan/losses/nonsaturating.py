@@ -1,6 +1,7 @@
-"""Non-saturating loss (Goodfellow et al. 2014, section 3): -log D(x) - log(1 - D(G(z))) for D, -log D(G(z)) for G.
+"""Non-saturating loss (Goodfellow et al. 2014, section 3).
 
-With D = sigmoid of the logit, -log D = softplus(-logit).
+-log D(x) - log(1 - D(G(z))) for D, -log D(G(z)) for G. With D = sigmoid of the logit, -log D =
+softplus(-logit).
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ from paragan.core.option_types import Positive
 
 @dataclass(frozen=True)
 class Options:
-    """How strongly D learns."""
+    """Weight of D's loss."""
 
     d_weight: Positive = 1.0
-    """Weight of D's loss. pix2pix uses 0.5 to slow D down; with Adam, which ignores the scale of
-    the loss, only penalties and clipping notice.
+    """Weight of D's loss. pix2pix uses 0.5 to slow D down.
+
+    With Adam, which ignores the scale of the loss, it affects only penalties and clipping.
     """
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """softplus(-real) + softplus(fake), elementwise."""
+    """Return softplus(-real) + softplus(fake), elementwise."""
     return F.softplus(-real_B) + F.softplus(fake_B)
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
-    """softplus(-fake), elementwise."""
+    """Return softplus(-fake), elementwise."""
     return F.softplus(-fake_B)
 
 
 def loss(options: Options) -> Loss:
-    """The pair, D's weighted."""
+    """Return both losses, D's weighted."""
     weight = options.d_weight
     return Loss(d_loss if weight == 1 else lambda real_B, fake_B: weight * d_loss(real_B, fake_B), g_loss)

@@ -1,4 +1,4 @@
-"""Relativistic pairing: each fake is judged against one real sample, row by row.
+"""Relativistic pairing: each fake is compared with one real sample, row by row.
 
 RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et
 al. 2024.
@@ -13,12 +13,12 @@ from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """softplus(fake - real), elementwise."""
+    """Return softplus(fake - real), elementwise."""
     return F.softplus(fake_B - real_B)
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor) -> Tensor:
-    """softplus(real - fake), elementwise: the same with the roles exchanged."""
+    """Return softplus(real - fake), elementwise: roles exchanged."""
     return F.softplus(real_B - fake_B)
 
 

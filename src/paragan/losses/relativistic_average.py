@@ -1,7 +1,7 @@
-"""Relativistic averages: every sample is judged against the mean logit of the other kind, over the whole batch.
+"""Relativistic averages: each sample is compared with the mean logit of the other kind.
 
 RaSGAN, RaLSGAN and RaHingeGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator",
-section 4.2, appendix D.
+section 4.2, appendix D. Means are over the whole batch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from paragan.core.loss import Loss
 
 @dataclass(frozen=True)
 class Options:
-    """The function of the relative logit."""
+    """Function of the relative logit."""
 
     kind: Literal["logistic", "least_squares", "hinge"] = "logistic"
-    """What is applied to a logit's distance a from the mean of the others: log-sigmoid, (1 - a)^2
-    or max(0, 1 - a)."""
+    """Function of a logit's distance a from the mean of the other kind.
+
+    Log-sigmoid, (1 - a)^2 or max(0, 1 - a).
+    """
 
 
-_Price = Callable[[Tensor], Tensor]  # of what is to be large
+_Price = Callable[[Tensor], Tensor]  # decreasing in the distance a
 _PRICES: Mapping[str, _Price] = {
     "logistic": lambda a: F.softplus(-a),
     "least_squares": lambda a: (1 - a).square(),
@@ -41,10 +43,9 @@ def d_loss(
     all_fake_T: Tensor | None = None,
     price: _Price = _PRICES["logistic"],
 ) -> Tensor:
-    """price(real - mean fake) + price(mean real - fake), elementwise but for the means.
+    """Return price(real - mean fake) + price(mean real - fake), elementwise except for the means.
 
-    all_real_T, all_fake_T: the logits of the whole batch, whose means count; None: those given are
-    all there are.
+    all_real_T, all_fake_T: the logits of the whole batch; None: the given ones are the whole batch.
     """
     mean_real, mean_fake = ((b if t is None else t).mean() for b, t in ((real_B, all_real_T), (fake_B, all_fake_T)))
     return price(real_B - mean_fake) + price(mean_real - fake_B)
@@ -57,11 +58,11 @@ def g_loss(
     all_real_T: Tensor | None = None,
     price: _Price = _PRICES["logistic"],
 ) -> Tensor:
-    """The same with the roles exchanged."""
+    """Return D's loss with the roles exchanged."""
     return d_loss(fake_B, real_B, all_fake_T, all_real_T, price)
 
 
 def loss(options: Options) -> Loss:
-    """The pair with this function of the relative logit."""
+    """Return both losses with this function of the relative logit."""
     price = _PRICES[options.kind]
     return Loss(partial(d_loss, price=price), partial(g_loss, price=price), g_needs_real=True, compares=True)

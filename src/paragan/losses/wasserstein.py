@@ -12,12 +12,12 @@ from paragan.core.loss import Loss
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
-    """fake - real, elementwise."""
+    """Return fake - real, elementwise."""
     return fake_B - real_B
 
 
 def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
-    """-fake, elementwise."""
+    """Return -fake, elementwise."""
     return -fake_B
 
 

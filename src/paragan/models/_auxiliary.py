@@ -1,4 +1,4 @@
-"""Discriminator head with an auxiliary classifier (Odena et al. 2017), and the choice between it and projection."""
+"""Discriminator head with an auxiliary classifier (Odena et al. 2017), or a projection."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Kind = Literal["projection", "auxiliary"]
 
 
 class AuxiliaryHead(nn.Module):
-    """ReLU, features f (B, F) summed over the map, to logits w.f + b, f itself, and class logits C f (B, classes).
+    """ReLU, features f (B, F) summed over the map; returns logits w.f + b, f, and class logits C f.
 
-    In at least float32. Labels are ignored. Without a bias of C, as published networks: as many
-    parameters as the projection has.
+    Computed in at least float32; labels are ignored. C has no bias, as in published networks: as
+    many parameters as the projection.
     """
 
     keeps_float32 = True
@@ -36,5 +36,5 @@ class AuxiliaryHead(nn.Module):
 
 
 def head(kind: Kind, features: int, classes: int) -> nn.Module:
-    """The last block, with spectral norm; without classes both kinds are the same."""
+    """Return the last block, with spectral norm; without classes both kinds are the same."""
     return (AuxiliaryHead if kind == "auxiliary" and classes else ReluHead)(features, classes, spectral_norm)

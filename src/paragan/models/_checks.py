@@ -1,4 +1,4 @@
-"""Validation of image shapes, class counts, widths and places of attention, with one-line errors."""
+"""Validation of image shapes, class counts, widths and attention, with one-line errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIDES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
 def image_side(shape: tuple[int, int, int], model: str, largest: int = 128) -> int:
-    """The side of square images: 4 or 6, doubled up to `largest`; a `ConfigError` for anything else."""
+    """Return the side of square images: 4 or 6 doubled up to `largest`, or raise `ConfigError`."""
     _, height, width = shape
     valid = [side for side in _SIDES if side <= largest]
     if height == width and height in valid:
@@ -26,17 +26,17 @@ def image_side(shape: tuple[int, int, int], model: str, largest: int = 128) -> i
 
 
 def num_doublings(side: int) -> int:
-    """How often the smallest map, of 4 or 6 px, is doubled."""
+    """Return how often the smallest map, of 4 or 6 px, is doubled."""
     return side.bit_length() - 3
 
 
 def lowest_side(side: int) -> int:
-    """Side of the smallest map: 4, or 6 for images of three times a power of two."""
+    """Return the side of the smallest map: 4, or 6 for images of three times a power of two."""
     return side >> num_doublings(side)
 
 
 def effective_num_classes(conditional: bool | None, num_classes: int, model: str) -> int:
-    """Number of classes of the network: 0 unless it is conditional; None: conditional if the data has labels."""
+    """Return the number of classes of the network; conditional=None: if the data has labels."""
     if conditional is None:
         return num_classes if num_classes > 1 else 0
     if conditional and not num_classes:
@@ -47,10 +47,10 @@ def effective_num_classes(conditional: bool | None, num_classes: int, model: str
 def attention_sides(
     wanted: Attention, player: Literal["g", "d"], default: Places, maps: Sequence[int]
 ) -> tuple[int, ...]:
-    """Sides of the maps of one player that attention sees.
+    """Return the sides of the maps of one player that have self-attention.
 
-    wanted: the setting. default: what "default" stands for. maps: the sides that there are.
-    `ConfigError`: the setting names another one.
+    wanted: the setting. default: value of "default". maps: valid sides. Raises `ConfigError` for a
+    side without a map.
     """
     setting: Places = default if wanted == "default" else wanted
     sides = setting.get(player) if isinstance(setting, dict) else setting
@@ -66,10 +66,7 @@ def attention_sides(
 
 
 def stage_widths(given: Widths, default: Sequence[int], key: str) -> list[int]:
-    """Channels of every map: those that are given, or the default.
-
-    `ConfigError`: another number of maps.
-    """
+    """Return the channels of all maps, or raise `ConfigError` if their number is wrong."""
     if given is not None and len(given) != len(default):
         raise ConfigError(
             f"model.{key}: {len(given)} widths for {len(default)} maps; give one width for each, as in {list(default)}"

@@ -1,4 +1,4 @@
-"""The head of a D that puts images and classes into one space, to be compared there."""
+"""Discriminator head that embeds images and classes in one space."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from paragan.layers.blocks import Wrap
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import autocast_off
 
-CONTRASTIVE_PENALTIES = ("contrastive", "data_to_data")  # the penalties that do
+CONTRASTIVE_PENALTIES = ("contrastive", "data_to_data")  # losses of the embeddings
 
 
 class ContrastHead(nn.Module):
-    """ReLU, features f (B, F) summed over the map, to logits w.f + b, and to what is compared: (B, 2, E), the image's
-    point A f + a, then its class' point, each of length 1 (Kang & Park 2020, section 3.2). In at least float32.
+    """ReLU, features f (B, F) summed over the map; returns logits w.f + b and embeddings (B, 2, E).
+
+    Embeddings of the image, A f + a, and of its class, of length 1 each (Kang & Park 2020, section
+    3.2). Computed in at least float32.
     """
 
     keeps_float32 = True
@@ -35,5 +37,5 @@ class ContrastHead(nn.Module):
 
 
 def stack_points(image_BE: Tensor, class_BE: Tensor) -> Tensor:
-    """(B, 2, E): the image's point, then its class' point, each of length 1."""
+    """Return (B, 2, E): embedding of the image, then of its class, normalised to length 1."""
     return torch.stack([F.normalize(point, dim=1) for point in (image_BE, class_BE)], 1)

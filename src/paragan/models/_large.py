@@ -1,4 +1,4 @@
-"""The networks of BigGAN (Brock et al. 2019, tables 4 to 6), which later papers give other heads."""
+"""Networks of BigGAN (Brock et al. 2019, tables 4 to 6), shared by models with other heads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BROCK = _STUDIO | {
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]. model: what messages call it."""
+    """BigGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]. model: name in messages."""
 
     model: str
 
@@ -56,9 +56,9 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`.
+    """BigGAN's discriminator: x_BCHW (and y_B) to a `DiscriminatorOutput`.
 
-    model: what messages call it. head: makes the last block, for so many features and classes.
+    model: name in messages. head: returns the last block for (features, classes).
     """
 
     model: str
@@ -90,7 +90,7 @@ def _plan(options: BigGANOptions, shape: tuple[int, int, int], model: str) -> Re
 
 
 def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:
-    """Each block reads the point of the class and its part of z, the first part being that of the first map."""
+    """Return blocks that read the class embedding and a part of z each, the stem the first part."""
     point = shared if classes else 0
     norm = vector_norm(point + each, spectral_norm)
     entry = LatentEntry(each, plan.g_widths[0], classes, shared, spectral_norm, side=plan.lowest)

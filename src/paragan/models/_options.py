@@ -19,7 +19,7 @@ class NetworkOptions:
     """Labels and initial weights."""
 
     conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
+    """Whether both networks use labels: true, false, or null (if the data has labels)."""
     weight_init: WeightInit = "torch"
     """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
@@ -36,35 +36,38 @@ class StageOptions(NetworkOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions(StageOptions):
-    """Where self-attention is."""
+    """Maps with self-attention."""
 
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
-    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either,
-    64 at most.
+    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
+
+    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: half the image in
+    either, 64 at most.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class BigGANOptions(AttentionOptions):
-    """BigGAN's sizes and variants, which ContraGAN and ReACGAN share."""
+    """Sizes and variants of BigGAN, which ContraGAN and ReACGAN share."""
 
     weight_init: WeightInit = "orthogonal"
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
-    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: half the image in either,
-    64 at most, and none up to 32 px in the flavour `brock`.
+    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
+
+    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: half the image in
+    either, 64 at most, and none up to 32 px in the flavour `brock`.
     """
     latent: Count | None = None
-    """Length of z; null: 20 for every block of G and for its first layer."""
+    """Length of z; null: 20 for each block of G and for its first layer."""
     width: Count = 96
     """Base number of channels; every layer has a multiple of it."""
     shared: Natural = 128
-    """Length of the class embedding shared by G's norms; 0: each norm has its own gains and biases
-    per class, and all of z enters the first layer.
+    """Length of the class embedding shared by G's norms; 0: gains and biases per class and norm.
+
+    With 0, all of z enters the first layer.
     """
     flavour: Literal["studio", "brock"] = "studio"
-    """`studio`: the networks of published CIFAR and Tiny-ImageNet benchmarks.
+    """Variant of the networks: `studio` (published CIFAR and Tiny-ImageNet benchmarks) or `brock`.
 
     `brock`: the authors' code, with D twice as wide at 32 px, and a wider G at 64 px.
     """
@@ -72,13 +75,13 @@ class BigGANOptions(AttentionOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastOptions(BigGANOptions):
-    """BigGAN's, and the space in which D compares."""
+    """Settings of BigGAN, and the space of D's embeddings."""
 
     shared: Count = 128
     embed: Count | None = None
-    """Dimensions of the space in which D compares images; null: 512 up to 32 px, 768 at 64 px, else
-    1536."""
+    """Dimensions of D's embeddings; null: 512 up to 32 px, 768 at 64 px, else 1536."""
     conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels). false leaves
-    a BigGAN without classes, where nothing is compared.
+    """Whether both networks use labels: true, false, or null (if the data has labels).
+
+    Without labels the model is BigGAN without classes, and D returns no embeddings.
     """

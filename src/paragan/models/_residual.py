@@ -1,4 +1,4 @@
-"""The residual networks of SNGAN, SAGAN and BigGAN: channels at every image size, and chains of blocks."""
+"""Residual networks of SNGAN, SAGAN and BigGAN: channels at each image size, chains of blocks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from paragan.models._options import AttentionOptions, Places, StageOptions
 
 
 class Shape(NamedTuple):
-    """Multiples of the width: G from the smallest map up; D from the image down, whose first few blocks halve."""
+    """Multiples of the width for G from the smallest map up and D from the image down."""
 
     g: tuple[int, ...]
     d: tuple[int, ...]
     halvings: int
 
 
-# Miyato et al. 2018, tables 4 to 6; 256 and 512 px: Brock et al. 2019, tables 8 and 9. The papers have no 8 and 16 px;
-# those are the 32 px net with fewer halvings.
+# Miyato et al. 2018, tables 4 to 6; 256 and 512 px: Brock et al. 2019, tables 8 and 9.
+# The papers have no 8 and 16 px: the 32 px network with fewer halvings.
 LARGE_SHAPES = {
     64: Shape((16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
     128: Shape((16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
@@ -48,8 +48,7 @@ class ResidualPlan:
     """Channels and attention of both networks at one image size.
 
     g_widths: from the smallest map, of side `lowest`, up. d_widths: of the blocks from the image
-    down, of which the first `halvings` halve. g_attention, d_attention: sides of the maps that
-    attention sees.
+    down; the first `halvings` halve. g_attention, d_attention: sides of the maps with attention.
     """
 
     side: int
@@ -66,17 +65,14 @@ class ResidualPlan:
 
 
 def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
-    """The row of an image size; three times a power of two has that of as many doublings, where none of its own."""
+    """Return the shape of an image size, or else of the power of two with as many doublings."""
     return shapes[side] if side in shapes else shapes[4 << num_doublings(side)]
 
 
 def residual_plan(
     options: StageOptions, shape: Shape, side: int, width: int, default_attention: Places = None
 ) -> ResidualPlan:
-    """The networks at one image size.
-
-    width: what `shape` is multiplied by, where no widths are given.
-    """
+    """Plan the networks at one image size. width: factor of `shape`, where no widths are given."""
     attention = options.attention if isinstance(options, AttentionOptions) else None
     g_maps = [side >> number for number in range(num_doublings(side) + 1)]
     d_maps = [side >> number for number in range(1, shape.halvings + 1)]
@@ -91,13 +87,13 @@ def residual_plan(
 
 
 def sngan_plan(options: StageOptions, side: int, width: int | None, default_attention: Places = None) -> ResidualPlan:
-    """Those of SNGAN and SAGAN. width: None is the paper's, 128 up to 32 px and 64 above."""
+    """Plan the networks of SNGAN and SAGAN. width: None is 128 up to 32 px and 64 above (paper)."""
     shape = shape_at(SNGAN_SHAPES, side)
     return residual_plan(options, shape, side, width or (128 if side <= 32 else 64), default_attention)
 
 
 def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:
-    """G's blocks after the first map, whose norms read the label."""
+    """Return G's blocks after the first map; their norms use the label."""
     norm = partial(batch_norm, classes=classes)
     blocks: list[nn.Module] = first_attention(plan, wrap)
     for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
@@ -108,14 +104,14 @@ def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:
 
 
 def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
-    """Attention on G's smallest map, if there is any."""
+    """Return attention on G's smallest map, if planned, as a list."""
     return [SelfAttention(plan.g_widths[0], wrap)] if plan.lowest in plan.g_attention else []
 
 
 def down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None = None) -> list[nn.Module]:
-    """D's blocks up to the head.
+    """Return D's blocks before the head.
 
-    thin_from: the first block that is as wide inside as its input; None: none is.
+    thin_from: number of the first block that is as wide inside as its input; None: no block.
     """
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
@@ -128,13 +124,13 @@ def down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None = None) 
 
 
 def default_attention(side: int) -> Places:
-    """Half the image in either network, 64 px at most; none on G's smallest map."""
+    """Return half the image for each network, 64 px at most; none on G's smallest map."""
     half = largest_map(side // 2)
     return {"g": half if half > lowest_side(side) else None, "d": half}
 
 
 def largest_map(side: int) -> int:
-    """The side of the largest map of at most 64 px, on which attention is affordable."""
+    """Return the side of the largest map of at most 64 px, where attention is affordable."""
     while side > 64:
         side //= 2
     return side

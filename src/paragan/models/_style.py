@@ -1,7 +1,6 @@
-"""Pieces of StyleGAN2 (Karras et al. 2020, figure 2c, 7): from latents to styles, and from styles to maps and images.
+"""Blocks of StyleGAN2's generator (Karras et al. 2020, figures 2c and 7).
 
-Between two blocks of the generator go the map, the image so far and the styles of all layers, so
-that a pipeline may cut anywhere.
+They pass the map, the image so far and the styles of all layers, so a pipeline can cut anywhere.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from paragan.layers.precision import at_least_float32
 from paragan.layers.resample import upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
-_RATE = 0.01  # of the layers that make styles
+_RATE = 0.01  # learning rate of mapping layers
 
 
 class ClassVector(nn.Module):
-    """y_B to (B, length), of mean square 1: a learnt vector for each class, and one that all share."""
+    """Class embedding (B, length) of mean square 1: a learnt vector per class plus a shared one."""
 
     def __init__(self, classes: int, length: int) -> None:
         super().__init__()
@@ -33,6 +32,7 @@ class ClassVector(nn.Module):
         self.bias = nn.Parameter(torch.zeros(length))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw the class vectors from N(0, 1); set the shared one to 0."""
         tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
 
     def forward(self, y_B: Tensor | None, count: int) -> Tensor:
@@ -42,19 +42,21 @@ class ClassVector(nn.Module):
 
 
 def normalize_second_moment(x: Tensor) -> Tensor:
-    """Rows with a mean square of 1."""
+    """Scale rows to a mean square of 1."""
     return x * x.square().mean(1, keepdim=True).add(1e-8).rsqrt()
 
 
 def mapping_layers(inputs: int, length: int, num: int) -> nn.ModuleList:
-    """Fully connected ones that learn slowly."""
+    """Return fully connected layers with a low learning rate."""
     sizes = [inputs, *[length] * num]
     return nn.ModuleList(EqualLinear(a, b, rate=_RATE, gain=GAIN) for a, b in pairwise(sizes))
 
 
 class Mapping(nn.Module):
-    """z_BZ (and y_B) to styles (B, num, length), the same for all `num` layers; mixing: in training, so many of the
-    images get those of another latent from a random layer on (Karras et al. 2019, section 3.1).
+    """Mapping network: z_BZ (and y_B) to styles (B, num, length), equal for all `num` layers.
+
+    mixing: share of training images that use the style of a second latent from a random layer up
+    (Karras et al. 2019, section 3.1).
     """
 
     def __init__(self, latent: int, length: int, classes: int, depth: int, num: int, mixing: float) -> None:
@@ -76,7 +78,7 @@ class Mapping(nn.Module):
         return torch.where(late_BL.unsqueeze(2), other, w_BLW)
 
     def style(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        """(B, length)."""
+        """Return one style per latent, (B, length)."""
         h = normalize_second_moment(z_BZ)
         if self.embed is not None:
             h = torch.cat([h, self.embed(y_B, len(h)).to(h.dtype)], 1)
@@ -86,7 +88,7 @@ class Mapping(nn.Module):
 
 
 class StyledConv(nn.Module):
-    """A modulated 3x3 convolution, noise, bias, leaky ReLU; side: of the map that it makes."""
+    """Modulated 3x3 convolution, noise, bias, leaky ReLU. side: of the output map."""
 
     def __init__(self, inputs: int, outputs: int, length: int, side: int, *, up: bool, noise: bool) -> None:
         super().__init__()
@@ -96,6 +98,7 @@ class StyledConv(nn.Module):
         self.noise = Noise(side) if noise else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Set the bias to 0."""
         tensor.zero_()
 
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
@@ -105,7 +108,7 @@ class StyledConv(nn.Module):
 
 
 class Noise(nn.Module):
-    """Normal noise for every pixel, times a learnt strength that starts at 0; drawn anew in training, else fixed."""
+    """Normal noise per pixel times a learnt strength, 0 at the start; fixed in evaluation."""
 
     draws = True
     fixed: Tensor
@@ -116,6 +119,7 @@ class Noise(nn.Module):
         self.register_buffer("fixed", torch.randn(side, side, generator=rng.generator("stylegan2/noise", side)))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Set the strength to 0."""
         tensor.zero_()
 
     def forward(self, h: Tensor) -> Tensor:
@@ -126,7 +130,7 @@ class Noise(nn.Module):
 
 
 class ToImage(nn.Module):
-    """A modulated 1x1 convolution to colours, at least float32."""
+    """Modulated 1x1 convolution to colours, in at least float32."""
 
     def __init__(self, inputs: int, channels: int, length: int) -> None:
         super().__init__()
@@ -135,6 +139,7 @@ class ToImage(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw weights from N(0, 1); set the bias to 0."""
         tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
 
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
@@ -144,9 +149,9 @@ class ToImage(nn.Module):
 
 
 class SynthesisBlock(nn.Module):
-    """All layers of one side, and what they add to the image.
+    """Layers of one resolution, and what they add to the image.
 
-    number: of its first layer among all; last: the image is all that is wanted.
+    number: of its first layer among all; last: return the image alone.
     """
 
     def __init__(self, convs: list[StyledConv], colours: ToImage, number: int, last: bool) -> None:
@@ -166,15 +171,16 @@ class SynthesisBlock(nn.Module):
 
 
 class ConstantInput(nn.Module):
-    """Styles to the first state: a learnt map, the same for all images."""
+    """First state from styles: a learnt map, equal for all images."""
 
     def __init__(self, channels: int, side: int) -> None:
         super().__init__()
         self.map = nn.Parameter(torch.randn(channels, side, side))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw the map from N(0, 1)."""
         tensor.normal_(generator=generator)
 
     def forward(self, w_BLW: Tensor, y_B: Tensor | None = None) -> State:
-        # no view: where weights are sharded, they are gone when the next block reads what this one gave
+        # a copy: sharded weights are freed before the next block reads this output
         return self.map.to(w_BLW.dtype).repeat(len(w_BLW), 1, 1, 1), None, w_BLW

@@ -1,4 +1,4 @@
-"""What becomes of the features of StyleGAN2's D: a logit, one of the label's direction, or points to be compared."""
+"""Heads of StyleGAN2's discriminator: unconditional, projection, and contrastive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paragan.models._style import ClassVector, mapping_layers
 
 
 class UnconditionalHead(nn.Module):
-    """features_BF to logits_B, and the features."""
+    """Linear head: features_BF to logits_B, and the features."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class UnconditionalHead(nn.Module):
 
 
 class ClassDirection(nn.Module):
-    """y_B to (B, length): a vector for each class, and a few layers."""
+    """Class embedding followed by mapping layers: y_B to (B, length)."""
 
     def __init__(self, classes: int, length: int, depth: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ClassDirection(nn.Module):
 
 
 class ProjectionHead(nn.Module):
-    """features_BF to logits_B, how far they lie in the direction of the label, and the features."""
+    """Projection head: features_BF to logits_B by the label's direction, and the features."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class ProjectionHead(nn.Module):
 
 
 class ContrastiveHead(nn.Module):
-    """features_BF to logits_B, and to what is compared, (B, 2, embed), as of `_contrast`."""
+    """Contrastive head: features_BF to logits_B, and embeddings (B, 2, embed) as in `_contrast`."""
 
     trained_by = CONTRASTIVE_PENALTIES
 

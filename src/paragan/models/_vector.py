@@ -1,8 +1,7 @@
-"""Generators whose norms read a vector: the class as a point in a space that all layers share, and a part of z.
+"""Generators whose norms read a vector: a class embedding shared by all layers, and a part of z.
 
 Source: Brock et al. 2019, "Large scale GAN training for high fidelity natural image synthesis",
-section 3, appendix B. Between two blocks goes the map and that vector, so that a pipeline may cut
-anywhere.
+section 3, appendix B. Blocks pass the map and that vector, so a pipeline can cut anywhere.
 """
 
 from __future__ import annotations
@@ -34,9 +33,10 @@ class VectorBatchNorm(nn.Module):
 
 
 class LatentEntry(nn.Module):
-    """z and y to the vector (the point of the class, then z) and to the smallest map, of `side`.
+    """First block: z and y to the smallest map, of `side`, and the vector (class embedding, z).
 
-    The map is made from the first `first` numbers of z; whole: from the vector, of `first` numbers.
+    The map is computed from the first `first` numbers of z; whole: from the vector, of length
+    `first`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LatentEntry(nn.Module):
 
 
 class WithVector(nn.Module):
-    """A block that is called with the map and these columns of the vector."""
+    """Block called with the map and these columns of the vector."""
 
     def __init__(self, block: nn.Module, *columns: slice) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class WithVector(nn.Module):
 
 
 class WithoutVector(nn.Module):
-    """A block that is called with the map alone. last: the vector is not needed afterwards."""
+    """Block called with the map alone. last: the vector is dropped afterwards."""
 
     def __init__(self, block: nn.Module, last: bool = False) -> None:
         super().__init__()
@@ -90,14 +90,14 @@ class WithoutVector(nn.Module):
 
 
 def vector_norm(inputs: int, wrap: Wrap) -> Norm:
-    """Makes norms that read a vector of so many numbers."""
+    """Return a constructor of norms that read a vector of length `inputs`."""
     return lambda channels: VectorBatchNorm(channels, inputs, wrap)
 
 
 def latent_per_block(latent: int | None, num_blocks: int, each: int, model: str) -> int:
-    """How many numbers of z go to each block of a generator, and to its first map.
+    """Return the length of the part of z for each block of a generator and for its first map.
 
-    `ConfigError` if some are left.
+    Raises `ConfigError` if `latent` cannot be divided into equal parts.
     """
     whole = latent or each * (num_blocks + 1)
     if whole % (num_blocks + 1):

@@ -1,10 +1,10 @@
 """BigGAN (Brock et al. 2019, tables 4 to 9), for squares of 8 to 1024 px.
 
-The residual networks of `sagan`, wider; a class is a point in a space that all norms of G share,
-and every block of G has its part of z. Parameters with the defaults (G / D): 32 px, 10 classes
-9,416,196 / 2,415,170; 128 px, 1000 classes 70,433,988 / 87,982,370; 64 px with width 80, 200
-classes 17,335,204 / 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code places
-attention by `{g: 64}` at 64 px, where D has no such map, and at 64 above.
+The residual networks of `sagan`, wider, with a class embedding shared by all norms of G and a part
+of z for each block of G. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
+2,415,170; 128 px, 1000 classes 70,433,988 / 87,982,370; 64 px with width 80, 200 classes 17,335,204
+/ 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code has attention `{g: 64}` at 64
+px, where D has no such map, and at 64 above.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ class Options(BigGANOptions):
     """BigGAN's sizes and variants."""
 
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
-    (ACGAN, with the penalty `auxiliary`).
+    """Use of labels in D: `projection` adds a class term to the logit; `auxiliary` classifies.
+
+    `auxiliary` is ACGAN, with the penalty `auxiliary`.
     """
 
 
 class Generator(_large.Generator):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """BigGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     model = "biggan"
 
 
 class Discriminator(_large.Discriminator):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map after ReLU, summed."""
+    """BigGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     model = "biggan"
 

@@ -38,7 +38,7 @@ from paragan.models._residual import (
 )
 from paragan.models._vector import LatentEntry, WithoutVector, WithVector, vector_norm
 
-_NECK = 4  # by which a block's channels are divided inside
+_NECK = 4  # divisor of a block's channels inside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +52,15 @@ class Options(AttentionOptions):
     shared: Count = 128
     """Length of the class embedding shared by G's norms."""
     flavour: Literal["paper", "studio"] = "paper"
-    """`paper`, or `studio` as a published 32 px benchmark has it: convolutional short-cuts, and a D
-    that starts narrow.
+    """Variant of the networks: `paper`, or `studio` of a published 32 px benchmark.
+
+    `studio` has convolutional short-cuts, and a D that starts narrow.
     """
     attention: Attention = "default"
-    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list
-    for both networks, or `{g: 64, d: [64, 32]}`; null: none; `default`: 64 in G, or half the image
-    up to 32 px; half the image in D, or 64 above 256 px.
+    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
+
+    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: 64 in G, or half the
+    image up to 32 px; half the image in D, or 64 above 256 px.
     """
     weight_init: WeightInit = "orthogonal"
 
@@ -72,7 +74,7 @@ _SHAPES = {
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """BigGAN-deep's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map after ReLU, summed."""
+    """BigGAN-deep's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -124,10 +126,10 @@ class Discriminator(nn.Module):
 
 
 class UpNeck(nn.Module):
-    """Norm, ReLU, 1x1, norm, ReLU, double, 3x3, norm, ReLU, 3x3, norm, ReLU, 1x1, plus x, doubled (figure 16).
+    """Bottleneck of G, x + 1x1 (3x3 (3x3 (1x1 x))), with norm and ReLU before each (figure 16).
 
-    Where the block has fewer channels than x the short-cut drops the last ones. convolved: it is a
-    1x1 instead.
+    up: doubles the resolution before the first 3x3. The short-cut drops the last channels if the
+    block has fewer than x. convolved: the short-cut is a 1x1.
     """
 
     def __init__(self, inputs: int, outputs: int, up: bool, convolved: bool, norm: Norm, wrap: Wrap) -> None:
@@ -154,10 +156,10 @@ class UpNeck(nn.Module):
 
 
 class DownNeck(nn.Module):
-    """ReLU, 1x1, ReLU, 3x3, ReLU, 3x3, ReLU, halve, 1x1, plus x, halved (figure 16).
+    """Bottleneck of D, x + 1x1 (3x3 (3x3 (1x1 x))), with ReLU before each (figure 16).
 
-    Where the block has more channels than x a 1x1 makes those that lack. convolved: it makes all of
-    them, wherever something changes shape.
+    down: halves the resolution before the last 1x1. A 1x1 adds the channels that x has less than
+    the block. convolved: the short-cut is a 1x1 wherever the shape changes.
     """
 
     def __init__(self, inputs: int, outputs: int, down: bool, convolved: bool, wrap: Wrap) -> None:
@@ -181,7 +183,7 @@ class DownNeck(nn.Module):
 
 
 class InputConv(nn.Module):
-    """3x3 from the image."""
+    """3x3 convolution of the image."""
 
     def __init__(self, channels: int, outputs: int, wrap: Wrap) -> None:
         super().__init__()
@@ -192,7 +194,7 @@ class InputConv(nn.Module):
 
 
 class DropChannels(nn.Module):
-    """The first channels."""
+    """First channels of the input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -203,7 +205,7 @@ class DropChannels(nn.Module):
 
 
 class AddChannels(nn.Module):
-    """x, followed by more channels made of it."""
+    """Input, followed by channels that a convolution computes from it."""
 
     def __init__(self, conv: nn.Module) -> None:
         super().__init__()

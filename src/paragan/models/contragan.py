@@ -1,8 +1,8 @@
-"""ContraGAN (Kang & Park 2020), for squares of 8 to 1024 px: BigGAN whose D compares images with one another.
+"""ContraGAN (Kang & Park 2020), for squares of 8 to 1024 px: BigGAN with a contrastive D.
 
-D puts images and classes into one space. Its features are those points, (B, 2 E): of the images,
-then of their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes
-9,416,196 / 2,517,186; 128 px, 1000 classes 70,433,988 / 90,343,202. `reacgan` has the same
+D embeds images and classes in one space. Its features are those embeddings, (B, 2, E): of the
+images, then of their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10
+classes 9,416,196 / 2,517,186; 128 px, 1000 classes 70,433,988 / 90,343,202. `reacgan` has the same
 networks.
 """
 
@@ -22,17 +22,17 @@ from paragan.models._options import ContrastOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ContrastOptions):
-    """BigGAN's, and the space in which D compares."""
+    """Settings of BigGAN, and the space of D's embeddings."""
 
 
 class Generator(_large.Generator):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """ContraGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     model = "contragan"
 
 
 class Discriminator(_large.Discriminator):
-    """x_BCHW and y_B to a `DiscriminatorOutput`; its features are contrastive points."""
+    """ContraGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
 
     model = "contragan"
 
@@ -42,7 +42,7 @@ class Discriminator(_large.Discriminator):
 
 
 def _head(embed: int, features: int, classes: int) -> nn.Module:
-    """Logits and points; without classes, logits alone."""
+    """Return the last block: logits and embeddings; without classes, logits alone."""
     if classes:
         return ContrastHead(features, classes, embed, spectral_norm)
     return ReluHead(features, 0, spectral_norm)

@@ -1,8 +1,8 @@
 """Strided convolutions without pooling (DCGAN, Radford et al. 2016), for squares of 8 to 128 px.
 
-In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the
-last, G ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With
-labels: class-conditional norms in G, a projection in D.
+As in current benchmarks, D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, and G
+ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels:
+class-conditional norms in G, a projection in D.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ class Options(NetworkOptions):
     """Channels at the highest resolution, doubled at each lower one up to 16 times."""
     conditional: bool | None = False
     d_norm: Literal["batch", "spectral", "none"] = "batch"
-    """Norm of D. Batch norm is the paper's; it mixes samples, so real and fake images go through D
-    separately, and `gradient_penalty` refuses it.
+    """Norm of D; `batch` is the paper's.
+
+    Batch norm mixes samples, so real and fake images go through D separately, and
+    `gradient_penalty` refuses it.
     """
     weight_init: WeightInit = "normal_0.02"
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """DCGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map, summed."""
+    """DCGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -77,7 +79,7 @@ class Discriminator(nn.Module):
 
 
 class Up(nn.Module):
-    """Transposed 4x4 of stride two, norm, ReLU."""
+    """Transposed 4x4 convolution of stride two, norm, ReLU."""
 
     def __init__(self, inputs: int, outputs: int, classes: int) -> None:
         super().__init__()
@@ -89,7 +91,7 @@ class Up(nn.Module):
 
 
 class Same(nn.Module):
-    """3x3, norm, leaky ReLU 0.2."""
+    """3x3 convolution, norm, leaky ReLU 0.2."""
 
     def __init__(self, inputs: int, outputs: int, norm: type[nn.Module], wrap: Wrap) -> None:
         super().__init__()
@@ -101,7 +103,7 @@ class Same(nn.Module):
 
 
 class Down(nn.Module):
-    """3x3, then 4x4 of stride two, each with norm and leaky ReLU 0.2."""
+    """3x3, then 4x4 convolution of stride two, each with norm and leaky ReLU 0.2."""
 
     def __init__(self, inputs: int, outputs: int, norm: type[nn.Module], wrap: Wrap) -> None:
         super().__init__()
@@ -114,5 +116,5 @@ class Down(nn.Module):
 
 
 def _widths(side: int, width: int) -> tuple[int, ...]:
-    """Channels from the full resolution down to the smallest map: (64, 128, 256, 512) at 32 px."""
+    """Return channels from the image down to the smallest map: (64, 128, 256, 512) at 32 px."""
     return tuple(width * min(2**step, 16) for step in range(num_doublings(side) + 1))

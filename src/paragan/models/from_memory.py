@@ -11,31 +11,30 @@ from paragan.core.option_types import Count
 
 @dataclass(frozen=True)
 class Options:
-    """A record of where the networks came from.
-
-    Their code is in the program, not in the run folder.
-    """
+    """Record of networks whose code is in the program, not in the run folder."""
 
     generator: str
     """Class of the generator that the program passed."""
     discriminator: str
     """Class of the discriminator that the program passed."""
     latent: Count | None = None
-    """Length of z, where it was known."""
+    """Length of z, if known."""
     conditional: bool | None = None
     """Whether the networks take labels; null: if the data has labels."""
 
 
 def Generator(options: Options, *shape_and_classes: Any) -> NoReturn:
+    """Raise `ConfigError`: the network is not in the run folder."""
     raise ConfigError(missing_networks(options))
 
 
 def Discriminator(options: Options, *shape_and_classes: Any) -> NoReturn:
+    """Raise `ConfigError`: the network is not in the run folder."""
     raise ConfigError(missing_networks(options))
 
 
 def missing_networks(options: Options) -> str:
-    """The message of a reader that has only the run folder."""
+    """Return the error message for a run whose networks were not passed."""
     return (
         f"model.name is from_memory: the networks {options.generator} and {options.discriminator} "
         "were passed from Python and are not in the run folder; run that program again to "

@@ -1,7 +1,7 @@
 """Fully connected pair, the usual first GAN on MNIST: leaky ReLU, tanh, logits; any image shape.
 
 At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505
-parameters. With labels, both see a learnt vector of them (num_classes wide) next to their input
+parameters. With labels, both get a learnt class vector (num_classes wide) next to their input
 (Mirza & Osindero 2014, section 3.2).
 """
 
@@ -38,7 +38,7 @@ class Options(NetworkOptions):
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """Fully connected generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last hidden layer."""
+    """Fully connected D: x_BCHW (and y_B) to logits and features (the last hidden layer)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Discriminator(nn.Module):
 
 
 class Dense(nn.Module):
-    """Flatten, append the label's vector if there are classes, linear, leaky ReLU 0.2."""
+    """Flatten, append the class vector if conditional, linear, leaky ReLU 0.2."""
 
     def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Dense(nn.Module):
 
 
 class ImageLayer(nn.Module):
-    """The generator's last layer."""
+    """Last layer of the generator: linear, tanh, image shape."""
 
     def __init__(self, inputs: int, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class ImageLayer(nn.Module):
 
 
 class LogitLayer(nn.Module):
-    """The discriminator's last layer, in at least float32: (logits_B, features_BF)."""
+    """Last layer of the discriminator: (logits_B, features_BF), in at least float32."""
 
     keeps_float32 = True
 
@@ -110,5 +110,5 @@ class LogitLayer(nn.Module):
 
 
 def _hidden(widths: tuple[int, ...], classes: int) -> list[nn.Module]:
-    """One layer per step; only the first sees the labels."""
+    """Return the hidden layers; only the first gets the labels."""
     return [Dense(a, b, 0 if number else classes) for number, (a, b) in enumerate(pairwise(widths))]

@@ -1,9 +1,9 @@
-"""Image to image: a U-Net and a discriminator of overlapping patches (pix2pix, Isola et al. 2017), for 8 to 512 px.
+"""U-Net and PatchGAN for image to image (pix2pix, Isola et al. 2017), for 8 to 512 px.
 
 At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with
-2,768,705 and logits that see 70x70 pixels each. Dropout lies on the 512 -> 512 layers that follow
-the innermost, at most three, as in the authors' second code (their first has it one layer further
-in). The generator has no latent: its noise is the dropout.
+2,768,705 and logits of 70x70 pixels each. Dropout is on the 512 -> 512 layers that follow the
+innermost, at most three, as in the authors' second code (one layer further in in their first). The
+generator has no latent: its noise is the dropout.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Options:
     width: Count = 64
     """Channels of the first layer of both networks, doubled at each halving up to 8 times."""
     norm: Literal["batch", "instance"] = "batch"
-    """`batch` is the paper's, at batch size 1 the same as `instance` until it is evaluated with
-    running statistics; larger batches blur with it. `instance` never mixes samples. Both have gain
-    and bias.
+    """Norm of both networks: `batch` is the paper's; `instance` never mixes samples.
+
+    At batch size 1 both are the same, except in evaluation with running statistics; batch norm
+    blurs with larger batches. Both have gain and bias.
     """
     dropout: Fraction = 0.5
     """Probability of dropout in G, its only noise."""
@@ -46,9 +47,9 @@ class Options:
 
 
 class Generator(nn.Module):
-    """The condition, (B, C, H, W) in [-1, 1], to x_BCHW in [-1, 1] of its shape; z_BZ (B, 0) and labels are unused.
+    """U-Net: a condition (B, C, H, W) in [-1, 1] to x_BCHW of its shape; ignores z_BZ and labels.
 
-    Its blocks hand on a tuple: the maps so far, whose ends are joined on the way up.
+    Its blocks pass a tuple of the maps so far; the way up concatenates them.
     """
 
     latent = 0
@@ -76,12 +77,12 @@ class Generator(nn.Module):
         return run_blocks(self.blocks, self.entry(z_BZ, condition))
 
     def entry(self, z_BZ: Tensor | None, condition: Tensor | None) -> tuple[Tensor, ...]:
-        """What the first block is given."""
+        """Return the input of the first block."""
         return (_required(condition),)
 
 
 class Discriminator(nn.Module):
-    """x_BCHW and its condition to a `DiscriminatorOutput`: logits (B, h, w), one per patch, and the last map."""
+    """PatchGAN: x_BCHW and its condition to logits (B, h, w), one per patch, and the last map."""
 
     takes_condition = True
 
@@ -103,12 +104,12 @@ class Discriminator(nn.Module):
         return DiscriminatorOutput.of(run_blocks(self.blocks, self.entry(x_BCHW, condition)))
 
     def entry(self, x_BCHW: Tensor, condition: Tensor | None) -> Tensor:
-        """What the first block is given."""
+        """Return the input of the first block."""
         return torch.cat([_required(condition), x_BCHW], 1)
 
 
 class Down(nn.Module):
-    """4x4 of stride two, norm, leaky ReLU 0.2, of the newest map."""
+    """4x4 convolution of stride two, norm, leaky ReLU 0.2, of the newest map."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
         super().__init__()
@@ -119,12 +120,12 @@ class Down(nn.Module):
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
         h = self.conv(maps[-1])
         h = F.leaky_relu(h if self.norm is None else self.norm(h), 0.2, inplace=True)
-        # The image itself is joined nowhere; after the ReLU an activated map is worth as much as a raw one.
+        # The image is not concatenated; activated maps serve as well as raw ones, a ReLU follows.
         return (h,) if self.first else (*maps, h)
 
 
 class Up(nn.Module):
-    """Transposed 4x4 of stride two, norm, dropout, joined to the map of that size from the way down; ReLU."""
+    """Transposed 4x4 of stride two, norm, dropout, concatenated with the skip map, ReLU."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
         super().__init__()
@@ -142,7 +143,7 @@ class Up(nn.Module):
 
 
 class ImageOutput(nn.Module):
-    """Transposed 4x4 of stride two, tanh: the image, at least float32."""
+    """Transposed 4x4 convolution of stride two and tanh, in at least float32."""
 
     def __init__(self, inputs: int, channels: int) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ class ImageOutput(nn.Module):
 
 
 class Patch(nn.Module):
-    """4x4, norm, leaky ReLU 0.2."""
+    """4x4 convolution, norm, leaky ReLU 0.2."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: nn.Module | None) -> None:
         super().__init__()
@@ -166,7 +167,7 @@ class Patch(nn.Module):
 
 
 class Head(nn.Module):
-    """4x4 to one logit per place, in at least float32: (logits (B, h, w), the map it saw)."""
+    """4x4 convolution to one logit per position, in at least float32: (logits (B, h, w), input)."""
 
     keeps_float32 = True
 

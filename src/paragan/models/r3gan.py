@@ -1,11 +1,11 @@
-"""R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN! A modern baseline GAN"), for squares of 8 to 512 px.
+"""R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN!"), for squares of 8 to 512 px.
 
 Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3,
 1x1 back, biases before the two activations and nowhere else, Fix-up initialisation (Zhang et al.
 2019), bilinear resampling. Trained with the relativistic loss, R1 and R2. Images are not confined
-to [-1, 1] while it trains. Parameters of the paper's networks (G / D): CIFAR-10 at width 768
-20,781,952 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose
-`g_widths` are [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
+to [-1, 1] in training. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952
+/ 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose `g_widths` are
+[768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLOPE = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Options(StageOptions):
-    """R3GAN's sizes."""
+    """Sizes of R3GAN."""
 
     latent: Count = 64
     """Length of the latent vector z."""
@@ -44,16 +44,18 @@ class Options(StageOptions):
     d_widths: Widths = None
     """Channels of D's maps, from the image down; null: those of G, in reverse."""
     groups: Count = 96
-    """Groups of the 3x3 convolutions of the widest map, in proportion on others; they divide twice
-    its width."""
+    """Groups of the widest map's 3x3 convolutions, in proportion on others.
+
+    They divide twice its width.
+    """
     blocks: Count | tuple[Count, ...] = 2
-    """Residual blocks per resolution, or of each, from the smallest map up."""
+    """Residual blocks per resolution: one number, or a list from the smallest map up."""
     embed: Count = 64
     """Length of the class embedding in G."""
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW."""
+    """R3GAN's generator: z_BZ (and y_B) to x_BCHW, not confined to [-1, 1]."""
 
     bounded = False
 
@@ -73,7 +75,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map, weighted place by place."""
+    """R3GAN's D: x_BCHW (and y_B) to logits and features (weighted sum of the last map)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -90,20 +92,21 @@ class Discriminator(nn.Module):
 
 
 class FixupConv2d(nn.Conv2d):
-    """A convolution without biases, drawn as Fix-up says: N(0, gain^2 / fan-in), with a gain for what follows."""
+    """Convolution without bias in Fix-up initialisation, N(0, gain^2 / fan-in)."""
 
     def __init__(self, inputs: int, outputs: int, size: int = 1, groups: int = 1, gain: float = 1.0) -> None:
         super().__init__(inputs, outputs, size, padding=size // 2, groups=groups, bias=False)
         self.gain = gain
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw weights from N(0, gain^2 / fan-in)."""
         tensor.normal_(0.0, self.gain / sqrt(tensor[0].numel()), generator=generator)
 
 
 class Stage(nn.Module):
-    """Residual blocks of one resolution, after a change of resolution and of channels.
+    """Residual blocks of one resolution, after a resampling (None in the first) and a 1x1.
 
-    resample: None for the first stage. A 1x1 changes the channels, on the smaller of the two maps.
+    The 1x1 changes the channels, on the smaller of the two maps.
     """
 
     def __init__(
@@ -133,10 +136,7 @@ class Stage(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + 1x1 (act (grouped 3x3 (act (1x1 x + b)) + c)), leaky ReLU 0.2.
-
-    It starts as x: the last 1x1 is 0.
-    """
+    """Residual block x + 1x1 (act (grouped 3x3 (act (1x1 x + b)) + c)); the identity at first."""
 
     def __init__(self, width: int, groups: int, scale: float) -> None:
         super().__init__()
@@ -155,13 +155,14 @@ class Residual(nn.Module):
 
 
 class Bias(nn.Module):
-    """One for each channel, 0 at the start."""
+    """Bias per channel, 0 at the start."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Set the bias to 0."""
         tensor.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -169,7 +170,7 @@ class Bias(nn.Module):
 
 
 class LearntInput(nn.Module):
-    """z (and a vector of the class) to the smallest map: a learnt one, every channel as strong as they say."""
+    """Smallest map: a learnt one, whose channels are scaled by z and the class embedding."""
 
     def __init__(self, latent: int, width: int, side: int, classes: int, embed: int) -> None:
         super().__init__()
@@ -178,6 +179,7 @@ class LearntInput(nn.Module):
         self.linear = nn.Linear(latent + (embed if classes else 0), width, bias=False)
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw the learnt map from N(0, 1)."""
         tensor.normal_(generator=generator)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
@@ -187,7 +189,7 @@ class LearntInput(nn.Module):
 
 
 class ColourConv(nn.Module):
-    """1x1 between channels and colours."""
+    """1x1 convolution between channels and colours."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -198,10 +200,7 @@ class ColourConv(nn.Module):
 
 
 class DiscriminatorHead(nn.Module):
-    """The last map, weighted place by place, to a logit; with classes, to the direction of the label's vector.
-
-    Computed in at least float32.
-    """
+    """Weighted sum of the last map to a logit, or a projection on the label; at least float32."""
 
     keeps_float32 = True
 
@@ -212,6 +211,7 @@ class DiscriminatorHead(nn.Module):
         self.embed = nn.Embedding(classes, width) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        """Draw the weights of the map with a standard deviation of 1 / side."""
         tensor.normal_(0.0, 1 / tensor.shape[-1], generator=generator)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -226,7 +226,7 @@ class DiscriminatorHead(nn.Module):
 
 @dataclass(frozen=True)
 class _Plan:
-    """Channels of both networks in the order of their stages; blocks of each stage from the smallest map up."""
+    """Channels of both networks by stage, and blocks per stage from the smallest map up."""
 
     lowest: int
     g_widths: list[int]
@@ -235,8 +235,8 @@ class _Plan:
     groups: int
 
     def stages(self, widths: list[int], blocks: list[int], resample: Literal["up", "down"]) -> list[Stage]:
-        """All stages of one network."""
-        # Fix-up draws weights smaller where there are more residual blocks
+        """Return all stages of one network."""
+        # Fix-up draws smaller weights for more residual blocks
         scale = sum(blocks) ** -0.25
         stages = []
         for number, (width, num_blocks) in enumerate(zip(widths, blocks, strict=True)):
@@ -260,7 +260,7 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> _Plan:
 
 
 def _groups(groups: int, width: int, widest: int) -> int:
-    """Groups of the 3x3 of a map with `width` channels, where the widest map has `groups`."""
+    """Return the groups of the 3x3 of a map with `width` channels; the widest map has `groups`."""
     if (2 * widest) % groups:
         near = next(fewer for fewer in range(groups, 0, -1) if (2 * widest) % fewer == 0)
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""ReACGAN (Kang et al. 2021, "Rebooting ACGAN"), for squares of 8 to 1024 px: the networks of `contragan`.
+"""ReACGAN (Kang et al. 2021, "Rebooting ACGAN"), for squares of 8 to 1024 px.
 
-It differs in what is made of D's points: `penalties/data_to_data`, once for each side, instead of
-`penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
-2,517,186.
+The networks of `contragan`; the loss of D's embeddings is `penalties/data_to_data`, once for each
+side, instead of `penalties/contrastive`. Parameters with the defaults (G / D): 32 px, 10 classes
+9,416,196 / 2,517,186.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from paragan.models._options import ContrastOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ContrastOptions):
-    """Those of `contragan`."""
+    """Settings of `contragan`."""
 
 
 class Generator(contragan.Generator):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """ReACGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     model = "reacgan"
 
 
 class Discriminator(contragan.Discriminator):
-    """x_BCHW and y_B to a `DiscriminatorOutput`."""
+    """ReACGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
 
     model = "reacgan"

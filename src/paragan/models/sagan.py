@@ -1,8 +1,8 @@
-"""Self-attention GAN (Zhang et al. 2019): the residual networks of `sngan`, spectral norm in both, attention in either.
+"""Self-attention GAN (Zhang et al. 2019), for squares of 8 to 512 px.
 
-Parameters with the default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200
-classes 13,387,396 / 19,752,642; 128 px, 1000 classes 42,017,412 / 39,448,258. For squares of 8 to
-512 px.
+The residual networks of `sngan` with spectral norm and attention in both. Parameters with the
+default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200 classes 13,387,396 /
+19,752,642; 128 px, 1000 classes 42,017,412 / 39,448,258.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ class Options(AttentionOptions):
     width: Count | None = None
     """Channels of D's first block; null: 128 up to 32 px, 64 above. G follows it as in `sngan`."""
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
-    (ACGAN, with the penalty `auxiliary`).
+    """Use of labels in D: `projection` adds a class term to the logit; `auxiliary` classifies.
+
+    `auxiliary` is ACGAN, with the penalty `auxiliary`.
     """
     weight_init: WeightInit = "glorot"
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """SAGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map after ReLU, summed."""
+    """SAGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

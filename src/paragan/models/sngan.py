@@ -1,11 +1,10 @@
-"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), for squares of 8 to 512 px.
+"""Residual GAN with spectral norm in D (SNGAN, Miyato et al. 2018), for squares of 8 to 512 px.
 
-With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018).
-
-Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200
-classes 13,366,915 / 19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. 48 px is the papers'
-net for STL-10. They have no 8 and 16 px; those are the 32 px net with fewer halvings; 256 and 512
-px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
+With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018). Parameters
+with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes
+13,366,915 / 19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. 48 px is the papers' net for
+STL-10 (appendix B.4). They have no 8 and 16 px; those are the 32 px net with fewer halvings; 256
+and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from paragan.models._auxiliary import head
 from paragan.models._checks import effective_num_classes, image_side
 from paragan.models._options import StageOptions, WeightInit
 
-# the first block of D as narrow inside as its input
+# number of D's first block that is as narrow inside as its input
 _THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}
 
 
@@ -40,18 +39,20 @@ class Options(StageOptions):
     map.
     """
     flavour: Literal["studio", "mimicry", "brock"] = "studio"
-    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks);
+    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks).
+
     `mimicry`: as their input, except in the first; `brock`: as their input in all of them.
     """
     head: Literal["projection", "auxiliary"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies
-    (ACGAN, with the penalty `auxiliary`).
+    """Use of labels in D: `projection` adds a class term to the logit; `auxiliary` classifies.
+
+    `auxiliary` is ACGAN, with the penalty `auxiliary`.
     """
     weight_init: WeightInit = "glorot"
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+    """SNGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -70,7 +71,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map after ReLU, summed."""
+    """SNGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

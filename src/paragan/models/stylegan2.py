@@ -1,13 +1,13 @@
-"""StyleGAN2 (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN"), for squares of 8 to 1024 px.
+"""StyleGAN2 (Karras et al. 2020), for squares of 8 to 1024 px.
 
-A latent becomes a style that scales the channels of every layer; each side adds its own part of the
-image; D has residual blocks and sees how much the images of a batch differ. In pure torch.
-Parameters (G / D), three colours: 1024 px 30,370,060 / 29,012,513; 256 px with base 16384
-24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2 22,949,277 / 23,882,369, of 1000
-classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393; 32 px, 10 classes, mapping 2,
-residual false 20,215,315 / 23,089,664. Conditional as in Karras et al. 2020, "Training generative
-adversarial networks with limited data", appendix. Trained with the loss `nonsaturating` and the
-penalties `r1` and `path_length`. Images are not confined to [-1, 1] while it trains.
+A mapping network turns a latent into a style that scales the channels of every layer; each
+resolution adds to the image; D has residual blocks and minibatch standard deviation. In pure torch.
+Conditional as in Karras et al. 2020, "Training generative adversarial networks with limited data",
+appendix. Trained with the loss `nonsaturating` and the penalties `r1` and `path_length`. Images are
+not confined to [-1, 1] in training. Parameters (G / D), three colours: 1024 px 30,370,060 /
+29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
+22,949,277 / 23,882,369, of 1000 classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393;
+32 px, 10 classes, mapping 2, residual false 20,215,315 / 23,089,664.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from paragan.models._options import NetworkOptions
 from paragan.models._style import ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
 from paragan.models._style_heads import ContrastiveHead, ProjectionHead, UnconditionalHead
 
-_CENTRE = 4096  # latents, of whose styles the mean is taken
+_CENTRE = 4096  # latents for the mean style
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
-    """StyleGAN2's sizes, noise and labels."""
+    """Sizes, noise and labels of StyleGAN2."""
 
     latent: Count = 512
     """Length of the latent vector z."""
@@ -47,9 +47,9 @@ class Options(NetworkOptions):
     mapping: Count = 8
     """Layers of the mapping network (the paper: 8; 2 for small images)."""
     width: Count = 512
-    """Most channels of a feature map."""
+    """Largest number of channels of a feature map."""
     base: Count = 32768
-    """A feature map of side s has base / s channels, and at most `width`."""
+    """Channels of a feature map of side s: base / s, at most `width`."""
     mixing: Fraction = 0.9
     """Share of the images that mix the styles of two latents."""
     noise: bool = True
@@ -57,17 +57,18 @@ class Options(NetworkOptions):
     residual: bool = True
     """Whether D's blocks have short-cuts (the paper: yes; for 32 px: no)."""
     group: Count = 4
-    """Images of a batch that minibatch standard deviation compares with one another."""
+    """Images of a batch that minibatch standard deviation compares."""
     head: Literal["projection", "contrast"] = "projection"
-    """How D uses labels: `projection` adds a class term to the logit; `contrast` compares images
-    with class points (ReACGAN's StyleGAN2, with the penalty `data_to_data`).
+    """Use of labels in D: `projection` adds a class term to the logit; `contrast` embeds classes.
+
+    `contrast` is ReACGAN's StyleGAN2, with the penalty `data_to_data`.
     """
     embed: Count | None = None
-    """Dimensions of the space of `contrast`; null: four times D's last width."""
+    """Dimensions of the embeddings of `contrast`; null: four times D's last width."""
 
 
 class Generator(nn.Module):
-    """z_BZ (and y_B) to x_BCHW. shift_BLW: added to the styles of all layers, whose shape (L, W) is `styles`."""
+    """StyleGAN2's G: z_BZ (and y_B) to x_BCHW. shift_BLW: style offset, (L, W) being `styles`."""
 
     bounded = False
 
@@ -91,8 +92,9 @@ class Generator(nn.Module):
 
     @torch.no_grad()
     def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
-        """The shift that leaves `psi` of the way from the mean style, of the image's class, to its own (section 2 of
-        the appendix of Karras et al. 2019): images more typical and less varied.
+        """Return the offset that moves styles to `psi` of the way from the class' mean style.
+
+        Images become more typical and less varied (Karras et al. 2019, appendix, section 2).
         """
         mapping = cast(Mapping, self.blocks[0])
         some = torch.randn(_CENTRE, self.latent, generator=rng.generator("stylegan2/centre")).to(z_BZ)
@@ -107,7 +109,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; features: the last hidden layer, or contrastive points."""
+    """StyleGAN2's D: x_BCHW (and y_B) to logits and features (last hidden layer) or embeddings."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -125,7 +127,7 @@ class Discriminator(nn.Module):
 
 
 class FromImage(nn.Module):
-    """Colours to the first map."""
+    """1x1 convolution from colours to the first map."""
 
     def __init__(self, colours: int, channels: int) -> None:
         super().__init__()
@@ -136,11 +138,11 @@ class FromImage(nn.Module):
 
 
 class DownBlock(nn.Module):
-    """3x3, blur, 3x3 of stride two; plus blur, 1x1 of stride two, if there is a short-cut."""
+    """3x3, blur, 3x3 of stride two; residual: plus a short-cut of blur and 1x1 of stride two."""
 
     def __init__(self, inputs: int, outputs: int, residual: bool) -> None:
         super().__init__()
-        share = sqrt(0.5) if residual else 1.0  # of each of two that are added
+        share = sqrt(0.5) if residual else 1.0  # scale of each of two summands
         self.conv1 = EqualConv2d(inputs, inputs, 3, gain=GAIN)
         self.conv2 = EqualConv2d(inputs, outputs, 3, gain=GAIN * share, halves=True)
         self.shortcut = EqualConv2d(inputs, outputs, 1, bias=False, gain=share) if residual else None
@@ -151,7 +153,7 @@ class DownBlock(nn.Module):
 
 
 class DiscriminatorHead(nn.Module):
-    """The last map to features, and by `head` to a verdict. At least float32."""
+    """Last map to features, then to the outputs of `head`, in at least float32."""
 
     keeps_float32 = True
 
@@ -178,13 +180,13 @@ def _head(options: Options, features: int, classes: int) -> nn.Module:
 
 
 def _widths(options: Options, side: int) -> list[int]:
-    """Channels from the smallest map up."""
+    """Return channels from the smallest map up."""
     sides = [side >> number for number in reversed(range(num_doublings(side) + 1))]
     return [min(max(1, options.base // side), options.width) for side in sides]
 
 
 def _stage(options: Options, widths: list[int], number: int, lowest: int, colours: int) -> SynthesisBlock:
-    """One block of G, whose map has the side lowest << number."""
+    """Return one block of G, whose map has the side lowest << number."""
     width = widths[number]
     side = lowest << number
     convs = [StyledConv(width, width, options.style, side, up=False, noise=options.noise)]

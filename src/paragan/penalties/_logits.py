@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def mean_per_sample(logits: Tensor) -> Tensor:
-    """Return (B,): patch logits are averaged per sample."""
+    """Return the mean logit of each sample, (B,): patch logits are averaged."""
     return logits.flatten(1).mean(1) if logits.dim() > 1 else logits

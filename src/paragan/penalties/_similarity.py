@@ -1,4 +1,4 @@
-"""Embeddings, class embeddings and labels of the global batch, for losses that compare its images."""
+"""Embeddings and labels of the global batch, for losses that compare its images."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from paragan.core.types import Side
 def batch_embeddings(
     context: PenaltyContext, side: Side, name: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return embeddings and class embeddings (B, E) and labels (B,) of these rows; embeddings (T, E) and labels (T,)
-    of the whole batch; the positions of these rows in it, (B,). Of real images in D's turn, of fakes in G's.
+    """Return embeddings and labels of these rows and the batch: real images for D, fakes for G.
 
-    `ConfigError` if D returns no such features, or there are no labels.
+    Embeddings and class embeddings (B, E) and labels (B,) of these rows; embeddings (T, E) and
+    labels (T,) of the batch; positions of these rows in it, (B,). Raises `ConfigError` without
+    labels or without such features of D.
     """
     output = context.outputs.fake
     y_B = context.feed.label
@@ -41,7 +42,7 @@ def batch_embeddings(
 
 
 def without_labels(name: str) -> str:
-    """Return the message of a penalty that needs labels."""
+    """Return the error message of a penalty that needs labels."""
     return (
         f"penalty {name} needs labels, but this run has none; use data and a generator with "
         f"classes (num_classes > 0), or leave {name} out"

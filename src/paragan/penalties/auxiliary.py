@@ -1,7 +1,7 @@
-"""The loss of an auxiliary classifier (Odena et al. 2017, "Conditional Image Synthesis with Auxiliary Classifier GANs",
-equation 3): D also classifies images, and G is trained to generate images that D classifies correctly.
+"""Loss of an auxiliary classifier (ACGAN, Odena et al. 2017, equation 3).
 
-For a D with class logits: `model.head=auxiliary` of `biggan`, `sagan` and `sngan`.
+D also classifies images, and G is trained to generate images that D classifies correctly. For a D
+with class logits: `model.head=auxiliary` of `biggan`, `sagan` and `sngan`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Options(SideOptions):
     """Weight, period and side of the classification loss."""
 
     fakes: bool = True
-    """Whether D also learns classes from G's images, as in the paper; later work leaves them out,
-    because early fakes have no recognizable class.
+    """Whether D also learns classes from G's images, as in the paper; later work does not.
+
+    Early fakes have no recognizable class.
     """
 
 
 class Penalty(protocols.Penalty):
-    """weight * cross-entropy of the class logits, per sample: on real images and fakes in D's turn, on fakes in G's."""
+    """Cross-entropy of the class logits per sample: real and fake in D's turn, fake in G's."""
 
     name = "auxiliary"
 

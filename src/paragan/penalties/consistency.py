@@ -1,4 +1,4 @@
-"""Consistency regularisation: D's logits of an image and of the same image, flipped and shifted, should be equal.
+"""Consistency regularisation: equal logits for an image and its flipped and shifted version.
 
 On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on
 fakes as well it is bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section
@@ -22,7 +22,7 @@ from paragan.layers.shift import shift_images
 from paragan.penalties._logits import mean_per_sample
 from paragan.penalties._options import PenaltyOptions
 
-_Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and the condition of paired data
+_Inputs = tuple[Tensor | None, ...]  # images, labels, and the condition of paired data
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,11 @@ class Options(PenaltyOptions):
 
 
 class Penalty(protocols.Penalty):
-    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean.
+    """Squared difference of D's logits of x and T(x), per sample; patch logits count as their mean.
 
-    T flips an image or does not, and shifts it by up to an eighth of its side.
-
-    Costs one more forward of D on real images, and on fakes if they have a weight. D(x) is the
-    logit of the loss: with `augment`, of the augmented image.
+    T flips an image with probability 1/2 and shifts it by up to an eighth of its side. Costs one
+    more forward of D on real images, and on fakes if they have a weight. D(x) is the logit of the
+    loss: with `augment`, of the augmented image.
     """
 
     name = "consistency"
@@ -68,13 +67,13 @@ class Penalty(protocols.Penalty):
 
 
 def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
-    """Flip and shift images: T. draws_B3: uniform in [0, 1)."""
+    """Flip and shift images. draws_B3: uniform in [0, 1)."""
     flipped = torch.where(draws_B3[:, 0].view(-1, 1, 1, 1) < 0.5, x_BCHW.flip(3), x_BCHW)
     return shift_images(flipped, draws_B3[:, 1:])
 
 
 def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:
-    """Return T of the images and of their conditions, by the same draws, detached."""
+    """Return flipped and shifted images and conditions, by the same draws, detached."""
     x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:
@@ -91,7 +90,7 @@ def _run_d(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
 
 
 def _run_d_on_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
-    """Run D on both in one call, or in two if a norm would mix them."""
+    """Run D on both in one call, or in two calls if a norm would mix them."""
     if context.network.mixes:
         return _run_d(context, real), _run_d(context, fake)
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]

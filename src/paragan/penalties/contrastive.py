@@ -1,4 +1,4 @@
-"""The conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
+"""Conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
 
 Moves an image towards the embedding of its class and other images of that class, away from images
 of other classes. For a D that returns embeddings (`models/contragan`): its features are image
@@ -29,10 +29,7 @@ class Options(SideOptions):
 
 
 class Penalty(protocols.Penalty):
-    """The loss on real images in D's turn, on fakes in G's.
-
-    Compares the images of the global batch, over all ranks.
-    """
+    """Contrastive loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "contrastive"
     needs = frozenset({Can.COUPLED})
@@ -50,10 +47,10 @@ class Penalty(protocols.Penalty):
 def loss(
     points_BE: Tensor, proxies_BE: Tensor, y_B: Tensor, all_TE: Tensor, all_y_T: Tensor, positions_B: Tensor, t: float
 ) -> Tensor:
-    """-log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(·/t), e' not e itself.
+    """Return the contrastive loss per sample, (B,).
 
-    all_TE, all_y_T: embeddings and labels of the whole batch. positions_B: of the rows of points_BE
-    in it.
+    It is -log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(./t), e' not
+    e itself. all_TE, all_y_T: whole batch. positions_B: rows of points_BE in it.
     """
     towards_B = (points_BE * proxies_BE).sum(1) / t
     others_BT = points_BE @ all_TE.T / t

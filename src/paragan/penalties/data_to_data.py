@@ -1,4 +1,4 @@
-"""The data-to-data cross-entropy D2D-CE (Kang et al. 2021, "Rebooting ACGAN", equation 8).
+"""Data-to-data cross-entropy D2D-CE (Kang et al. 2021, "Rebooting ACGAN", equation 8).
 
 Moves an image towards the embedding of its class up to a margin, and away from images of other
 classes within a margin. For a D that returns embeddings (`models/contragan`), as in ReACGAN.
@@ -28,16 +28,14 @@ class Options(SideOptions):
     near: float = 0.98
     """Similarity to its class above which an image counts as near enough: the margin m_p."""
     far: float = 0.02
-    """Similarity to images of other classes below which they count as far enough: the margin m_n
-    (the authors' code: 1 - m_p).
+    """Similarity to images of other classes below which they are far enough: the margin m_n.
+
+    The authors' code uses 1 - m_p.
     """
 
 
 class Penalty(protocols.Penalty):
-    """The loss on real images in D's turn, on fakes in G's.
-
-    Compares the images of the global batch, over all ranks.
-    """
+    """Data-to-data loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "data_to_data"
     needs = frozenset({Can.COUPLED})
@@ -61,9 +59,10 @@ def loss(
     all_y_T: Tensor,
     margins: tuple[float, float, float],
 ) -> Tensor:
-    """-log of exp(min(e.p - near, 0) / tau) / (that and exp(max(e.e' - far, 0) / tau) of all e' of other classes).
+    """Return the data-to-data loss per sample, (B,). margins: tau, near, far.
 
-    all_TE, all_y_T: embeddings and labels of the whole batch. margins: tau, near, far.
+    -log of a / (a + sum of exp(max(e.e' - far, 0) / tau) over all e' of other classes), with a =
+    exp(min(e.p - near, 0) / tau). all_TE, all_y_T: embeddings and labels of the whole batch.
     """
     tau, near, far = margins
     towards_B = ((points_BE * proxies_BE).sum(1) - near).clamp(max=0) / tau

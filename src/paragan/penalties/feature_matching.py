@@ -24,7 +24,7 @@ class Options(PenaltyOptions):
 
 
 class Penalty(protocols.Penalty):
-    """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being D's features.
+    """Squared distance of the mean D features of real images and fakes, over the whole batch.
 
     A value of the batch, not of samples: every row has the whole value, because the strategy
     averages over rows.

@@ -28,12 +28,10 @@ class Options(PenaltyOptions):
 
 
 class Penalty(protocols.Penalty):
-    """Costs one more forward of D, on x^ with the labels of the real samples.
+    """WGAN-GP's penalty, at the cost of one more forward of D on x^ with the real labels.
 
-    Patch logits count as their mean.
-
-    A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4: no
-    batch norm in D).
+    Patch logits count as their mean. A D that mixes samples has no gradient per sample and raises
+    `ConfigError` (the paper, section 4: no batch norm in D).
     """
 
     name = "gradient_penalty"

@@ -1,4 +1,4 @@
-"""Mean absolute difference between generated images and their targets (Isola et al. 2017, equations 3 and 4)."""
+"""Mean absolute difference of generated images and targets (Isola et al. 2017, equations 3, 4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Options(PenaltyOptions):
 
 
 class Penalty(protocols.Penalty):
-    """weight * mean |fake - real| per sample, of images before augmentation."""
+    """Mean |fake - real| per sample, before augmentation."""
 
     name = "l1"
     side = Side.G

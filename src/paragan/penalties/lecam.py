@@ -1,7 +1,7 @@
-"""LeCam regularisation (Tseng et al. 2021, "Regularizing Generative Adversarial Networks under Limited Data").
+"""LeCam regularisation against overfitting of D on small data (Tseng et al. 2021).
 
-Moves logits of real images towards a moving mean of those of fakes and vice versa, so that D does
-not overfit a small data set (section 3, equation 5). The moving means are part of D's state.
+Moves logits of real images towards a moving mean of those of fakes and vice versa (section 3,
+equation 5). The moving means are part of D's state.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Options(PenaltyOptions):
     warmup: Natural = 0
     """Updates of D before the first that is penalised; the authors' code uses 1000."""
     one_sided: bool = False
-    """Penalise only a logit beyond the other mean, as the authors' code does; the paper penalises
-    both sides."""
+    """Penalise only a logit beyond the other mean, as the authors' code; the paper: both sides."""
 
 
 class Penalty(protocols.Penalty):
-    """weight * ((D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2) per sample; patch logits count as their mean.
+    """Squared distances of D's logits to the other kind's moving mean, per sample.
 
-    The means are over all ranks, and those of early updates are plain means so far.
+    (D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2; patch logits count as their mean. Means
+    are over all ranks; early ones are plain means so far.
     """
 
     name = "lecam"
@@ -64,10 +64,7 @@ class Penalty(protocols.Penalty):
 
     @torch.no_grad()
     def _update_means(self, logits_T2: Tensor) -> None:
-        """Update the moving means.
-
-        Means that are not finite are left out, because the step is skipped.
-        """
+        """Update the moving means; means that are not finite are skipped, as their step is."""
         state = self.state
         means = logits_T2.double().mean(0)
         finite = means.isfinite().all()

@@ -27,14 +27,14 @@ class Options(SideOptions):
     weight: NotNegative = 1e-4
     """Weight of the term in the loss: the paper's beta."""
     side: Literal["g", "d"] = "g"
-    """Which network's weights are penalised."""
+    """Network whose weights are penalised."""
 
 
 class Penalty(protocols.Penalty):
-    """A penalty on the weights of linear and convolutional layers (raw ones under spectral norm), one filter per row.
+    """Penalty on weights of linear and convolutional layers, one filter per row.
 
-    A value of the weights, not of samples: every row has the whole value, because the strategy
-    averages over rows.
+    Raw weights under spectral norm. A value of the weights, not of samples: every row has the whole
+    value, because the strategy averages over rows.
     """
 
     name = "orthogonal"

@@ -1,4 +1,4 @@
-"""Path length regularisation (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", equation 4).
+"""Path length regularisation of StyleGAN2 (Karras et al. 2020, equation 4).
 
 A step in the styles should change the image equally much wherever it is taken: (|J_w^T y| - a)^2
 for images of normal noise y and the running mean a of those lengths. For generators whose forward
@@ -36,16 +36,13 @@ class Options(PenaltyOptions):
 
 @runtime_checkable
 class Styled(Protocol):
-    """A generator whose forward takes (z, y, offset of all styles).
-
-    styles: (L, W), their number and length.
-    """
+    """Generator whose forward takes (z, y, offset of styles). styles: (L, W), number and length."""
 
     styles: tuple[int, int]
 
 
 class Penalty(protocols.Penalty):
-    """Costs one more forward of G, on some of the latents.
+    """Path length penalty, at the cost of one more forward of G on some of the latents.
 
     The running mean is that of all ranks.
     """
@@ -64,7 +61,7 @@ class Penalty(protocols.Penalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         rows = context.feed.rows
-        # every so many of the global batch
+        # every n-th row of the global batch
         chosen = slice(-rows.first % self.every, None, self.every)
         length_N = self._lengths(context, chosen)
         length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
@@ -74,7 +71,7 @@ class Penalty(protocols.Penalty):
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:
-        """Return the change of the image per unit step in the styles of a layer, along a random direction: (N,)."""
+        """Return the image's change per unit step of a layer's style in a random direction, (N,)."""
         feed = context.feed
         shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
         if not shapes or feed.latent is None:
@@ -89,10 +86,7 @@ class Penalty(protocols.Penalty):
 
     @torch.no_grad()
     def _update_mean(self, mean: Tensor) -> Tensor:
-        """Update and return the running mean.
-
-        Lengths that are not finite are left out: their step is skipped.
-        """
+        """Update and return the running mean; lengths that are not finite are skipped."""
         running = self.state["mean"]
         updated = running + self.decay * (mean.to(running.dtype) - running)
         running.copy_(torch.where(mean.isfinite(), updated, running))

@@ -22,28 +22,27 @@ from paragan.penalties._options import FadeOptions
 class Options(FadeOptions):
     """Weight, period and fade of R1.
 
-    The lazy interval is of Karras et al. 2020, "Analyzing and Improving the Image Quality of
-    StyleGAN", section 3.1.
+    Lazy interval: Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN",
+    section 3.1.
     """
 
 
 def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
-    """|d D(x) / dx|^2 / 2 per sample, to be multiplied by gamma: R1 in a custom loop.
+    """Return |d D(x) / dx|^2 / 2 per sample, R1 for a custom loop, to be multiplied by gamma.
 
-    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`; the graph
-    of its gradient is kept for the backward of the loss. Under a loss scale (fp16) use `Player`,
-    which unscales the inner gradient.
+    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`. Autograd
+    retains the gradient's graph for the loss. With a loss scale (fp16) use `Player`, which unscales
+    the inner gradient.
     """
     (gradient,) = torch.autograd.grad(logits_B.sum(), x, create_graph=True)
     return gradient.flatten(1).square().sum(1) / 2
 
 
 class Penalty(protocols.Penalty):
-    """Needs no forward: it differentiates the logits that the loss uses.
+    """R1 on the logits that the loss uses, without another forward.
 
-    Patch logits count as their mean per sample.
-
-    If D mixes samples (batch norm) the gradient is that of the sum over the batch, as usual.
+    Patch logits count as their mean per sample. If D mixes samples (batch norm) the gradient is
+    that of the sum over the batch, as usual.
     """
 
     name = "r1"
@@ -62,6 +61,6 @@ class Penalty(protocols.Penalty):
         return gamma / 2 * gradient.flatten(1).square().sum(1)
 
     def _inputs(self, context: PenaltyContext) -> tuple[Tensor, Tensor]:
-        """The logits and the samples with respect to which they are differentiated."""
+        """Return logits, and the samples with respect to which they are differentiated."""
         assert context.outputs.real is not None
         return context.outputs.real.logits_B, context.feed.real_sample

@@ -1,7 +1,6 @@
 """R2 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 10).
 
-gamma/2 * |grad_x D(x)|^2 on samples of G; R3GAN trains with R1 and R2 (Huang et al. 2024, section
-2.2).
+gamma/2 * |grad_x D(x)|^2 on samples of G; R3GAN uses R1 and R2 (Huang et al. 2024, section 2.2).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Options(FadeOptions):
 
 
 class Penalty(r1.Penalty):
-    """`r1` on fakes instead of real samples; no gradient reaches G."""
+    """R1's penalty on fakes instead of real samples; no gradient reaches G."""
 
     name = "r2"
 
