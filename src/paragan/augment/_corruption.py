@@ -21,7 +21,7 @@ def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Scale each frequency band by a random factor; the power of a natural image stays."""
     happens = [draws.happens(name) for name in _BANDS]
     factors = [torch.where(here, draws[name], 1.0) for here, name in zip(happens, _BANDS, strict=True)]
-    # one band after the other, each time back to the same power
+    # one band after the other; each step restores the power
     quieter = torch.ones_like(factors[0])
     for factor, power in zip(factors, _POWER, strict=True):
         quieter = quieter / (1 + power * (factor.square() - 1)).sqrt()

@@ -17,9 +17,9 @@ _VALUES = 2
 class SelfAttention(nn.Module):
     """Residual self-attention, x + gain * attention(x), with a learnt gain that starts at 0.
 
-    Keys and values are 2x2 maxima, as in the authors' code: a quarter of the positions. Channels
-    are a multiple of 8, H and W even. The softmax is computed in at least float32. wrap: applied to
-    the convolutions (`spectral_norm`).
+    Keys and values are max-pooled 2x2, as in the authors' code. Channels are a multiple of 8, H and
+    W even. The softmax is computed in at least float32. wrap: applied to the convolutions
+    (`spectral_norm`).
     """
 
     def __init__(self, channels: int, wrap: Wrap = identity_wrap) -> None:

@@ -36,7 +36,7 @@ def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     x_BHWC = x.permute(0, 2, 3, 1)
     across = _Differences.apply(x_BHWC, 2)
     seen = (x_BHWC, across, _Differences.apply(x_BHWC, 1), _Differences.apply(across, 1))
-    once = (bias, None, None, None)  # every output has one part of the first map map map
+    once = (bias, None, None, None)  # every output has one part of the first map
     maps = [F.conv2d(t.permute(0, 3, 1, 2), w, b) for t, w, b in zip(seen, _kernels(weight), once, strict=True)]
     y: Tensor = _Interleave.apply(*(m.permute(0, 2, 3, 1) for m in maps))
     return y

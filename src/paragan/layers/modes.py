@@ -37,7 +37,7 @@ def remember_modes(net: nn.Module) -> None:
 
 @contextmanager
 def in_mode(net: nn.Module, training: bool) -> Iterator[None]:
-    """Set evaluation mode, or the network's training mode; restore all modes at the end."""
+    """Set evaluation mode, or the network's training mode, and restore all modes at the end."""
     modes = [(module, module.training) for module in net.modules()]
     try:
         if not training:

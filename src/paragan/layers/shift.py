@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_MOST = 1 / 8  # of the side
+_MOST = 1 / 8  # largest shift, of the side
 
 
 def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:

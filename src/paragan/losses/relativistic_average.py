@@ -28,7 +28,7 @@ class Options:
     """
 
 
-_Price = Callable[[Tensor], Tensor]  # decreasing in the distance a
+_Price = Callable[[Tensor], Tensor]  # decreasing in a
 _PRICES: Mapping[str, _Price] = {
     "logistic": lambda a: F.softplus(-a),
     "least_squares": lambda a: (1 - a).square(),

@@ -15,7 +15,7 @@ Kind = Literal["projection", "auxiliary"]
 
 
 class AuxiliaryHead(nn.Module):
-    """ReLU, features f (B, F) summed over the map; returns logits w.f + b, f, and class logits C f.
+    """Head of features f (B, F), ReLU and sum of the map: logits w.f + b, f, class logits C f.
 
     Computed in at least float32; labels are ignored. C has no bias, as in published networks: as
     many parameters as the projection.

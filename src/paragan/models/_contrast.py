@@ -14,10 +14,10 @@ CONTRASTIVE_PENALTIES = ("contrastive", "data_to_data")  # losses of the embeddi
 
 
 class ContrastHead(nn.Module):
-    """ReLU, features f (B, F) summed over the map; returns logits w.f + b and embeddings (B, 2, E).
+    """Contrastive head: features f (B, F), ReLU and sum of the map, to logits and embeddings.
 
-    Embeddings of the image, A f + a, and of its class, of length 1 each (Kang & Park 2020, section
-    3.2). Computed in at least float32.
+    Logits w.f + b; embeddings (B, 2, E), of length 1, of the image, A f + a, and of its class (Kang
+    & Park 2020, section 3.2). Computed in at least float32.
     """
 
     keeps_float32 = True

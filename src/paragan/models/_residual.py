@@ -23,7 +23,7 @@ class Shape(NamedTuple):
 
     g: tuple[int, ...]
     d: tuple[int, ...]
-    halvings: int
+    halvings: int  # number of first blocks of D that halve the resolution
 
 
 # Miyato et al. 2018, tables 4 to 6; 256 and 512 px: Brock et al. 2019, tables 8 and 9.

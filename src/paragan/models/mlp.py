@@ -68,7 +68,7 @@ class Discriminator(nn.Module):
 
 
 class Dense(nn.Module):
-    """Flatten, append the class vector if conditional, linear, leaky ReLU 0.2."""
+    """Hidden layer: flatten, append the class vector if conditional, linear, leaky ReLU 0.2."""
 
     def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
         super().__init__()

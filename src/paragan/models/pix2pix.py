@@ -65,7 +65,7 @@ class Generator(nn.Module):
         norm = _norm(options.norm)
         downs = []
         for i, (a, b) in enumerate(pairwise((shape[0], *widths))):
-            has_norm = 0 < i < levels - 1  # the innermost map is one pixel, which is its mean
+            has_norm = 0 < i < levels - 1  # the innermost map is one pixel, equal to its mean
             downs.append(Down(a, b, norm(b) if has_norm else None, first=i == 0))
         ups = []
         for i, (a, b) in enumerate(pairwise(widths[::-1])):
@@ -89,7 +89,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        # more would leave too small a map
+        # more halvings would leave too small a map
         halvings = min(3, num_doublings(image_side(shape, "pix2pix", 512)))
         widths = _widths(options.width, halvings + 1)
         norm = _norm(options.norm)

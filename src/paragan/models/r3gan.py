@@ -46,7 +46,7 @@ class Options(StageOptions):
     groups: Count = 96
     """Groups of the widest map's 3x3 convolutions, in proportion on others.
 
-    They divide twice its width.
+    Their number divides twice its width.
     """
     blocks: Count | tuple[Count, ...] = 2
     """Residual blocks per resolution: one number, or a list from the smallest map up."""
@@ -104,7 +104,7 @@ class FixupConv2d(nn.Conv2d):
 
 
 class Stage(nn.Module):
-    """Residual blocks of one resolution, after a resampling (None in the first) and a 1x1.
+    """Residual blocks of one resolution, after a resampling (not in the first stage) and a 1x1.
 
     The 1x1 changes the channels, on the smaller of the two maps.
     """

@@ -74,5 +74,5 @@ class Penalty(protocols.Penalty):
             state[name].copy_(torch.where(finite, state[name].lerp(mean, share), state[name]))
 
     def _mean(self, name: str, like: Tensor) -> Tensor:
-        # the next update writes there, and a graph may hold it
+        # a copy: the next update writes to the state, and a graph may hold it
         return self.state[name].to(like.dtype, copy=True)

@@ -71,7 +71,7 @@ class Penalty(protocols.Penalty):
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:
-        """Return the image's change per unit step of a layer's style in a random direction, (N,)."""
+        """Return the image's change per unit step of a style, in a random direction: (N,)."""
         feed = context.feed
         shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
         if not shapes or feed.latent is None:
