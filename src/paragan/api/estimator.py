@@ -53,7 +53,8 @@ class Estimator:
                     f"Estimator: {name}: {type(player).__name__} is not a torch.nn.Module and has "
                     f"no {_SIGNATURES[name]}; define it"
                 )
-        self.g, self.d = g, d
+        self.g = g
+        self.d = d
 
     def networks(self, world: World = ALONE) -> Networks:
         """Return copies of both networks, on the CPU. Collective: every rank must call this."""
@@ -92,7 +93,8 @@ class Networks:
         """Return the config with `model.name: from_memory` and the origin of both networks."""
         if config.grid is not None:
             raise ConfigError("grid is not available for networks from memory; put them in a module and set model.name")
-        before, options = config.model.options, registry.options("models", registry.FROM_MEMORY)
+        before = config.model.options
+        options = registry.options("models", registry.FROM_MEMORY)
         latent = _number(before, "latent") if self.latent is None else self.latent
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
@@ -128,7 +130,9 @@ class Networks:
 class _Generator(nn.Module):
     def __init__(self, net: nn.Module, latent: int, num_classes: int) -> None:
         super().__init__()
-        self.net, self.latent, self.num_classes = net, latent, num_classes
+        self.net = net
+        self.latent = latent
+        self.num_classes = num_classes
         self.takes_labels = _takes_labels(net)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
@@ -145,8 +149,10 @@ class _Discriminator(nn.Module):
 
     def __init__(self, net: nn.Module, labelled: bool) -> None:
         super().__init__()
-        self.net, self.labelled = net, labelled
-        self.takes_labels, self.returns_logits = _takes_labels(net), not hasattr(net, "model_fn")
+        self.net = net
+        self.labelled = labelled
+        self.takes_labels = _takes_labels(net)
+        self.returns_logits = not hasattr(net, "model_fn")
 
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
@@ -228,7 +234,8 @@ def _takes_labels(net: nn.Module) -> bool:
 
 
 def _origin(g: Any, d: Any) -> tuple[str, str]:
-    g_class, d_class = type(g), type(d)
+    g_class = type(g)
+    d_class = type(d)
     return f"{g_class.__module__}.{g_class.__qualname__}", f"{d_class.__module__}.{d_class.__qualname__}"
 
 

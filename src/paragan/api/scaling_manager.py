@@ -51,7 +51,9 @@ class ScalingManager:
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
-        self._place, self._out, self._fresh = from_environment(), Path(out or f"runs/{program_name()}"), fresh
+        self._place = from_environment()
+        self._out = Path(out or f"runs/{program_name()}")
+        self._fresh = fresh
         found = 1 if self._place is None else self._place.size
         self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
@@ -211,6 +213,7 @@ def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
 def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
     """Return the line about the available workers, with the batch and the learning rates."""
     workers = f"{found}" if found == num_workers else f"{found} instead of {num_workers}"
-    batch, rates = now.train.batch, f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
+    batch = now.train.batch
+    rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
     return f"workers   found {workers}: batches of {batch} images, {batch // found} each; {rates} ({by})"

@@ -36,7 +36,8 @@ def load(
     written. Raises children of `paragan.ParaganError`.
     """
     outside = ANY if trust else ()
-    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
+    read = partial(config.load, outside=outside)
+    text = partial(config.loads, outside=outside)
     model = None if generator is None else Networks.for_sampling(instance(generator, seed=0))
     return load_generator(
         Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device), best

@@ -56,7 +56,8 @@ def train(
     chosen = _resolved(recipe, settings, trust)
     name = _run_name(recipe) if isinstance(recipe, str) else program_name()
     gan = _pair(generator, discriminator, chosen.seed)
-    place, folder = from_environment(), Path(out or f"runs/{name}")
+    place = from_environment()
+    folder = Path(out or f"runs/{name}")
     if place is None and (chosen.devices or 1) > 1:
         raise ConfigError(
             f"devices={chosen.devices} needs as many processes; start the program with "

@@ -51,7 +51,8 @@ class Data:
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:
     """Open both splits; `DataError` for invalid files. shared: in memory once per host."""
-    module, options = registry.load("datasets", config.data.name), config.data.options
+    module = registry.load("datasets", config.data.name)
+    options = config.data.options
     labelled = getattr(options, "labels", True) is not False
     if not labelled:
         options = replace(options, labels=type(options)().labels)
@@ -93,8 +94,8 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
     if found.has_pairs and config.augment is not None:
         raise ConfigError(
-            f"augment={config.augment.name} is not supported for pairs, because it would not move the condition with "
-            "its image; leave it out, and use data.flip and data.load_size"
+            f"augment={config.augment.name} is not supported for pairs, because it would not move "
+            "the condition with its image; leave it out, and use data.flip and data.load_size"
         )
     if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
         raise ConfigError(f"penalty l1 needs data of pairs, which {config.data.name} is not; leave it out")

@@ -33,28 +33,30 @@ def initialised(
     assert config.init is not None
     if trainer.roles.is_split:
         raise ConfigError(
-            f"init is not available with scheme.name={config.scheme.name} on several ranks; use one process, or "
-            "another scheme"
+            f"init is not available with scheme.name={config.scheme.name} on several ranks; use "
+            "one process, or another scheme"
         )
     path = config.init.path
     found = read_source_weights(Path(path), say)
     if config.init.sha256 not in (None, found.sha256):
         raise CheckpointError(
-            f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 is "
-            f"{str(config.init.sha256)[:12]}…; give the checkpoint of that time, or start anew with --fresh"
+            f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 "
+            f"is {str(config.init.sha256)[:12]}…; give the checkpoint of that time, or start anew "
+            "with --fresh"
         )
     taken = {side: _start(side, config, trainer, model, found) for side in Side}
     if not any(one.parameters for one in taken.values()):
         raise CheckpointError(
-            f"init.path {path} has no weight with the name and shape of one in this model; give a run of "
-            f"model.name={config.model.name} with the same sizes"
+            f"init.path {path} has no weight with the name and shape of one in this model; give a "
+            f"run of model.name={config.model.name} with the same sizes"
         )
     text = "; ".join(_described(side, one) for side, one in taken.items())
     return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {text}"
 
 
 def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:
-    none, name = StoredTensors.of({}), side.value
+    none = StoredTensors.of({})
+    name = side.value
     initial = partial(_initial, side, config, trainer, model)
     return start_from(trainer.players[name], found.networks.get(name, none), found.averages.get(name, none), initial)
 

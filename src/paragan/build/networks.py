@@ -25,7 +25,8 @@ def maker(
 
     model: networks from memory, instead of the file `config.model.name`, with the same options.
     """
-    options, outside = config.g if side is Side.G else config.d, has_outside_networks(config, model)
+    options = config.g if side is Side.G else config.d
+    outside = has_outside_networks(config, model)
     module = model or registry.load("models", config.model.name)
     kind = module.Generator if side is Side.G else module.Discriminator
     name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"

@@ -85,8 +85,8 @@ def _run_folder(word: str) -> Path:
     if (Path(word) / "config.yaml").is_file():
         return Path(word)
     raise ConfigError(
-        f"{word} is a folder without config.yaml, so it is not a run to resume; to train on images in it: "
-        f"{program_command()} train own data.path={shlex.quote(word)}"
+        f"{word} is a folder without config.yaml, so it is not a run to resume; to train on "
+        f"images in it: {program_command()} train own data.path={shlex.quote(word)}"
     )
 
 

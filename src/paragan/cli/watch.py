@@ -31,7 +31,8 @@ def watch(run: Run, once: Once = False) -> None:
     from paragan.report.record import open_record
     from paragan.report.terminal import render_run, summary_line
 
-    record, console = open_record(run), Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    record = open_record(run)
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     record.read()
     with suppress(KeyboardInterrupt):
         if once:

@@ -94,8 +94,8 @@ class RunConfig:
             raise ValueError("init is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":
             raise ValueError(
-                f"train.executor={self.train.executor} is not available for a grid; leave it at eager and set "
-                "grid.executor instead"
+                f"train.executor={self.train.executor} is not available for a grid; leave it at "
+                "eager and set grid.executor instead"
             )
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
             raise ValueError(

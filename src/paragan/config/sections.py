@@ -145,8 +145,8 @@ class Sections(dict[str, Section]):
         try:
             if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
                 raise ConfigError(
-                    f"{written!r} is code outside paragan, which this file may not import; if you trust it, "
-                    "pass --trust (in Python: trust=True)"
+                    f"{written!r} is code outside paragan, which this file may not import; if you "
+                    "trust it, pass --trust (in Python: trust=True)"
                 )
             registry.find_source(category.name, node.value, category.also)
             return node.value

@@ -68,7 +68,8 @@ class TensorLayout:
         spans = [(max(a, b), min(a + num_a, b + num_b)) for a, num_a, b, num_b in axes]
         if any(start >= stop for start, stop in spans):
             return None
-        offset, length = tuple(start for start, _ in spans), tuple(stop - start for start, stop in spans)
+        offset = tuple(start for start, _ in spans)
+        length = tuple(stop - start for start, stop in spans)
         return replace(self, offset=offset, length=length)
 
 

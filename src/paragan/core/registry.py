@@ -29,8 +29,9 @@ from paragan.core.option_types import TORCH_OPTIMISERS, Interval, Natural
 from paragan.core.outside_code import reraise_as_config_error
 
 _PREFETCH = (
-    "Batches that are read and decoded ahead of the training step; 0: none, each is read when it is needed; null: one "
-    "more than `threads` for data that is decoded from files, 0 for data in memory and for grids."
+    "Batches that are read and decoded ahead of the training step; 0: none, each is read when it "
+    "is needed; null: one more than `threads` for data that is decoded from files, 0 for data in "
+    "memory and for grids."
 )
 _THREADS = "Threads that read and decode batches ahead; null: one per CPU thread of the process, at most 4."
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
@@ -201,8 +202,8 @@ def _find_spec(name: str) -> ModuleSpec:
             raise
     if spec is None:
         raise ConfigError(
-            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent folder, "
-            "or give a .py file such as mine.py"
+            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent "
+            "folder, or give a .py file such as mine.py"
         )
     return spec
 

@@ -43,7 +43,8 @@ class Buffer:
     """Buffered images of one rank, by delivery; draws depend only on seed and batch number."""
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
-        self.options, self.seed = options, seed
+        self.options = options
+        self.seed = seed
         self._deliveries: list[DrawnFakes] = []  # by version, ascending
         self._num_used = 0  # of the newest delivery
 

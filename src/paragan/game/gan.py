@@ -46,8 +46,8 @@ class GAN:
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
-                    f"{side.value}: two losses are called {twice!r}, but names must be unique; leave one out, or set "
-                    "the other side for one of the penalties"
+                    f"{side.value}: two losses are called {twice!r}, but names must be unique; "
+                    "leave one out, or set the other side for one of the penalties"
                 )
 
     @property

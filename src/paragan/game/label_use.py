@@ -11,13 +11,14 @@ from paragan.core.types import GeneratorOutput, Rows
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 
-_LATENTS, _LABELS = 4, 4
+_LATENTS = 4
+_LABELS = 4
 _NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations
 
 IGNORED = (
-    "warning: the generator ignores its labels (equal latents give equal images for every class): class scores and the "
-    "class names of sample sheets are left out; use y in Generator.forward, or set self.num_classes = 0 in it, or pass "
-    "data.labels=false"
+    "warning: the generator ignores its labels (equal latents give equal images for every "
+    "class): class scores and the class names of sample sheets are left out; use y in "
+    "Generator.forward, or set self.num_classes = 0 in it, or pass data.labels=false"
 )
 
 

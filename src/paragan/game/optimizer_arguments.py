@@ -25,7 +25,8 @@ def refusal(
 
     where: returns the location and dotted key of an argument, and of all of them for "".
     """
-    name, parameters = getattr(kind, "__name__", "the optimizer"), inspect.signature(kind).parameters
+    name = getattr(kind, "__name__", "the optimizer")
+    parameters = inspect.signature(kind).parameters
     known = [key for key in parameters if key != "params"]
     listed = f"its arguments are: {', '.join(known)}"
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

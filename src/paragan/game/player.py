@@ -99,8 +99,8 @@ class Player:
         if outputs[0].extra:
             names = ", ".join(outputs[0].extra)
             raise ConfigError(
-                f"shared fakes do not support a generator that returns more than images ({names}); use scheme "
-                "synchronous"
+                "shared fakes do not support a generator that returns more than images "
+                f"({names}); use scheme synchronous"
             )
         return tuple(output.images for output in outputs)
 

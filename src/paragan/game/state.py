@@ -72,7 +72,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
 
     Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model.
     """
-    weights, average = saved.under("net/"), saved.under("ema/")
+    weights = saved.under("net/")
+    average = saved.under("ema/")
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, mine, player.side.value)
@@ -95,7 +96,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
         # state of a penalty added since the save stays initial
         if (path := f"kept/{name}") in saved:
             value.copy_(saved[path])
-    player.version, player.images = values["version"], values["images"]
+    player.version = values["version"]
+    player.images = values["images"]
 
 
 def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
@@ -110,8 +112,9 @@ def check_same(saved: Mapping[str, Shape], mine: Mapping[str, Shape], what: str)
         found, expected = (shapes.get(name, "none") for shapes in (saved, mine))
         if found != expected:
             raise CheckpointError(
-                f"checkpoint of another model: {what}: {name}: found {found}, expected {expected}; "
-                "give the model settings and the data (size, classes) it was trained with, another --out, or --fresh"
+                f"checkpoint of another model: {what}: {name}: found {found}, expected "
+                f"{expected}; give the model settings and the data (size, classes) it was trained "
+                "with, another --out, or --fresh"
             )
 
 

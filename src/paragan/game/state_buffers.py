@@ -31,8 +31,8 @@ def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
     for owner in owners:
         if owner.state:
             raise ConfigError(
-                f"{where} does not support {owner.name}, which has state from step to step; leave {owner.name} out, or "
-                "train one pair with scheme synchronous or shared_fakes"
+                f"{where} does not support {owner.name}, which has state from step to step; leave "
+                f"{owner.name} out, or train one pair with scheme synchronous or shared_fakes"
             )
 
 

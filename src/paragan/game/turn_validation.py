@@ -68,7 +68,8 @@ def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:
 
 
 def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
-    rows, prior = Rows(0, 0, ROWS, ROWS), game.prior
+    rows = Rows(0, 0, ROWS, ROWS)
+    prior = game.prior
 
     def images(stream: str) -> torch.Tensor:
         return (rng.uniform(prior.seed, f"trial/{stream}", rows, shape) * 2 - 1).to(prior.device, prior.dtype)

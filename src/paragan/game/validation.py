@@ -55,7 +55,8 @@ def validate_networks(
 
 def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
     """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
-    forward, (_, y, condition) = net.module.forward, inputs
+    forward = net.module.forward
+    (_, y, condition) = inputs
     first = "z" if who == "Generator" else "x"
     if condition is not None or _takes(forward, 1 if y is None else 2):
         return
@@ -63,13 +64,14 @@ def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_
     place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
     if y is None and _takes(forward, 2):
         raise ConfigError(
-            f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y a default: "
-            f"forward(self, {first}, y=None)"
+            f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y "
+            f"a default: forward(self, {first}, y=None)"
         )
     if y is not None and _takes(forward, 1):
         raise ConfigError(
-            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} classes{place}; accept "
-            f"them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass data.labels=false"
+            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} "
+            f"classes{place}; accept them: forward(self, {first}, y), or set self.num_classes = 0 "
+            "in the Generator, or pass data.labels=false"
         )
 
 
@@ -133,21 +135,22 @@ def refuse_unsupported(
     comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
     if options.micro_batches > 1 and comparing:
         raise ConfigError(
-            f"{player.side.value}.micro_batches={options.micro_batches} does not support {comparing[0]}, "
-            f"which compares the samples of a batch; set {player.side.value}.micro_batches=1"
+            f"{player.side.value}.micro_batches={options.micro_batches} does not support "
+            f"{comparing[0]}, which compares the samples of a batch; set "
+            f"{player.side.value}.micro_batches=1"
         )
     for need in loss_needs - can:
         raise ConfigError(f"strategy {_name(options)} does not support {need.value}, which loss {loss} needs; use none")
     for penalty in penalties:
         if penalty.per_sample and player.plain_network.mixes:
             raise ConfigError(
-                f"penalty {penalty.name} does not support batch norm, which {player.side.value} has; choose another "
-                "norm (dcgan: model.d_norm=spectral)"
+                f"penalty {penalty.name} does not support batch norm, which {player.side.value} "
+                "has; choose another norm (dcgan: model.d_norm=spectral)"
             )
         for need in penalty.needs - can:
             raise ConfigError(
-                f"strategy {_name(options)} does not support {need.value}, which penalty {penalty.name} needs; use "
-                "another strategy, or leave the penalty out"
+                f"strategy {_name(options)} does not support {need.value}, which penalty "
+                f"{penalty.name} needs; use another strategy, or leave the penalty out"
             )
     if options.micro_batches > 1 and Can.PARTS not in can:
         raise ConfigError(
@@ -165,13 +168,13 @@ def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world:
     if options.micro_batches > batch // world.size:
         on = "" if world.size == 1 else f" on {world.size} ranks"
         raise ConfigError(
-            f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of {batch}{on}: each needs an "
-            "image; pass a smaller number"
+            f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of "
+            f"{batch}{on}: each needs an image; pass a smaller number"
         )
     if side is Side.G and options.updates_per_step > 1:
         raise ConfigError(
-            f"g.updates_per_step={options.updates_per_step} is not supported: a step has one update of G; set "
-            "d.updates_per_step, or use a smaller g learning rate"
+            f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "
+            "update of G; set d.updates_per_step, or use a smaller g learning rate"
         )
 
 

@@ -43,7 +43,8 @@ class Optimizer(Moments):
         direction = adam_direction(due)
         if due.group["weight_decay"]:
             torch._foreach_add_(direction, due.weights, alpha=due.group["weight_decay"])
-        lengths, strides = torch._foreach_norm(due.weights), torch._foreach_norm(direction)
+        lengths = torch._foreach_norm(due.weights)
+        strides = torch._foreach_norm(direction)
         ratios = [
             torch.where((length > 0) & (stride > 0), length.clamp(max=due.group["longest"]) / stride, 1.0)
             for length, stride in zip(lengths, strides, strict=True)

@@ -159,7 +159,8 @@ class _TurnRun:
     def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], last: bool) -> None:
         tied = self.reduction.tied(roots) if last else None
         if tied is not None:
-            roots, gradients = [*roots, tied], [*gradients, None]
+            roots = [*roots, tied]
+            gradients = [*gradients, None]
         torch.autograd.backward(roots, gradients)
 
 

@@ -33,7 +33,8 @@ class Strategy(protocols.Strategy):
     exemption = ""
 
     def __init__(self, options: Any = None, demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
-        self.options, self.demands = options, demands
+        self.options = options
+        self.demands = demands
 
     @property
     def sync_period(self) -> int:

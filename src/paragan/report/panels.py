@@ -31,8 +31,9 @@ PANELS = (
         "game",
         "D outputs",
         r".*/(real|fake|held_out)",
-        "Mean logit of D on training (real), held-out and generated (fake) images. A stable gap between real and fake "
-        "is healthy; no gap: D cannot distinguish them. Held-out far below real: D overfits.",
+        "Mean logit of D on training (real), held-out and generated (fake) images. A stable gap "
+        "between real and fake is healthy; no gap: D cannot distinguish them. Held-out far below "
+        "real: D overfits.",
     ),
     Panel(
         "game",

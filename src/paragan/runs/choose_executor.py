@@ -102,7 +102,9 @@ class _Trial:
     """Shortest time of each candidate; candidates that do not fit or compile are left out."""
 
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
-        self.measure, self.num_steps, self.say = measure, num_steps, say
+        self.measure = measure
+        self.num_steps = num_steps
+        self.say = say
         self.spent_s = 0.0
         self._found: dict[str, tuple[Timing, RunConfig]] = {}
         self._left: dict[str, Exception | None] = {}
@@ -110,7 +112,8 @@ class _Trial:
 
     def of(self, config: RunConfig, until_s: float) -> None:
         """Measure a config again, unless earlier trials have taken longer than `until_s`."""
-        name, began = name_of(config), perf_counter()
+        name = name_of(config)
+        began = perf_counter()
         if name in self._left:
             return
         if self._found and self.spent_s >= until_s:

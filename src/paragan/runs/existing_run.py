@@ -46,8 +46,9 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         named = "; ".join(shown[:_MOST_NAMED]) + ("; …" if len(shown) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         raise CheckpointError(
-            f"run folder {folder.path}: holds a run with other settings ({named}); "
-            f"give the former values, {cure}choose another folder with --out DIR, or start anew with --fresh"
+            f"run folder {folder.path}: holds a run with other settings ({named}); give the "
+            f"former values, {cure}choose another folder with --out DIR, or start anew with "
+            "--fresh"
         )
     return before
 
@@ -85,8 +86,8 @@ def news(config: RunConfig, before: RunConfig | None) -> list[str]:
             )
         elif change.step < known[number].step:
             lines.append(
-                f"the change of {change.key} at step {known[number].step} holds from step {change.step} on: "
-                "later checkpoints are missing"
+                f"the change of {change.key} at step {known[number].step} holds from step "
+                f"{change.step} on: later checkpoints are missing"
             )
     return lines
 
@@ -96,6 +97,7 @@ def _read(folder: RunFolder, config: RunConfig) -> RunConfig:
         return load(str(folder.config), outside=outside_names(config))
     except ConfigError as error:
         raise CheckpointError(
-            f"run folder {folder.path}: its config.yaml cannot be read ({str(error).splitlines()[0]}); delete it and "
-            "give the same command again, which resumes from the checkpoints, or choose another folder with --out DIR"
+            f"run folder {folder.path}: its config.yaml cannot be read "
+            f"({str(error).splitlines()[0]}); delete it and give the same command again, which "
+            "resumes from the checkpoints, or choose another folder with --out DIR"
         ) from None

@@ -27,7 +27,8 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, held: int | None = None) -> None:
-        self.path, self.held = path, held
+        self.path = path
+        self.held = held
         self._lock: BinaryIO | None = None
 
     @property
@@ -106,7 +107,8 @@ class RunFolder:
         """
         if not self.config.exists():
             return None  # not a run
-        here, number = self.path.resolve(), 1
+        here = self.path.resolve()
+        number = 1
         while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
             number += 1
         with self._locked():
@@ -141,7 +143,8 @@ class RunFolder:
 
 def _move_lock(here: Path, aside: Path) -> None:
     """Move the launcher's lock to the new folder. `CheckpointError`: another process made that."""
-    ours, lock = aside / "run.lock", here / "run.lock"
+    ours = aside / "run.lock"
+    lock = here / "run.lock"
     try:
         here.mkdir()
         os.link(ours, lock)

@@ -44,8 +44,8 @@ def with_num_workers(config: RunConfig, company: ExternalWorkers) -> RunConfig:
     others = company.size - 1
     if config.workers not in (None, others):
         raise ConfigError(
-            f"workers={config.workers} does not fit {company.size} processes, which are {others} workers and the "
-            "coordinator; leave workers out"
+            f"workers={config.workers} does not fit {company.size} processes, which are {others} "
+            "workers and the coordinator; leave workers out"
         )
     return replace(config, workers=others)
 

@@ -35,7 +35,8 @@ def num_hosts(world: World) -> int:
 
 def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
     """Return the start line about ranks and the batch. seated: the description of each player."""
-    world, held = trainer.world, trainer.roles.ranks
+    world = trainer.world
+    held = trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
     if trainer.roles.has_server:
         return f"ranks     {on}: G and D on 0, played on 1 to {world.size - 1}; batches of {batch} images"
@@ -65,7 +66,8 @@ def refuse_different(config: RunConfig, world: World) -> None:
 
 def refuse_thin(config: RunConfig, world: World) -> None:
     """Raise `ConfigError` if a rank or micro-batch would have no row of the global batch."""
-    batch, share = config.train.batch, config.train.batch // world.size
+    batch = config.train.batch
+    share = config.train.batch // world.size
     if not share:
         raise ConfigError(
             f"train.batch={batch} is less than one image for each of {world.size} ranks; raise train.batch"
@@ -73,8 +75,8 @@ def refuse_thin(config: RunConfig, world: World) -> None:
     for side, player in (("g", config.g), ("d", config.d)):
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
-                f"{side}.micro_batches={player.micro_batches} is more than the {share} images of a rank "
-                f"(train.batch={batch} on {world.size} ranks); pass at most {share}"
+                f"{side}.micro_batches={player.micro_batches} is more than the {share} images of "
+                f"a rank (train.batch={batch} on {world.size} ranks); pass at most {share}"
             )
 
 

@@ -40,8 +40,8 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
     config = load(str(config_file), (), outside)
     if config.scheme.name != "asynchronous":
         raise ConfigError(
-            f"replay needs a run with the asynchronous scheme; this one has {config.scheme.name}, without a "
-            "recorded order; to repeat it, run the same command with another --out"
+            f"replay needs a run with the asynchronous scheme; this one has {config.scheme.name}, "
+            "without a recorded order; to repeat it, run the same command with another --out"
         )
     steps = _num_steps(path, config)
     kimg = steps * config.train.batch * config.d.updates_per_step / 1000

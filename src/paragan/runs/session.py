@@ -196,8 +196,9 @@ def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> N
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
         raise CheckpointError(
-            f"run folder {folder.path}: {done:g} kimg are trained already, more than train.kimg={config.train.kimg:g}; "
-            f"pass train.kimg={done:g} or more, or start anew with --fresh"
+            f"run folder {folder.path}: {done:g} kimg are trained already, more than "
+            f"train.kimg={config.train.kimg:g}; pass train.kimg={done:g} or more, or start anew "
+            "with --fresh"
         )
 
 

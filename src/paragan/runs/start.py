@@ -37,8 +37,8 @@ def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out
             return train_run(config, recipe, out, fresh, interrupt)
         if config.train.batch < devices:
             raise ConfigError(
-                f"devices={devices} is more than train.batch={config.train.batch}: each device needs an image; "
-                "lower devices or raise train.batch"
+                f"devices={devices} is more than train.batch={config.train.batch}: each device "
+                "needs an image; lower devices or raise train.batch"
             )
         interrupt.patient = True
         words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))

@@ -39,7 +39,9 @@ class TrialRun:
     """
 
     def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
-        self.config, self.model, self.ranks = config, model, world.size
+        self.config = config
+        self.model = model
+        self.ranks = world.size
         self.device = devices.select_device(config.train.threads) if world.group is None else world.device
         self.rows = world.share(config.train.batch)[1]
         self.found = build.open_data(config)
@@ -56,7 +58,8 @@ class TrialRun:
             steps_s: list[float] = []
             walls_s: list[float] = []
             while not steps_s or (len(steps_s) < _AT_MOST and sum(walls_s) < budget_s):
-                began, began_wall = executors.synchronized_time(self.device), time.perf_counter()
+                began = executors.synchronized_time(self.device)
+                began_wall = time.perf_counter()
                 step()
                 steps_s.append(executors.synchronized_time(self.device) - began)
                 walls_s.append(time.perf_counter() - began_wall)
@@ -72,7 +75,8 @@ class TrialRun:
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:
-        shape, classes = self.found.train.shape, self.found.num_classes
+        shape = self.found.train.shape
+        classes = self.found.num_classes
         for step in count():
             rows = Rows(step, 0, self.rows, self.rows)
             x = (rng.uniform(self.config.seed, "bench/x", rows, shape) * 2 - 1).to(self.device)

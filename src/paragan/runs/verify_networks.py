@@ -121,10 +121,14 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
             real = build.open_data(config)
         except Exception as error:
             raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None
-        shape, classes, pairs = real.train.shape, real.num_classes, real.has_pairs
+        shape = real.train.shape
+        classes = real.num_classes
+        pairs = real.has_pairs
     else:
         kind = registry.load("models", config.model.name).Generator
-        shape, classes, pairs = _SHAPE, 0, bool(getattr(kind, "takes_condition", False))
+        shape = _SHAPE
+        classes = 0
+        pairs = bool(getattr(kind, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
     source = _ShapeOnlySource(request.shape or shape, classes, pairs)
     return config, build.Data(source, source), strategies

@@ -30,8 +30,8 @@ def scaled_batch(bs: int, num_workers: int, found: int) -> int:
     if rest:
         nearest = num_workers * round(bs / num_workers)
         raise ConfigError(
-            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} for the {found} of this run; pass a "
-            f"multiple of num_workers such as {nearest}"
+            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} for the {found} "
+            f"of this run; pass a multiple of num_workers such as {nearest}"
         )
     return batch
 

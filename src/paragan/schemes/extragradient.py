@@ -46,7 +46,7 @@ def _local_player(slot: PlayerSlot) -> Player:
     """Return the slot's player; raises `ConfigError` for a remote one (look-ahead diverges)."""
     if not isinstance(slot, Player):
         raise ConfigError(
-            f"scheme extragradient needs both players in one process, but one is a {type(slot).__name__}; use "
-            "optimizer optimistic_adam, or scheme synchronous"
+            "scheme extragradient needs both players in one process, but one is a "
+            f"{type(slot).__name__}; use optimizer optimistic_adam, or scheme synchronous"
         )
     return slot

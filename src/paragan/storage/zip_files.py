@@ -61,8 +61,9 @@ def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         method = _METHOD_NAMES.get(info.compress_type, f"method {info.compress_type}")
         raise DataError(
-            f"{name}: {info.filename!r} is compressed with {method}; only stored and deflated members are supported: "
-            "create the file again with plain `zip`, an npz with numpy.savez"
+            f"{name}: {info.filename!r} is compressed with {method}; only stored and deflated "
+            "members are supported: create the file again with plain `zip`, an npz with "
+            "numpy.savez"
         )
     if info.file_size > max_bytes:
         problem = f"has {info.file_size:,} bytes unpacked, the limit is {max_bytes:,}"

@@ -25,8 +25,10 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        self.latent, self.num_classes = options.latent, 0  # 0 classes: no network receives labels
-        (channels, height, width), n = shape, options.width
+        self.latent = options.latent  # 0 classes: no network receives labels
+        self.num_classes = 0
+        (channels, height, width) = shape
+        n = options.width
         self.layers = nn.Sequential(
             *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
             *(nn.Unflatten(1, (2 * n, height // 4, width // 4)), AffineBatchNorm(2 * n)),
@@ -43,7 +45,8 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        (channels, height, width), n = shape, options.width
+        (channels, height, width) = shape
+        n = options.width
         self.layers = nn.Sequential(
             *(nn.Conv2d(channels, n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),
             *(nn.Conv2d(n, 2 * n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),

@@ -111,5 +111,7 @@ def _ended_ranks(store: dist.Store, world: World) -> list[int]:
 
 
 def _followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
-    rank, code, reason = int(first["rank"]), int(first["code"]), str(first["reason"])
+    rank = int(first["rank"])
+    code = int(first["code"])
+    reason = str(first["reason"])
     return PeerFailedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)

@@ -44,8 +44,8 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
     """Return why this worker cannot take part, empty if it can. config: the coordinator's."""
     if theirs.get("code") != code_digest():
         return (
-            f"its paragan code {theirs.get('code')} differs from the coordinator's {code_digest()}; install the same "
-            "version on both hosts"
+            f"its paragan code {theirs.get('code')} differs from the coordinator's "
+            f"{code_digest()}; install the same version on both hosts"
         )
     if theirs.get("torch") != torch.__version__:
         return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
@@ -62,7 +62,8 @@ def has_ended(theirs: Mapping[str, Any]) -> bool:
 
 def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
     """Return why NCCL cannot connect this worker's accelerator with the others; empty if it can."""
-    own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
+    own = theirs.get("accelerator")
+    found = f"found transport=nccl and a worker on {theirs.get('device')}"
     if own is None:
         return f"{found}, expected an accelerator of its own: use transport=gloo"
     if own in [other.get("accelerator") for other in others]:
@@ -73,7 +74,8 @@ def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
 @cache
 def code_digest() -> str:
     """Return the digest of all installed source files of paragan."""
-    root, found = Path(paragan.__file__).parent, hashlib.sha256()
+    root = Path(paragan.__file__).parent
+    found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return found.hexdigest()[:12]

@@ -30,8 +30,9 @@ from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_e
 
 _PAUSE_S = 0.02
 _UNPICKLES = (
-    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what it receives; use "
-    "devices=N on one host, --rdzv-backend=static on several, and a trusted network"
+    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what "
+    "it receives; use devices=N on one host, --rdzv-backend=static on several, and a trusted "
+    "network"
 )
 
 
@@ -113,7 +114,8 @@ def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
 
 def _torchrun_store(place: RankEnv, patience: timedelta) -> dist.Store:
     """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    host = os.environ["MASTER_ADDR"]
+    port = int(os.environ["MASTER_PORT"])
     if place.rank == 0:
         if rendezvous_is_dynamic(place.launcher_pid):
             print(_UNPICKLES, file=sys.stderr)

@@ -130,9 +130,11 @@ def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
         lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
         code, reason = (PREEMPTED, "stopped before the first step") if stop_requested else (RankError.exit_code, lost)
     else:
-        code, reason = end.code, end.reason
+        code = end.code
+        reason = end.reason
     if stop_requested and code == RankError.exit_code:  # during the rendezvous
-        code, reason = PREEMPTED, "stopped by a signal; the last checkpoint is intact"
+        code = PREEMPTED
+        reason = "stopped by a signal; the last checkpoint is intact"
     exit_status.write_exit(job.folder, code, reason)
     if code == 1:
         reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"

@@ -22,7 +22,8 @@ class LocalWorkers:
     """
 
     def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
-        self.address, self.logs = address, logs
+        self.address = address
+        self.logs = logs
         self._environment = {**os.environ, **environment}
         self._processes = LocalProcesses()
 

@@ -80,7 +80,9 @@ def _environment(run: str) -> dict[str, str]:
 
 def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) -> None:
     """Return when mpiexec has ended or its time is over, or the run was stopped before it began."""
-    requested_at, is_forwarded, deadline = math.inf, False, math.inf
+    requested_at = math.inf
+    is_forwarded = False
+    deadline = math.inf
     while mpiexec.running and not interrupt.aborted and time.monotonic() < deadline:
         now = time.monotonic()
         if interrupt.requested and not is_forwarded:
@@ -138,8 +140,8 @@ def _mpiexec_command() -> list[str]:
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise ConfigError(
-            f"transport: found mpi without mpi4py, expected it: {sys.executable} -m pip install mpi4py mpich, or "
-            "transport=gloo"
+            f"transport: found mpi without mpi4py, expected it: {sys.executable} -m pip install "
+            "mpi4py mpich, or transport=gloo"
         )
     bin_folder = str(Path(sys.executable).parent)
     names = (

@@ -14,7 +14,8 @@ from paragan.core.errors import ConfigError
 LAUNCHER = "PARAGAN_LAUNCHER"  # process id of our launcher
 STORE = "PARAGAN_STORE"  # path of the store file of the launcher's ranks
 LOCK = "PARAGAN_LOCK"  # descriptor of the run folder's lock, held by the launcher
-GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
 RESUME_HINT = "the last checkpoint is intact; run the same command to resume"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
@@ -57,8 +58,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     invalid = next((name for name, value in found.items() if not value.isdecimal()), None)
     if invalid is not None or not (STORE in env or env.get("MASTER_ADDR")):
         raise ConfigError(
-            f"environment: LOCAL_RANK is set but {invalid or 'MASTER_ADDR'}={found.get(invalid or '', '')!r}, which "
-            "torchrun always sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
+            "environment: LOCAL_RANK is set but "
+            f"{invalid or 'MASTER_ADDR'}={found.get(invalid or '', '')!r}, which torchrun always "
+            "sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
     rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):

@@ -11,7 +11,8 @@ from torch import Tensor
 from paragan.distributed.transports.waiting import WorkerError, wait_until
 
 _AHEAD = 2  # waiting lists of one worker: its next call needs an answer to the last
-NO_FAILURE, CLOSED = -1, -2  # instead of the rank of an unreachable worker
+NO_FAILURE = -1  # instead of the rank of an unreachable worker
+CLOSED = -2
 
 
 class ReceiveBuffer:
@@ -21,7 +22,8 @@ class ReceiveBuffer:
     """
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
-        self.timeout_s, self.stopped = timeout_s, stopped
+        self.timeout_s = timeout_s
+        self.stopped = stopped
         self._changed = threading.Condition()
         self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
         self._newest: dict[int, list[Tensor]] = {}
@@ -86,7 +88,8 @@ class ReceiveBuffer:
         with self._changed:
             for peer in self._failures.keys() - self._closed:
                 raise self._failures[peer]
-            found, self._newest = self._newest, {}
+            found = self._newest
+            self._newest = {}
             return found
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
@@ -125,5 +128,6 @@ class ReceiveBuffer:
 
 def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
     calls = (f"{'exchange' if number > 0 else 'gather'} {abs(number)}" for number in (found, expected))
-    here, there = (next(calls), next(calls))
+    here = next(calls)
+    there = next(calls)
     return WorkerError(f"found worker {peer} at {here}, expected {there}: all workers make the same calls", peer)

@@ -33,7 +33,11 @@ class Communicator:
     def __init__(
         self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: ReceiveBuffer, root: int = 0
     ) -> None:
-        self.rank, self.size, self.peers, self.most_bytes, self.root = rank, size, frozenset(peers), most_bytes, root
+        self.rank = rank
+        self.size = size
+        self.peers = frozenset(peers)
+        self.most_bytes = most_bytes
+        self.root = root
         others = set(range(size)) - {rank}
         if not self.peers <= others:
             raise ValueError(
@@ -43,7 +47,8 @@ class Communicator:
         self._arrivals = arrivals
         self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
         self._num_exchanges = self._num_gathers = 0
-        self._failed_worker, self._has_left = NO_FAILURE, False
+        self._failed_worker = NO_FAILURE
+        self._has_left = False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Send messages to some workers; return, by worker, its messages of the same call.

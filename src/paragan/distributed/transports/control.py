@@ -23,7 +23,9 @@ from paragan.distributed.transports.signed_frames import MOST_BYTES, session_key
 _STRANGERS = 64  # unauthenticated clients at a time
 _LOOK_S = 0.5
 _LAST_PORT = (1 << 16) - 1
-_ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
+_ATTEMPT_S = 10.0
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 
 
 class Listener:
@@ -40,14 +42,18 @@ class Listener:
         hello_s: float = 5.0, most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
         session_key(token)  # raises for an invalid token
-        self._token, self._most, self._most_bytes = token, most, most_bytes
-        self._send_s, self._hello_s = send_s, hello_s
+        self._token = token
+        self._most = most
+        self._most_bytes = most_bytes
+        self._send_s = send_s
+        self._hello_s = hello_s
         self._server = _bind(host, port)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self.refused: deque[str] = deque(maxlen=100)
         self._strangers = threading.Semaphore(_STRANGERS)
         self._waiting: queue.Queue[ControlConnection] = queue.Queue()
-        self._lock, self._over = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
         self._lines: dict[ControlConnection, bool] = {}  # whether the client knows the token
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
         self._thread.start()
@@ -133,7 +139,8 @@ def connect(
     session_key(token)
     if not 0 < port <= _LAST_PORT:
         raise ConfigError(f"{host}:{port}: found port {port}, expected 1 to {_LAST_PORT}, as the coordinator has it")
-    deadline, pause_s = time.monotonic() + timeout_s, _PAUSE_S
+    deadline = time.monotonic() + timeout_s
+    pause_s = _PAUSE_S
     while True:
         until = min(deadline, time.monotonic() + _ATTEMPT_S)
         try:

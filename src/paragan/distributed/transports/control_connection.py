@@ -31,11 +31,13 @@ class ControlConnection:
     """
 
     def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
-        self.peer_address, self.send_s = who, send_s
+        self.peer_address = who
+        self.send_s = send_s
         self.peer_info: Mapping[str, Any] = {}
         self._sock = sock
         self._thread: threading.Thread | None = None
-        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
         self._queue: deque[dict[str, Any]] = deque()
         self._disconnect_reason: str | None = None
         self._is_shut_down = False  # reading has ended, too
@@ -103,7 +105,8 @@ class ControlConnection:
             hello = self._frame(FrameSigner(session_key(token, own), UP, HELLO_BYTES), until)
             self.peer_info = hello["about"] if isinstance(hello.get("about"), dict) else {}
             key = session_key(token, own, _nonce(hello))
-            self._out, self._into = FrameSigner(key, DOWN, most_bytes), FrameSigner(key, UP, most_bytes)
+            self._out = FrameSigner(key, DOWN, most_bytes)
+            self._into = FrameSigner(key, UP, most_bytes)
             has_room = admit(self)
             self._send_all(self._out.pack({"full": not has_room}), until)
             if not has_room:
@@ -120,7 +123,8 @@ class ControlConnection:
             hello = {"nonce": own.hex(), "about": dict(about)}
             self._send_all(FrameSigner(session_key(token, other), UP, HELLO_BYTES).pack(hello), until)
             key = session_key(token, other, own)
-            self._out, self._into = FrameSigner(key, UP, most_bytes), FrameSigner(key, DOWN, most_bytes)
+            self._out = FrameSigner(key, UP, most_bytes)
+            self._into = FrameSigner(key, DOWN, most_bytes)
             if self._frame(self._into, until).get("full"):
                 raise RankError("there are as many workers as there is room for")
             self._sock.settimeout(self.send_s)

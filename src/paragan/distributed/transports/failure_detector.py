@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-_SUSPECT_BEATS, _FAIL_BEATS = 2, 10  # least silence for suspicion and failure
+_SUSPECT_BEATS = 2  # least silence for suspicion and failure
+_FAIL_BEATS = 10
 _LONGEST = 4
 _WINDOW = 200  # gaps that count as recent
 
@@ -27,7 +28,8 @@ class ArrivalGaps:
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
-        self._heartbeat_s, self._timeout_s = heartbeat_s, timeout_s
+        self._heartbeat_s = heartbeat_s
+        self._timeout_s = timeout_s
         self._recent: deque[float] = deque([heartbeat_s], _WINDOW)
         self._adapt()
 
@@ -62,7 +64,8 @@ class FailureDetector:
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
-        self.heartbeat_s, self.timeout_s = heartbeat_s, timeout_s
+        self.heartbeat_s = heartbeat_s
+        self.timeout_s = timeout_s
         self._gaps: dict[str, ArrivalGaps] = {}
         self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
         self._clock = 0.0  # observed seconds, see `_advance`

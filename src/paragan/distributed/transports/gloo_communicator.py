@@ -86,7 +86,9 @@ class _Link(PeerConnection):
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
-        self._group, self._other, self._most_bytes = group, int(rank < peer), most_bytes
+        self._group = group
+        self._other = int(rank < peer)
+        self._most_bytes = most_bytes
         self._sender = GlooSender(group, self._other, _MOST, arrivals.timeout_s)
         self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
         self._receiving.start()

@@ -20,7 +20,8 @@ from torch import Tensor
 from paragan.core.errors import RankError
 from paragan.distributed.transports.link import Message, timeout_error
 
-_ALIVE, _END = -1, -2  # markers instead of a number of bytes
+_ALIVE = -1  # markers instead of a number of bytes
+_END = -2
 _BEATS = 4  # keep-alive messages within the time-out
 
 
@@ -43,7 +44,9 @@ class GlooSender:
     """`SendEnd` over gloo. peer: the other rank of the group. timeout_s: at most the group's."""
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
-        self.group, self.peer, self.timeout_s = group, peer, timeout_s
+        self.group = group
+        self.peer = peer
+        self.timeout_s = timeout_s
         # the thread holds one more message
         self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))
         self._error: BaseException | None = None
@@ -105,7 +108,10 @@ class GlooReceiver:
     def __init__(
         self, group: dist.ProcessGroup, peer: int, most_bytes: int, room: int = 2, timeout_s: float = 300.0
     ) -> None:
-        self.group, self.peer, self.most_bytes, self.timeout_s = group, peer, most_bytes, timeout_s
+        self.group = group
+        self.peer = peer
+        self.most_bytes = most_bytes
+        self.timeout_s = timeout_s
         self._queue: queue.Queue[Message | None] = queue.Queue(room)
         self._error: BaseException | None = None
         self._ended = False

@@ -43,7 +43,8 @@ class WorkerStatus:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._state, self._generation = WorkerState.INACTIVE, 0
+        self._state = WorkerState.INACTIVE
+        self._generation = 0
         self._generation_s: float | None = None
         self._progress = 0
 
@@ -60,7 +61,8 @@ class WorkerStatus:
     def set_generation(self, generation: int, generation_s: float) -> None:
         """Record the number of finished generations, and the seconds of the last."""
         with self._lock:
-            self._generation, self._generation_s = generation, generation_s
+            self._generation = generation
+            self._generation_s = generation_s
 
     def __call__(self) -> dict[str, Any]:
         with self._lock:
@@ -77,7 +79,8 @@ class PeriodicHeartbeat:
 
     def __init__(self, send: Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]) -> None:
         self._send = send
-        self._every_s, self._state = every_s, state
+        self._every_s = every_s
+        self._state = state
         self._over = threading.Event()
         self.ended: str | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="beats")

@@ -34,7 +34,8 @@ class MpiWorld:
     """Processes that mpiexec started (WORLD). rank, size: of this one, among them."""
 
     def __init__(self) -> None:
-        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+        self.rank = MPI.COMM_WORLD.rank
+        self.size = MPI.COMM_WORLD.size
 
     def broadcast_text(self, text: str, timeout_s: float) -> None:
         """Send a text from process 0 to all others; returns when MPI has taken it."""
@@ -79,7 +80,8 @@ class MpiWorld:
         instead of worker 0. It calls with no peers, its `rank` is the number of workers, and it
         takes part in `gather` and `close` only.
         """
-        members, peers = [*workers, *([] if coordinator is None else [coordinator])], sorted(peers)
+        members = [*workers, *([] if coordinator is None else [coordinator])]
+        peers = sorted(peers)
         rank = members.index(self.rank)
         if grid is not None:
             _check_torus(grid, rank, len(workers), peers)
@@ -120,7 +122,8 @@ class MpiCommunicator(Communicator):
         arrivals: PolledReceiveBuffer,
     ) -> None:
         super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, 0 if global_comm.size == size else size)
-        self._global, self._local = global_comm, local
+        self._global = global_comm
+        self._local = local
         self._halo = None if local is None else _Halo(local, self.rank)
         self._connections: dict[int, MpiChannel] = {
             peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
@@ -160,7 +163,8 @@ class MpiCommunicator(Communicator):
         room = sum(total for total, _ in wheres.values())
         if len(self._out) < room:
             self._out = torch.empty(room, dtype=torch.uint8)
-        made, begin = dict[tuple[int, ...], Tensor](), 0
+        made = dict[tuple[int, ...], Tensor]()
+        begin = 0
         for key, (total, where) in wheres.items():
             made[key] = self._out[begin : (begin := begin + total)]
             for tensor, place in zip(kinds[key], where, strict=True):
@@ -178,10 +182,8 @@ class MpiCommunicator(Communicator):
 
     def _leave(self, orderly: bool) -> None:
         """Close the connections. After `abort`, MPI does not free this communicator's memory."""
-        deadline, pause = (
-            time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S),
-            Backoff(*PAUSE_S),
-        )
+        deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
+        pause = Backoff(*PAUSE_S)
         while not (idle := all(way.idle for way in self._connections.values())) and time.monotonic() < deadline:
             self._progress()
             pause(_FAREWELL_S)
@@ -203,7 +205,8 @@ class _Halo:
     """
 
     def __init__(self, local: Any, rank: int) -> None:
-        self._local, self._near = local, list(local.outedges)
+        self._local = local
+        self._near = list(local.outedges)
         self._gives = [peer != rank and peer not in self._near[:place] for place, peer in enumerate(self._near)]
         found = torch.zeros(len(self._near), dtype=torch.uint8)
         local.Neighbor_alltoall(torch.tensor(self._gives, dtype=torch.uint8).numpy(), found.numpy())

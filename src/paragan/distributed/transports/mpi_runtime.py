@@ -23,8 +23,8 @@ try:
     import mpi4py
 except ImportError:
     raise ConfigError(
-        f"found no mpi4py, which workers under mpiexec need; {sys.executable} -m pip install mpi4py mpich, or choose "
-        "another transport"
+        f"found no mpi4py, which workers under mpiexec need; {sys.executable} -m pip install "
+        "mpi4py mpich, or choose another transport"
     ) from None
 
 mpi4py.rc.thread_level = "serialized"
@@ -32,7 +32,8 @@ mpi4py.rc.finalize = False  # it would wait for every process without a limit; s
 
 from mpi4py import MPI  # noqa: E402
 
-_HEAD, _DATA = 1, 2  # tags
+_HEAD = 1  # tags
+_DATA = 2
 _MOST = 1 << 16  # messages in a list
 PAUSE_S = (2e-5, 1e-2)  # uses less than 1 % of a core; MPI's waits would use all of it
 
@@ -79,7 +80,8 @@ class MpiChannel(PeerConnection):
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer, comm: Any, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
-        self._comm, self._most_bytes = comm, most_bytes
+        self._comm = comm
+        self._most_bytes = most_bytes
         self._going: deque[tuple[Any, Tensor]] = deque()  # requests with their tensors
         self._head: list[int] | None = None
         self._coming: list[tuple[Any, Tensor]] = []
@@ -135,8 +137,10 @@ class MpiChannel(PeerConnection):
             if not MPI.Request.Testall([request for request, _ in self._coming]):
                 return
             assert self._head is not None
-            (number, kind, *lengths), tensors = self._head, [tensor for _, tensor in self._coming]
-            self._head, self._coming = None, []
+            (number, kind, *lengths) = self._head
+            tensors = [tensor for _, tensor in self._coming]
+            self._head = None
+            self._coming = []
             if kind == self._ANNOUNCED:
                 self._arrivals.put(self.peer, number, [torch.tensor(lengths, dtype=torch.int64)])
             else:

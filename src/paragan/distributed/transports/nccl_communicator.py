@@ -91,7 +91,8 @@ class NcclCommunicator(GlooCommunicator):
         """
         works: dict[int, list[Any]] = {}
         for peer in sorted(going):
-            group, other = self._groups[peer], int(self.rank < peer)
+            group = self._groups[peer]
+            other = int(self.rank < peer)
             calls = [(group.send, going[peer]), (group.recv, coming[peer])]
             with _worker_errors(peer):
                 for call, tensors in calls if other else reversed(calls):

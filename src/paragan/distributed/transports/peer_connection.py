@@ -28,7 +28,8 @@ class PeerConnection(ABC):
     """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
-        self.peer, self._arrivals = peer, arrivals
+        self.peer = peer
+        self._arrivals = arrivals
         self._lock = threading.Lock()  # a list is sent in one piece
         self._posted = self._has_left = False
         self._next: list[Tensor] | None = None
@@ -67,7 +68,8 @@ class PeerConnection(ABC):
                 self._arrivals.mark_left(self.peer, number)
 
     def _post_next(self) -> None:
-        tensors, self._next = self._next, None
+        tensors = self._next
+        self._next = None
         self._posted = tensors is not None
         if tensors is not None and not self._has_left:
             self._put(MessageKind.POST, 0, tensors)

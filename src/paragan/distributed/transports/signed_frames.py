@@ -22,9 +22,12 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import write_bytes
 
 # never on a command line, which every user of a host can read
-TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"
-MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # largest body, and before authentication
-DOWN, UP = b"v", b"^"  # directions: from the coordinator, from a worker
+TOKEN = "PARAGAN_TOKEN"
+TOKEN_FILE = "PARAGAN_TOKEN_FILE"
+MOST_BYTES = 1 << 20  # largest body, and before authentication
+HELLO_BYTES = 4096
+DOWN = b"v"  # directions: from the coordinator, from a worker
+UP = b"^"
 HEAD = struct.Struct(">I32s")
 _FEWEST_CHARACTERS = 32
 _MOST_DEPTH = 16
@@ -75,7 +78,10 @@ class FrameSigner:
     """Signer or verifier of one direction's frames, in their order. One thread at a time."""
 
     def __init__(self, key: bytes, direction: bytes, most_bytes: int = MOST_BYTES) -> None:
-        self.key, self.direction, self.most_bytes, self.count = key, direction, most_bytes, 0
+        self.key = key
+        self.direction = direction
+        self.most_bytes = most_bytes
+        self.count = 0
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
         """Return the next frame. `ValueError`: invalid or too large, and then not counted."""

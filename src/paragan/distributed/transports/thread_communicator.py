@@ -35,7 +35,8 @@ class _ThreadConnection(PeerConnection):
 
     def __init__(self, rank: int, peer: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         super().__init__(peer, arrivals[rank])
-        self._rank, self._theirs = rank, arrivals[peer]
+        self._rank = rank
+        self._theirs = arrivals[peer]
 
     def post(self, tensors: Sequence[Tensor]) -> None:
         self._theirs.post(self._rank, list(tensors))

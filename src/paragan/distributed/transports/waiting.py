@@ -40,7 +40,8 @@ class Backoff:
     """A polling delay: a sixteenth of the time waited so far, between first_s and most_s."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
-        self._first_s, self._most_s = first_s, most_s
+        self._first_s = first_s
+        self._most_s = most_s
         self._began = time.monotonic()
 
     def __call__(self, at_most_s: float) -> None:

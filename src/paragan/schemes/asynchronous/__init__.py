@@ -85,13 +85,13 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         """Raise `ConfigError` if a player needs more of the other than images and labels."""
         if has_pairs:
             raise ConfigError(
-                "scheme asynchronous does not support paired data: only images and labels travel between G and D; use "
-                "scheme shared_fakes"
+                "scheme asynchronous does not support paired data: only images and labels travel "
+                "between G and D; use scheme shared_fakes"
             )
         if gan.g_needs_real:
             raise ConfigError(
-                "scheme asynchronous does not support losses and penalties that need real images in G's turn; use "
-                "scheme synchronous, or loss hinge"
+                "scheme asynchronous does not support losses and penalties that need real images "
+                "in G's turn; use scheme synchronous, or loss hinge"
             )
         # G's thread would read the state at any moment
         refuse_state(gan, "asynchronous", all_penalties=False)

@@ -29,8 +29,8 @@ def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]
         num_ranks = len(roles.ranks.get(side, (0,)))
         if len(by_rank) != num_ranks:
             raise ConfigError(
-                f"scheme.order: {folder} has a record of {len(by_rank)} ranks of {side.value}, but this run has "
-                f"{num_ranks}; use as many devices as the recorded run"
+                f"scheme.order: {folder} has a record of {len(by_rank)} ranks of {side.value}, "
+                f"but this run has {num_ranks}; use as many devices as the recorded run"
             )
     return {side: by_rank[roles.batch_world.rank] for side, by_rank in recorded.items()}
 
@@ -47,8 +47,8 @@ def read_used(folder: Path, side: Side) -> list[list[int]]:
             used += more
     if not by_rank:
         raise ConfigError(
-            f"scheme.order: {folder}/metrics.jsonl has no delays of {side.value}; pass the run folder of an "
-            "asynchronous run"
+            f"scheme.order: {folder}/metrics.jsonl has no delays of {side.value}; pass the run "
+            "folder of an asynchronous run"
         )
     return by_rank
 

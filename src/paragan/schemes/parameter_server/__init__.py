@@ -68,8 +68,9 @@ class Scheme(ConcurrentScheme[Server | Worker]):
         num_workers = 1 if self._roles is None else self._roles.world.size - 1
         if num_workers > 1 and comparing:
             raise ConfigError(
-                f"scheme parameter_server does not support {comparing[0]} with {num_workers} workers: it compares all "
-                "samples of a batch, and each worker has a part; use scheme synchronous"
+                f"scheme parameter_server does not support {comparing[0]} with {num_workers} "
+                "workers: it compares all samples of a batch, and each worker has a part; use "
+                "scheme synchronous"
             )
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
