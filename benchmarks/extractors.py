@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paragan.core import registry
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.features._extractor import ExtractorContext, FeatureExtractor
 
 

@@ -27,7 +27,8 @@ from paragan.core import registry, rng
 from paragan.core.dist import ALONE
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side, present_tensors
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.network import Calling
 from paragan.game.player import Player

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import cifar10, mnist
 from paragan.datasets._stratified_split import stratified_split
 from paragan.features import cifar10 as cifar10_features, mnist as mnist_features

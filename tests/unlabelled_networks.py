@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 
 
 class Generator(nn.Module):

@@ -111,22 +111,20 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Needs as Needs,
         SampleFeatures as SampleFeatures,
     )
+    from paragan.core.outputs import DiscriminatorOutput as DiscriminatorOutput, GeneratorOutput as GeneratorOutput
     from paragan.core.protocols import (
         Augment as Augment,
         Network as Network,
         Opponent as Opponent,
         Penalty as Penalty,
         PenaltyContext as PenaltyContext,
-        Source as Source,
         Strategy as Strategy,
-        TensorSpec as TensorSpec,
         Turn as Turn,
     )
+    from paragan.core.source import Source as Source, TensorSpec as TensorSpec
     from paragan.core.types import (
         Batch as Batch,
         Can as Can,
-        DiscriminatorOutput as DiscriminatorOutput,
-        GeneratorOutput as GeneratorOutput,
         LossTerms as LossTerms,
         Outputs as Outputs,
         Report as Report,

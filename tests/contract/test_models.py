@@ -13,7 +13,7 @@ from torch.func import functional_call, stack_module_state
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError, ParaganError
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.init import SCHEMES, initialise
 from paragan.layers.update_once import begin_update, mixes_samples

@@ -8,7 +8,8 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.loss import Loss
-from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions

@@ -12,7 +12,8 @@ from paragan.cli.main import main
 from paragan.config import load
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.types import DiscriminatorOutput, Side
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.types import Side
 from paragan.layers.blocks import run_blocks
 from paragan.layers.init import initialise
 from paragan.layers.update_once import begin_update

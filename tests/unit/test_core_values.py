@@ -7,8 +7,9 @@ import torch
 
 from paragan.core import rng
 from paragan.core.clock import Clock, Every
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.tree import map_tensors
-from paragan.core.types import Batch, DiscriminatorOutput, Report, Rows, TurnInputs
+from paragan.core.types import Batch, Report, Rows, TurnInputs
 from paragan.game.prior import Prior
 
 

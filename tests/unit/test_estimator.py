@@ -12,7 +12,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.config import load
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
 TINY = (

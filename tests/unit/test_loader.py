@@ -11,7 +11,7 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.core.types import Rows, present_tensors
 from paragan.loading.loader import Loader
 from paragan.loading.order import Order

@@ -12,7 +12,7 @@ from torch import nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import ImagePairs
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
 from paragan.metrics import l1, psnr, ssim

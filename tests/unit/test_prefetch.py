@@ -12,7 +12,7 @@ import torch
 
 from paragan.coevolution.executors.inputs import CellStreams
 from paragan.core.errors import DataError
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.loading.loader import Loader
 from paragan.loading.prefetch import Prefetcher
 

@@ -19,8 +19,8 @@ from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.types import DiscriminatorOutput
 from paragan.layers.modes import train
 
 _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}

@@ -10,8 +10,8 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.protocols import Source
 from paragan.core.roles import Roles
+from paragan.core.source import Source
 from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._unlabelled import UnlabelledSource

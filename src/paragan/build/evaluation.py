@@ -13,7 +13,7 @@ import torch
 from paragan.build.data import Data
 from paragan.config import RunConfig
 from paragan.core.metric import SampleFeatures
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.evaluation import scorer as scorers
 from paragan.evaluation.chosen_metrics import ChosenMetric
 from paragan.evaluation.evaluator import Evaluator

@@ -19,7 +19,7 @@ from paragan.coevolution.options import GridOptions
 from paragan.config import choose
 from paragan.core import rng
 from paragan.core.metric import SampleFeatures
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator, sample_generator
 from paragan.evaluation.score import Score

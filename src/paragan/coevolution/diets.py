@@ -8,7 +8,7 @@ import numpy as np
 
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.loading import subset
 from paragan.loading.order import Indices
 from paragan.loading.subset import SubsetSource

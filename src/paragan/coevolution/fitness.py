@@ -17,7 +17,8 @@ from torch import Tensor
 from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.genome import Genome
 from paragan.core.loss import Loss
-from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.types import Batch, Side
 
 _MAX_BYTES = 1 << 29  # limit of the image cache; other images are generated again
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import Network, Turn
-from paragan.core.types import GeneratorOutput, Side, TurnInputs
+from paragan.core.types import Side, TurnInputs
 
 
 def generate(generator: Network, feed: TurnInputs) -> GeneratorOutput:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets._download import cache_dir
 from paragan.datasets._in_memory import InMemorySource
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.core.types import present_tensors
 from paragan.datasets._image_paths import SplitPaths
 from paragan.storage import zip_files

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.core.types import present_tensors
 
 

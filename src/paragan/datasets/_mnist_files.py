@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import _idx_format
 from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 
 
 class UnlabelledSource(Source):

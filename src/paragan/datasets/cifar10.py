@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import _image_decoding, _tar_stream
 from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint

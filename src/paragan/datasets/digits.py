@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._stratified_split import stratified_split
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import _class_folders, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._image_files import FileReader, FolderReader, ImageFiles, ZipReader

@@ -16,7 +16,7 @@ import numpy as np
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Natural
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets._image_files import FolderReader
 

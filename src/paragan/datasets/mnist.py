@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets import _mnist_files
 from paragan.datasets._options import IdxOptions
 

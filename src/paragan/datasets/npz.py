@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Interval
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._stratified_split import stratified_split
 from paragan.storage import npz

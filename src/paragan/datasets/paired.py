@@ -22,7 +22,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natural
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.datasets import _archives, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._image_files import FolderReader, ImageFiles

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.option_types import Interval, Natural
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.datasets._in_memory import compute_fingerprint
 
 _RING, _GRID = 8, 5

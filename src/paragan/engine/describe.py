@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 

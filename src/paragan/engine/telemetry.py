@@ -17,9 +17,11 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.core.protocols import Network, Source
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.protocols import Network
 from paragan.core.shard import gather_full
-from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
+from paragan.core.source import Source
+from paragan.core.types import Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import preserved_state

@@ -14,7 +14,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Metric, Needs, SampleFeatures
 from paragan.core.option_types import Choice
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
 from paragan.evaluation.score import Score

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.event import Event
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior

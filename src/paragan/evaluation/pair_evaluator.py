@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core.metric import ImagePairs, Needs
 from paragan.core.option_types import Choice
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.evaluator import require_finite

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import atomic_write
-from paragan.core.types import GeneratorOutput
+from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Sampler
 
 MOST_DIFFERENCE = 1e-4

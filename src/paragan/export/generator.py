@@ -18,7 +18,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
 from paragan.core.pieces import shapes_of
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.export import generator_file
 from paragan.export.sampler import GeneratorInfo, Sampler
 from paragan.game.mixture import of_members

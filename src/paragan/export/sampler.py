@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source
 from paragan.core.registry import closest_name, did_you_mean
+from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents

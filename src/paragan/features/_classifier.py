@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.game.options import ScheduleOptions
 from paragan.game.policy import Policy, set_lr, step_if
 from paragan.loading.loader import Loader

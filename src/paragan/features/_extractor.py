@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from paragan.core.dist import ALONE, World
 from paragan.core.metric import SampleFeatures
 from paragan.core.option_types import ExtractorOptions, PretrainedOptions
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.hardware.precision import full_precision
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order

@@ -26,7 +26,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.interrupt import StopRequested
 from paragan.core.option_types import ExtractorOptions
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.features import _classifier as classifier
 from paragan.features._classifier import build_classifier, train_classifier
 from paragan.features._extractor import CLASSES, ExtractorContext, FeatureExtractor

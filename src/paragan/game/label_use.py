@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import GeneratorOutput, Rows
+from paragan.core.outputs import GeneratorOutput
+from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 

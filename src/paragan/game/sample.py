@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.types import GeneratorOutput, Rows
+from paragan.core.outputs import GeneratorOutput
+from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior

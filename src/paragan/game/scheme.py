@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paragan.core.dist import World
-from paragan.core.protocols import Source
 from paragan.core.roles import Roles, colocated_roles
+from paragan.core.source import Source
 from paragan.core.types import Batch, Report
 from paragan.game.gan import GAN
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Network, Penalty
-from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, Rows, Side
+from paragan.core.types import Can, Rows, Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior

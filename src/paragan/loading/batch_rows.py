@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 
 

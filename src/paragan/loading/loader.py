@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 

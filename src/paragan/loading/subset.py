@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.loading.order import Indices, Order
 
 _BLOCK_ROWS = 256

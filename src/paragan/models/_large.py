@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import NormImageOutput, Stem, UpBlock, run_blocks
 from paragan.layers.spectral_norm import spectral_norm

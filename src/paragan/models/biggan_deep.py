@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap, run_blocks
 from paragan.layers.resample import UpConv2d

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap, run_blocks
 from paragan.layers.conditional_norm import batch_norm

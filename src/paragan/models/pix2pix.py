@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, Fraction
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import run_blocks
 from paragan.layers.precision import at_least_float32, autocast_off

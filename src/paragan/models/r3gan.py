@@ -20,7 +20,7 @@ from torch import Generator as Draws, Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off

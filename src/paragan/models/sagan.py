@@ -13,7 +13,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import NormImageOutput, Stem, run_blocks
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _residual

@@ -15,7 +15,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import NormImageOutput, Stem, identity_wrap, run_blocks
 from paragan.models import _residual
 from paragan.models._auxiliary import head

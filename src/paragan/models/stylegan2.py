@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction
-from paragan.core.types import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.blur import blur
 from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky_relu_

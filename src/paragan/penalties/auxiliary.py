@@ -13,8 +13,9 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.errors import ConfigError
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import DiscriminatorOutput, Side
+from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import without_labels
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.errors import ConfigError
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, DiscriminatorOutput, Side
+from paragan.core.types import Can, Side
 from paragan.penalties._options import PenaltyOptions
 
 

@@ -17,8 +17,9 @@ from torch import Tensor
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction, NotNegative
+from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, GeneratorOutput, Side
+from paragan.core.types import Can, Side
 from paragan.penalties._options import PenaltyOptions
 
 

@@ -12,7 +12,7 @@ from paragan.config import RunConfig, changes, outside_names
 from paragan.config.reference import summary
 from paragan.core import registry
 from paragan.core.command import program_command
-from paragan.core.protocols import Source
+from paragan.core.source import Source
 from paragan.core.types import Side
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer

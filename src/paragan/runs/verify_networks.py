@@ -22,7 +22,7 @@ from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 from paragan.core.types import Side
 from paragan.game.policy import Policy
 from paragan.verify.reference_run import VerifiedNetworks

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.overrides import TorchFunctionMode
 
-from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Side
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.types import Side
 from paragan.game import network
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import preserved_state, uses_random_numbers

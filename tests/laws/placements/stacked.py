@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state
 
-from paragan.core.types import Can, DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.types import Can
 from paragan.parallel import _forward_backward, none
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from paragan.core.protocols import Source, image_specs
+from paragan.core.source import Source, image_specs
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from paragan.coevolution.executors.batched_linear import with_batched_linear
-from paragan.core.types import DiscriminatorOutput, GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 
 
 class StackedNetwork(nn.Module):
