@@ -23,7 +23,7 @@ The game:
     GAN, Player, Loss   Two players, their networks and optimisers, and the adversarial loss.
     Turn, Opponent      An update of a player as data; the network that it trains against.
     Strategy, Scheme    Placement of a network on ranks; the order of updates in a step.
-    Cell                One pair of a cellular grid.
+    Cell, Metric        One pair of a cellular grid; one number of a score.
     Policy, Prior, Ema  Optimisation of a player, its latents, the average of its weights.
     Snapshot            A frozen copy of a player, as an opponent.
     Network             A module and its call signature.
