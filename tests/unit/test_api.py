@@ -150,7 +150,7 @@ def test_a_run_samples_without_its_data(tmp_path):
     assert generator.class_names == ("cat", "dog")
     assert generator.sample(2, labels="dog").tensor.shape == (2, 3, 8, 8)
     assert generator.sample(2, labels=["Dog", "CAT"]).labels == (1, 0)
-    with pytest.raises(pg.ConfigError, match=r"labels: unknown class 'dogs'.*, did you mean 'dog'"):
+    with pytest.raises(pg.ConfigError, match=r"labels: unknown class 'dogs'.*; did you mean 'dog'"):
         generator.sample(2, labels="dogs")
 
 

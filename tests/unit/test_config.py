@@ -83,7 +83,7 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
     ("text", "problem"),
     [
         ("train:\n  batchsize: 3\n", "run.yaml:5: train.batchsize: unknown key; choose one of batch, kimg, "
-                                     "threads, timeout_s, executor, change_rates, did you mean 'train.batch'?"),
+                                     "threads, timeout_s, executor, change_rates; did you mean 'train.batch'?"),
         ("mdoel: 3\n", "run.yaml:4: mdoel: unknown key; choose one of data, model, "),
         ("lr: 3\n", "run.yaml:4: lr: unknown key; use g.optimizer.lr=3 d.optimizer.lr=3"),
         ("d: {lr: 3}\n", "run.yaml:4: d.lr: unknown key; choose one of optimizer, "),
@@ -103,7 +103,7 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
         ("g: {max_norm: -1}\n", "run.yaml:4: g.max_norm: must be a number > 0 or null…, not -1"),
         ("g: {channels_last: 1}\n", "run.yaml:4: g.channels_last: must be true or false or null…, not 1"),
         ("g: {precision: bf32}\n", "run.yaml:4: g.precision: must be one of auto, fp32, bf16, fp16, "
-                                   "pure, not 'bf32', did you mean 'fp32'?"),
+                                   "pure, not 'bf32'; did you mean 'fp32'?"),
         ("g: {schedule: {final: 1.5}}\n", "run.yaml:4: g.schedule.final: must be a number >= 0 and <= 1…, not 1.5"),
         ("g: {ema: 3}\n", "run.yaml:4: g.ema: must be a map of half_life_kimg, start_kimg…, not 3"),
         ("g: {strategy: nono}\n", "run.yaml:4: g.strategy.name: unknown strategy 'nono'; choose one of ddp, "),

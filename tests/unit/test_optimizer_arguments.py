@@ -63,7 +63,7 @@ def test_a_config_keeps_what_was_written():
     [
         (
             "beta: [0, 0.9]",
-            "mine.yaml:8: d.optimizer.arguments.beta: Adam has no such argument, did you mean 'betas'?;",
+            "mine.yaml:8: d.optimizer.arguments.beta: Adam has no such argument; did you mean 'betas'?;",
         ),
         ("betas: [0, 2]", "mine.yaml:8: d.optimizer.arguments.betas: betas=[0, 2]: "),
         ("betas: [0.5]", "mine.yaml:8: d.optimizer.arguments.betas: betas=[0.5]: "),

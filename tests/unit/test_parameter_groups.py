@@ -178,7 +178,7 @@ def test_master_weights_with_groups_step_as_float32_weights():
         ),
         ({"lr": 1.0}, r"d\.optimizer\.groups\.0\.match: it is required and must be a pattern"),
         ({"match": "*", "betas": (0, 2)}, r"d\.optimizer\.groups\.0\.betas: betas=\(0, 2\): Invalid beta"),
-        ({"match": "*", "beta": 0}, r"d\.optimizer\.groups\.0\.beta: Adam has no such argument, did you mean 'betas'"),
+        ({"match": "*", "beta": 0}, r"d\.optimizer\.groups\.0\.beta: Adam has no such argument; did you mean 'betas'"),
         ({"match": "*", "fused": True}, r"d\.optimizer\.groups\.0\.fused: it applies to all groups; set it in"),
     ],
 )

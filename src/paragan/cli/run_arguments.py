@@ -67,8 +67,9 @@ def load_config(recipe: str, overrides: list[str], outside: Container[str] | Non
             advice = f"`{command} config digits` prints a complete recipe"
         else:
             advice = f"`{command} list recipes` describes all recipes"
-        separator = "\n" if "\n" in str(error) else "; "
-        raise ConfigError(f"{error}{separator}{advice}") from None
+        text = str(error)
+        separator = "\n" if "\n" in text else " " if text.endswith("?") else "; "
+        raise ConfigError(f"{text}{separator}{advice}") from None
 
 
 def _print_warning(line: str) -> None:

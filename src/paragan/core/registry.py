@@ -164,7 +164,7 @@ def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | N
 
 def did_you_mean(word: str | None) -> str:
     """Return the end of a message that suggests a word; empty for None."""
-    return "" if word is None else f", did you mean {word!r}?"
+    return "" if word is None else f"; did you mean {word!r}?"
 
 
 def _suffix(category: str) -> str:
