@@ -54,7 +54,8 @@ class Best:
         assert metric is not None
         value = score.metrics[metric]
         values = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
-        new, old = self._next, self._former
+        new = self._next
+        old = self._former
         for folder in (self.folder, new, old):
             refuse_link(folder)
         try:

@@ -20,7 +20,8 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import read_bytes, write_text
 from paragan.core.layout import Layout, TensorLayout, describe_gaps
 
-MANIFEST, STATE = "manifest.json", "state.json"
+MANIFEST = "manifest.json"
+STATE = "state.json"
 FORMAT = 1
 _MAX_JSON_BYTES = 64 << 20
 _FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
@@ -87,13 +88,14 @@ def read_manifest(path: Path) -> Manifest:
     version = manifest.get("format")
     if type(version) is int and version > FORMAT:
         raise NewerFormat(
-            f"checkpoint {path} has format {version}, but this paragan reads only format {FORMAT}; use the paragan "
-            "version that wrote it, or delete that folder to resume from the checkpoint before it"
+            f"checkpoint {path} has format {version}, but this paragan reads only format "
+            f"{FORMAT}; use the paragan version that wrote it, or delete that folder to resume "
+            "from the checkpoint before it"
         )
     if version != FORMAT:
         raise CheckpointError(
-            f"checkpoint {path} has format {version!r}, but this paragan reads only format {FORMAT}; use the paragan "
-            "version that wrote it"
+            f"checkpoint {path} has format {version!r}, but this paragan reads only format "
+            f"{FORMAT}; use the paragan version that wrote it"
         )
     sums = manifest.get("files")
     if not isinstance(sums, dict) or STATE not in sums:

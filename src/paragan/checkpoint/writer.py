@@ -91,7 +91,8 @@ class CheckpointWriter:
             )
         written = {}
         for file, boxes in files.items():
-            path, pieces = folder / file, groups[file.partition(".")[0]]
+            path = folder / file
+            pieces = groups[file.partition(".")[0]]
             tensors = {name: pieces.tensors[name] for name in boxes}
             for name, tensor in tensors.items():
                 if list(tensor.shape) != boxes[name]["length"]:

@@ -137,7 +137,8 @@ def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
         return image
     width, height = image.size
     side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
+    left = (width - side) / 2
+    top = (height - side) / 2
     box = (left, top, left + side, top + side) if crop else (0, 0, width, height)
     return image.resize((size, size), Image.Resampling.LANCZOS, box=box)
 

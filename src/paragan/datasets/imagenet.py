@@ -23,7 +23,8 @@ from paragan.datasets._image_files import FolderReader
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
 _DEVKIT = Path("ILSVRC2012_devkit_t12", "data")
 _CSV = "LOC_val_solution.csv"
-_TRUTH, _SYNSETS = "ILSVRC2012_validation_ground_truth.txt", "map_clsloc.txt"
+_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+_SYNSETS = "map_clsloc.txt"
 _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 
 

@@ -83,7 +83,8 @@ def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | No
         raise DataError(
             f"{where}: the array is {labels.dtype} {labels.shape}; save one integer per image, shape ({count},)"
         )
-    lowest, highest = int(labels.min()), int(labels.max())
+    lowest = int(labels.min())
+    highest = int(labels.max())
     if lowest < 0 or highest >= count:
         raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
     if options.class_names == "class_names" and "class_names" not in present:

@@ -24,7 +24,8 @@ from paragan.core.option_types import Interval, Natural
 from paragan.core.source import Source, image_specs
 from paragan.datasets._in_memory import compute_fingerprint
 
-_RING, _GRID = 8, 5
+_RING = 8
+_GRID = 5
 _SPREAD = 0.02  # standard deviation of a Gaussian; the image is 2 units wide
 _HELD_OUT_EVERY = 10
 
@@ -89,10 +90,12 @@ class SyntheticImages(Source):
     def _shape(self, draw: np.random.Generator, label: int) -> Plane:
         """Draw a shape of random position, size, rotation and colour on a plain background."""
         x, y = draw.uniform(-0.3, 0.3, 2)
-        radius, angle = draw.uniform(0.35, 0.65), draw.uniform(0, 2 * np.pi)
+        radius = draw.uniform(0.35, 0.65)
+        angle = draw.uniform(0, 2 * np.pi)
         ground = draw.uniform(0, 255, 3)
         colour = (ground + draw.uniform(96, 160, 3)) % 256
-        u, v = (self._x_HW - x) / radius, (self._y_HW - y) / radius
+        u = (self._x_HW - x) / radius
+        v = (self._y_HW - y) / radius
         turned = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
         # pixels
         outside = SHAPES[self.class_names[label]](*turned) * radius * self._options.size / 2
@@ -122,7 +125,8 @@ def _triangle(u: Plane, v: Plane) -> Plane:
 
 
 def _cross(u: Plane, v: Plane) -> Plane:
-    u, v = np.abs(u), np.abs(v)
+    u = np.abs(u)
+    v = np.abs(v)
     return np.minimum(np.maximum(u - 0.3, v - 1), np.maximum(v - 0.3, u - 1))
 
 

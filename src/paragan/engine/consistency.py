@@ -62,9 +62,10 @@ class ConsistencyCheck:
                 first_rank, first_value = expected.setdefault(name, (rank, value))
                 if value != first_value:
                     raise RankError(
-                        f"step {step}: {name} differs between ranks {first_rank} and {rank}: they no longer train one "
-                        "run; run the same command again to resume from the last checkpoint; if it happens again, look "
-                        "for custom code that draws random numbers or branches by rank"
+                        f"step {step}: {name} differs between ranks {first_rank} and {rank}: they "
+                        "no longer train one run; run the same command again to resume from the "
+                        "last checkpoint; if it happens again, look for custom code that draws "
+                        "random numbers or branches by rank"
                     )
 
 
@@ -119,8 +120,10 @@ def checksum(tensor: Tensor) -> Tensor:
         octets = torch.cat([octets, octets.new_zeros(-len(octets) % 8)])
     words = octets.view(torch.int64)
     full = len(words) // _ROW * _ROW
-    matrix, rest = words[:full].view(-1, _ROW), words[full:]
-    rows, columns = torch.cat([matrix.sum(1), rest.sum(0, keepdim=True)]), matrix.sum(0)
+    matrix = words[:full].view(-1, _ROW)
+    rest = words[full:]
+    rows = torch.cat([matrix.sum(1), rest.sum(0, keepdim=True)])
+    columns = matrix.sum(0)
     columns[: len(rest)] += rest
     weights = torch.arange(1, 1 + max(len(rows), _ROW), device=words.device)
     return torch.stack([rows.sum(), (rows * weights[: len(rows)]).sum(), (columns * weights[:_ROW]).sum()])

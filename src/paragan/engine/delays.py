@@ -43,8 +43,8 @@ class DelayLog:
         new = [side for side, of in delays.items() if of["in_step_at"] is not None and side not in self._in_step]
         self._in_step.update(new)
         return [
-            f"{side}: its gradients exploded: from update {delays[side]['in_step_at']} on the players wait for each "
-            "other (scheme.fall_back)"
+            f"{side}: its gradients exploded: from update {delays[side]['in_step_at']} on the "
+            "players wait for each other (scheme.fall_back)"
             for side in new
         ]
 

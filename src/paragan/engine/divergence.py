@@ -40,8 +40,9 @@ class SkipMonitor:
             idle = player.version - self._taken[name][0]
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self._taken[name] == self._first[name]):
                 raise DivergedError(
-                    f"step {step}: {name}: all of the last {idle} updates were skipped, their gradients were "
-                    "not finite; lower the learning rate, or look for a division or logarithm of 0"
+                    f"step {step}: {name}: all of the last {idle} updates were skipped, their "
+                    "gradients were not finite; lower the learning rate, or look for a division "
+                    "or logarithm of 0"
                 )
 
 
@@ -51,8 +52,8 @@ def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -
     name = next((name for name in names if name is not None), None)
     if name is not None:
         raise DivergedError(
-            f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints are intact: lower the "
-            "learning rate, or add clipping (max_norm) or the penalty r1"
+            f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints "
+            "are intact: lower the learning rate, or add clipping (max_norm) or the penalty r1"
         )
 
 

@@ -38,7 +38,8 @@ class ProgressTimer:
             self._images = event.images
             return
         now = time.monotonic()
-        spent, self._last = now - self._last, now
+        spent = now - self._last
+        self._last = now
         if event.kind == "step":
             self._steps += 1
             decay = 0.0 if self._steps == 2 else _DECAY  # the second step replaces the warm-up

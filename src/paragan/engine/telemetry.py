@@ -71,7 +71,8 @@ class Telemetry:
 
         Values that need missing held-out images or gradient norms are left out.
         """
-        g, d = gan.g.network(), gan.d.network()
+        g = gan.g.network()
+        d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
             values = {**self._of_images(gan, g, d), **_ratio(scalars or {})}
             tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
@@ -101,7 +102,8 @@ class Telemetry:
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
             )
 
-        on_train, on_fake = judged(train, "train"), judged(fake, "fake")
+        on_train = judged(train, "train")
+        on_fake = judged(fake, "fake")
         values = judgement(_per_sample(on_train), _per_sample(on_fake))
         if len(self.held_out):
             on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")
@@ -241,5 +243,6 @@ def _top(matrix: Tensor) -> Tensor:
 
 
 def _ratio(scalars: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
-    g, d = scalars.get("g/gradient_norm"), scalars.get("d/gradient_norm")
+    g = scalars.get("g/gradient_norm")
+    d = scalars.get("d/gradient_norm")
     return {} if g is None or d is None else {"gradient_norm_ratio": torch.as_tensor(g) / torch.as_tensor(d)}

@@ -191,7 +191,8 @@ class Trainer:
             clock = read_counts(checkpoint.values["clock"], "step", "images")
             self.restore(checkpoint)
         self.batches.position = position["position"]
-        self.clock.step, self.clock.images = clock["step"], clock["images"]
+        self.clock.step = clock["step"]
+        self.clock.images = clock["images"]
         self.saved_at = self.clock.step
         self.is_score_pending = checkpoint.values.get("owes_score") is True
 

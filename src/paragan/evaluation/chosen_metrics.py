@@ -74,8 +74,8 @@ def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
     for metric in metrics:
         if num_images < metric.kind.min_images:
             raise ConfigError(
-                f"evaluation.num_images={num_images} is too few for {metric.kind.name}; use at least "
-                f"{metric.kind.min_images}"
+                f"evaluation.num_images={num_images} is too few for {metric.kind.name}; use at "
+                f"least {metric.kind.min_images}"
             )
 
 

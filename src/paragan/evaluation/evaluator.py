@@ -58,8 +58,8 @@ class Evaluator:
         if not extractor.accepts(self.train.shape) or (classifies and classes != extractor.num_classes):
             found = f"data of {_size(self.train.shape)} in {classes} classes"
             raise ConfigError(
-                f"evaluation.features: found {found}, but {extractor.name} expects {_expected(extractor)}; use "
-                "evaluation.features=auto"
+                f"evaluation.features: found {found}, but {extractor.name} expects "
+                f"{_expected(extractor)}; use evaluation.features=auto"
             )
         self.metrics = choose_metrics(self.chosen, available_needs(self.train, extractor.num_classes is not None))
         refuse_few(self.metrics, self.num_images)
@@ -249,7 +249,8 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
-        z, y = z_BZ[first : first + count], None if y_B is None else y_B[first : first + count]
+        z = z_BZ[first : first + count]
+        y = None if y_B is None else y_B[first : first + count]
         x = sample(generator, z, y, mode=mode, seed=prior.seed, first=first)
         return x, y if prior.uses_labels else None
 
@@ -266,7 +267,8 @@ def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatu
     ]
     found: list[SampleFeatures] = []
     for number, count in enumerate(counts):
-        rank, before = number % world.size, sum(counts[number % world.size : number : world.size])
+        rank = number % world.size
+        before = sum(counts[number % world.size : number : world.size])
         theirs = SampleFeatures(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
         found.append(theirs.rows(before, before + count))
     return SampleFeatures.concatenate(found)

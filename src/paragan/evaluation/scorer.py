@@ -44,8 +44,8 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
     if options.features is not None and held_out.has_pairs:
         if options.features.name != JUDGE:
             raise ConfigError(
-                f"evaluation.features={options.features.name} is not used: data of pairs is scored against its "
-                "targets; leave it out, or set it to null"
+                f"evaluation.features={options.features.name} is not used: data of pairs is "
+                "scored against its targets; leave it out, or set it to null"
             )
         return PairEvaluator(held_out, options.num_images, options.mode, options.metrics)
 

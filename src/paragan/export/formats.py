@@ -25,7 +25,8 @@ from paragan.export.sampler import Sampler
 MOST_DIFFERENCE = 1e-4
 _ONNX = ("onnx", "onnxscript", "onnxruntime")
 _NAMES = ["z", "labels"]
-_TRACED, _CHECKED = 3, (1, 5)  # batch sizes
+_TRACED = 3  # batch sizes
+_CHECKED = (1, 5)
 Call = Callable[..., Tensor]
 
 
@@ -60,8 +61,10 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
     refuse_without_onnx()
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
-    bare, inputs = _bare(sampler), _inputs(sampler, _TRACED)
-    program, names = _traced(bare, inputs), _NAMES[: len(inputs)]
+    bare = _bare(sampler)
+    inputs = _inputs(sampler, _TRACED)
+    program = _traced(bare, inputs)
+    names = _NAMES[: len(inputs)]
 
     def write(file: BinaryIO) -> Call:
         with _tracing(bare):
@@ -99,7 +102,8 @@ def _bare(sampler: Sampler) -> Bare:
 
 
 def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:
-    z_BZ, y_B = sampler.latents(n), sampler.labels(n)
+    z_BZ = sampler.latents(n)
+    y_B = sampler.labels(n)
     return (z_BZ,) if y_B is None else (z_BZ, y_B)
 
 
@@ -126,7 +130,8 @@ def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO
 
 @torch.no_grad()
 def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
-    expected, found = bare(*inputs), call(*inputs)
+    expected = bare(*inputs)
+    found = call(*inputs)
     if found.shape != expected.shape:
         return math.inf
     return float((found - expected).abs().nan_to_num(math.inf).max())

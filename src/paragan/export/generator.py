@@ -110,7 +110,9 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
 
 def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
     try:
-        _, clock, model = state.values["players"], state.values["clock"], state.values["model"]
+        _ = state.values["players"]
+        clock = state.values["clock"]
+        model = state.values["model"]
         return GeneratorInfo.read(model["shape"], model["class_names"], clock["step"], clock["images"])
     except KeyError as error:
         raise CheckpointError(f"checkpoint {state.path}: {error} is missing; train anew with --fresh") from None

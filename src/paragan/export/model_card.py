@@ -20,7 +20,8 @@ def render_card(
 
     tree: the config. score: as in `score.json`, or empty. files: names of all files.
     """
-    model, data = tree["model"], tree["data"]
+    model = tree["model"]
+    data = tree["data"]
     return "\n".join(
         [
             f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",

@@ -129,7 +129,8 @@ class Sampler:
         first n held-out ones. Raises `ConfigError` for any other value.
         """
         given = self.conditions(n, conditions)
-        z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
+        z_BZ = self.latents(n, seed, truncation)
+        y_B = self.labels(n, labels, seed)
         return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
@@ -222,7 +223,8 @@ class Sampler:
     def _blocks(
         self, inputs: tuple[Tensor, Tensor | None, Tensor | None], mode: Mode, seed: int
     ) -> Iterator[tuple[int, Tensor]]:
-        called, device = CalledNetwork(self.net), next(self.net.parameters()).device
+        called = CalledNetwork(self.net)
+        device = next(self.net.parameters()).device
         block = latents.BLOCK if inputs[2] is None else _PAIRS_AT_ONCE
         for first in range(0, len(inputs[0]), block):
             z, y, c = (None if tensor is None else tensor[first : first + block].to(device) for tensor in inputs)

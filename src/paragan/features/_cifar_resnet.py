@@ -15,11 +15,13 @@ class CifarResNet(nn.Module):
     """
 
     # of images in [0, 1], as the weights were trained
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
 
     def __init__(self, blocks: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = _conv(3, 16), _FixedNorm(16)
+        self.conv1 = _conv(3, 16)
+        self.bn1 = _FixedNorm(16)
         self.layer1 = nn.Sequential(*(_Block(16, 16) for _ in range(blocks)))
         self.layer2 = nn.Sequential(_Block(16, 32), *(_Block(32, 32) for _ in range(blocks - 1)))
         self.layer3 = nn.Sequential(_Block(32, 64), *(_Block(64, 64) for _ in range(blocks - 1)))
@@ -38,8 +40,10 @@ class _Block(nn.Module):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.stride, self.added = (1, 0) if inputs == outputs else (2, (outputs - inputs) // 2)
-        self.conv1, self.bn1 = _conv(inputs, outputs, self.stride), _FixedNorm(outputs)
-        self.conv2, self.bn2 = _conv(outputs, outputs), _FixedNorm(outputs)
+        self.conv1 = _conv(inputs, outputs, self.stride)
+        self.bn1 = _FixedNorm(outputs)
+        self.conv2 = _conv(outputs, outputs)
+        self.bn2 = _FixedNorm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         h: Tensor = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))

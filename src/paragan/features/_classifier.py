@@ -16,7 +16,10 @@ from paragan.game.policy import Policy, set_lr, step_if
 from paragan.loading.loader import Loader
 
 NUM_FEATURES = 64
-STEPS, BATCH, LEARNING_RATE, SHIFT = 500, 64, 2e-3, 1
+STEPS = 500
+BATCH = 64
+LEARNING_RATE = 2e-3
+SHIFT = 1
 _POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("linear", end=STEPS))
 
 
@@ -33,7 +36,9 @@ class Classifier(nn.Module):
         while min(height, width) >= 8:
             wider = min(2 * channels, 64) if stages else 32
             stages += [nn.Conv2d(channels, wider, 4, 2, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU()]
-            channels, height, width = wider, height // 2, width // 2
+            channels = wider
+            height = height // 2
+            width = width // 2
         flat = nn.Linear(channels * height * width, NUM_FEATURES, bias=False)
         self.features = nn.Sequential(*stages, nn.Flatten(), flat, nn.BatchNorm1d(NUM_FEATURES), nn.ReLU())
         self.logits = nn.Linear(NUM_FEATURES, num_classes)

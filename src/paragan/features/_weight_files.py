@@ -62,7 +62,8 @@ def find_weights(context: ExtractorContext, file: str) -> Path:
         where = f" next to {context.path}" if context.path else ""
         raise ConfigError(
             f"evaluation.features.weights is required for the feature extractor {context.name!r} "
-            f"(no {file}{where}); pass evaluation.features.weights=FILE, or use evaluation.features=auto"
+            f"(no {file}{where}); pass evaluation.features.weights=FILE, or use "
+            "evaluation.features=auto"
         )
     return found
 
@@ -75,8 +76,8 @@ def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tup
         found = hashlib.sha256(content).hexdigest()
         if sha256 is not None and found != sha256:
             raise DataError(
-                f"{path}: its sha256 is {found}, not evaluation.features.sha256={sha256}; get the right file, or "
-                "correct the setting"
+                f"{path}: its sha256 is {found}, not evaluation.features.sha256={sha256}; get the "
+                "right file, or correct the setting"
             )
         return found, load(content) if path.suffix == ".safetensors" else _read_npz(path, expected)
     except OSError as error:

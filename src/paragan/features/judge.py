@@ -34,7 +34,8 @@ from paragan.features._extractor import CLASSES, ExtractorContext, FeatureExtrac
 JUDGE = "judge"
 TURNS = "which way up"  # the task of a judge of data without classes
 _FORMAT = 1
-_MAX_INFO_BYTES, _MAX_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
+_MAX_INFO_BYTES = 1 << 20  # of judge.json and of weights
+_MAX_BYTES = 1 << 30
 _STEPS_TO_ESTIMATE = 5
 _PERIOD_S = 10.0  # between two lines of progress
 

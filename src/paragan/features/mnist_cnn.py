@@ -30,8 +30,10 @@ class MnistCnn(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 10, 5), nn.Conv2d(10, 20, 5)
-        self.fc1, self.fc2 = nn.Linear(320, 50), nn.Linear(50, 10)
+        self.conv1 = nn.Conv2d(1, 10, 5)
+        self.conv2 = nn.Conv2d(10, 20, 5)
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, 10)
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         h = F.relu(F.max_pool2d(self.conv1(x_BCHW), 2))

@@ -185,8 +185,8 @@ def _check_declared(tensors: Mapping[str, Tensor], source: Source, count: int) -
     declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
     if found != declared:
         raise ConfigError(
-            f"data: {type(source).__name__}.fetch returned {found}, but its `tensors` declare {declared}; make both "
-            "equal"
+            f"data: {type(source).__name__}.fetch returned {found}, but its `tensors` declare "
+            f"{declared}; make both equal"
         )
 
 
@@ -196,6 +196,6 @@ def _check(source: Source, batch: int, share: tuple[int, int]) -> None:
         raise ConfigError("data: the data set is empty; at least one image is required")
     if first < 0 or count < 1 or first + count > batch:
         raise ConfigError(
-            f"train.batch={batch} cannot be divided: rows {first} to {first + count} of this rank are not within the "
-            "batch; use a larger batch or fewer ranks"
+            f"train.batch={batch} cannot be divided: rows {first} to {first + count} of this rank "
+            "are not within the batch; use a larger batch or fewer ranks"
         )

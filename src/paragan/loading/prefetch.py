@@ -84,8 +84,8 @@ class _Stage:
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: position in self._fetched, timeout_s):
                 raise DataError(
-                    f"data: batch {position} was not read within {timeout_s:g} s; check the storage of data.path, or "
-                    "increase train.timeout_s"
+                    f"data: batch {position} was not read within {timeout_s:g} s; check the "
+                    "storage of data.path, or increase train.timeout_s"
                 )
             found = self._fetched[position]
             if isinstance(found, BaseException):

@@ -23,7 +23,8 @@ class ClassMoments:
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
         """Compute the moments of these features by requested label."""
-        features_BF, labels_B = in_float64(judged.features_BF), _labels(judged, num_classes)
+        features_BF = in_float64(judged.features_BF)
+        labels_B = _labels(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
             zeros_K.index_add(0, labels_B, torch.ones(len(features_BF), dtype=torch.float64)),

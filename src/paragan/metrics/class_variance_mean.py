@@ -15,8 +15,8 @@ class Metric(VarianceRatio):
     name = "class_variance_mean"
     direction = Direction.NEITHER
     note = (
-        "Mean over classes; 1 equals the diversity of real images. Ratio of the feature variance of generated images "
-        "to that of real ones."
+        "Mean over classes; 1 equals the diversity of real images. Ratio of the feature variance "
+        "of generated images to that of real ones."
     )
     order = 3
 

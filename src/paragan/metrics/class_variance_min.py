@@ -15,8 +15,9 @@ class Metric(VarianceRatio):
     name = "class_variance_min"
     direction = Direction.NEITHER
     note = (
-        "Least diverse class; 1 equals the diversity of real images. Ratio of the feature variance of generated images "
-        "to that of real ones in that class. Near 0: it has collapsed."
+        "Least diverse class; 1 equals the diversity of real images. Ratio of the feature "
+        "variance of generated images to that of real ones in that class. Near 0: it has "
+        "collapsed."
     )
     order = 2
 

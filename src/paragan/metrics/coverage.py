@@ -30,8 +30,8 @@ class Metric(metric.Metric):
     name = "coverage"
     direction = Direction.HIGHER
     note = (
-        "Share of real images that have a generated image nearby in feature space; 0.97 for a perfect generator. Low: "
-        "parts of the data are never generated."
+        "Share of real images that have a generated image nearby in feature space; 0.97 for a "
+        "perfect generator. Low: parts of the data are never generated."
     )
     reference = "held_out"
     min_images = K + 1

@@ -54,8 +54,8 @@ class Metric(metric.Metric):
     name = "fd"
     direction = Direction.LOWER
     note = (
-        "Fréchet distance between features of generated and of real images; 0 means equal mean and covariance. Values "
-        "are comparable only for the same features and number of images."
+        "Fréchet distance between features of generated and of real images; 0 means equal mean "
+        "and covariance. Values are comparable only for the same features and number of images."
     )
     names_extractor = True
     min_images = 2

@@ -22,8 +22,8 @@ class Metric(metric.Metric):
     name = "label_accuracy"
     direction = Direction.HIGHER
     note = (
-        "Share of generated images that the classifier assigns to the class they were generated for. One good image "
-        "per class scores 1: interpret it together with the class variances."
+        "Share of generated images that the classifier assigns to the class they were generated "
+        "for. One good image per class scores 1: interpret it together with the class variances."
     )
     needs = frozenset({Needs.LOGITS, Needs.LABELS})
     order = 1

@@ -16,8 +16,11 @@ from torch import Tensor
 from paragan.core.metric import Direction
 from paragan.metrics._pairs import PairMean
 
-_WINDOW, _SIGMA, _PEAK = 11, 1.5, 2.0
-_C1, _C2 = (0.01 * _PEAK) ** 2, (0.03 * _PEAK) ** 2
+_WINDOW = 11
+_SIGMA = 1.5
+_PEAK = 2.0
+_C1 = (0.01 * _PEAK) ** 2
+_C2 = (0.03 * _PEAK) ** 2
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,12 @@ class Metric(PairMean):
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
         """Return the similarity of each pair, float64 (B,)."""
         # in [0, 2]: means of values around 0 would have no meaning
-        x, y = made_BCHW + 1, target_BCHW + 1
-        mean_x, mean_y = _smooth(x), _smooth(y)
-        var_x, var_y = _smooth(x * x) - mean_x**2, _smooth(y * y) - mean_y**2
+        x = made_BCHW + 1
+        y = target_BCHW + 1
+        mean_x = _smooth(x)
+        mean_y = _smooth(y)
+        var_x = _smooth(x * x) - mean_x**2
+        var_y = _smooth(y * y) - mean_y**2
         covariance = _smooth(x * y) - mean_x * mean_y
         brightness = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
         structure = (2 * covariance + _C2) / (var_x + var_y + _C2)

@@ -18,7 +18,8 @@ _TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
     """Check that this player does not change while the other one runs its turn."""
     game = ReferenceRun(subject)
-    mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
+    mine = game.seats[side]
+    theirs = game.seats[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
     if shared:
         return failed_result(
@@ -49,8 +50,9 @@ def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResu
     if torch.equal(now, fresh):
         return passed_result(0.0)
     reason = (
-        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
-        f"forward keeps state in an attribute; advance it only where {_TAKE_UPDATE} returns True"
+        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or "
+        "buffer changed: its forward keeps state in an attribute; advance it only where "
+        f"{_TAKE_UPDATE} returns True"
     )
     return failed_result(reason, float((now - fresh).abs().max()))
 
@@ -77,10 +79,12 @@ def _why(net: nn.Module, name: str) -> str:
         return SPECTRAL
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         return (
-            f"torch.nn.{type(module).__name__} updates its statistics at every forward in training; use "
-            "paragan.layers.batch_norm.AffineBatchNorm, which updates them once per update of its network"
+            f"torch.nn.{type(module).__name__} updates its statistics at every forward in "
+            "training; use paragan.layers.batch_norm.AffineBatchNorm, which updates them once "
+            "per update of its network"
         )
     return (
-        f"{type(module).__name__} changes it in its forward; derive it from paragan.layers.update_once.UpdateOnce, and "
-        "change it only where self.take_update() returns True"
+        f"{type(module).__name__} changes it in its forward; derive it from "
+        "paragan.layers.update_once.UpdateOnce, and change it only where self.take_update() "
+        "returns True"
     )

@@ -120,9 +120,9 @@ def explain_difference(found: TraceDifference, seen: Traits) -> str:
     for side, of in seen.items():
         if of.row_dependence:
             return (
-                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of rows, apart from batch "
-                "norm: a mean over the batch? make samples independent, or use paragan.BatchNorm, whose statistics "
-                "span ranks"
+                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of "
+                "rows, apart from batch norm: a mean over the batch? make samples independent, "
+                "or use paragan.BatchNorm, whose statistics span ranks"
             )
     if any(of.torch_spectral_norms for of in seen.values()):
         return SPECTRAL
@@ -183,13 +183,15 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
     """Stop after one step, restore the state into new players, and continue."""
 
     def play() -> Trace:
-        first, second = ReferenceRun(ready.subject), ReferenceRun(ready.subject)
+        first = ReferenceRun(ready.subject)
+        second = ReferenceRun(ready.subject)
         first.steps(1)
         for side, seat in first.seats.items():
             pieces, counters = state_of(seat)
             saved = StoredTensors.of({name: value.clone() for name, value in pieces.tensors.items()})
             restore(second.seats[side], saved, counters)
-        second.gan.clock.step, second.gan.clock.images = first.gan.clock.step, first.gan.clock.images
+        second.gan.clock.step = first.gan.clock.step
+        second.gan.clock.images = first.gan.clock.images
         found = {1: second.weights()}
         second.steps()
         return found | {STEPS: second.weights()}
@@ -275,7 +277,7 @@ def explain_sharding(seen: Traits, found: LawResult) -> str:
         if of.used_outside and found.result == "FAILED" and is_sharded:
             weight, block = of.used_outside[0]
             return (
-                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, where it is sharded: "
-                "call the block itself, or leave the layer out of `blocks`"
+                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "
+                "where it is sharded: call the block itself, or leave the layer out of `blocks`"
             )
     return ""

@@ -68,7 +68,8 @@ class Row:
         """Return (first, count) of a rank's rows; at least two each."""
         counts = [batch // size] * size
         if self.uneven:
-            counts[0], counts[1] = counts[0] - 1, counts[1] + 1
+            counts[0] = counts[0] - 1
+            counts[1] = counts[1] + 1
         return sum(counts[:rank]), counts[rank]
 
 
@@ -148,7 +149,9 @@ class _Processes:
     """Rank processes, restarted after a row that a rank did not answer."""
 
     def __init__(self, ranks: RankProcesses, double: bool) -> None:
-        self.ranks, self.double, self.number = ranks, double, 0
+        self.ranks = ranks
+        self.double = double
+        self.number = 0
         self.processes = AnsweringProcesses()
 
     def __enter__(self) -> _Processes:
@@ -184,7 +187,8 @@ def serve(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder
     """Run one rank: answer the orders on standard input until the parent process closes it."""
     reply = reserve_output()
     subject = networks()
-    plain, base = _load_trace(folder), dist.FileStore(str(store), size)
+    plain = _load_trace(folder)
+    base = dist.FileStore(str(store), size)
     with exact_arithmetic():
         for line in sys.stdin:
             order = json.loads(line)

@@ -91,7 +91,8 @@ class VerifiedNetworks:
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
     """Use float64 as default dtype and one thread, so that sums have a fixed order."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    dtype = torch.get_default_dtype()
+    threads = torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     try:
@@ -133,7 +134,9 @@ class ReferenceRun:
         self.seats = seats
 
     def _seat(self, side: Side) -> Player:
-        placing, make, options = make_strategy(self.name), self.subject.makes[side], self.subject.averages[side]
+        placing = make_strategy(self.name)
+        make = self.subject.makes[side]
+        options = self.subject.averages[side]
         net = placing.prepare(make, self.world)
         average = None if options is None else Ema(placing.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
@@ -187,7 +190,8 @@ class TraceDifference:
 
 def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
     """Compare two runs by `max_difference`."""
-    largest, first = 0.0, TraceDifference()
+    largest = 0.0
+    first = TraceDifference()
     for step in found:
         distances = {name: max_difference(value, plain[step][name]) for name, value in found[step].items()}
         name = max(distances, key=distances.__getitem__)
@@ -206,7 +210,8 @@ def max_difference(a: Tensor, b: Tensor) -> float:
         return inf
     if torch.equal(a, b) or not a.numel():
         return 0.0
-    a, b = a.to(torch.float64), b.to(torch.float64)
+    a = a.to(torch.float64)
+    b = b.to(torch.float64)
     same = (a == b) | (a.isnan() & b.isnan())
     return float(((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(nan=inf, posinf=inf).masked_fill(same, 0).max())
 
