@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def read_checkpoint(path: Path, only: str | None = None) -> Checkpoint:
         raise CheckpointError(f"checkpoint {path}: {only}.safetensors is missing or damaged (not in the manifest)")
     if only is not None:
         manifest = Manifest(manifest.sums, {only: manifest.groups[only]})
-    names = [name for files in manifest.groups.values() for name in files]
+    names = list(chain.from_iterable(manifest.groups.values()))
     for name in (STATE, *names):
         if not (path / name).is_file() or file_sha256(path / name) != manifest.sums[name]:
             raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")

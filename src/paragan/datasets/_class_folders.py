@@ -16,7 +16,9 @@ def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPath
     paths: sorted, of both splits.
     """
     classes = {os.fsencode(name) for name in part.class_names}
-    empty = [folder for top in class_folder_levels(paths) for folder in _empty_folders(files, paths, top, classes)]
+    empty: list[bytes] = []
+    for top in class_folder_levels(paths):
+        empty += _empty_folders(files, paths, top, classes)
     lines = [_empty_line(empty, bool(part.class_names))] if empty else []
     if split == "train" and part.labels is not None:
         with_images = set(part.labels.tolist())

@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -90,7 +91,7 @@ def check_dataset(
 
 
 def _classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
-    counts = Counter(label for part in parts if part.labels is not None for label in part.labels.tolist())
+    counts = Counter(chain.from_iterable(part.labels.tolist() for part in parts if part.labels is not None))
     return {name: counts[label] for label, name in enumerate(parts[0].class_names)}
 
 

@@ -89,8 +89,9 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
         mine = parts[split]
         top = tops[split]
         classes = sorted(set().union(*(folder_names(parts[key], len(tops[key])) for key in parts)))
-        unsorted = (p for key in parts for p in parts[key] if p.find(b"/", len(tops[key])) < 0)
-        stray = next(unsorted, None)
+        stray = None
+        for key, of_split in parts.items():
+            stray = stray or next((path for path in of_split if path.find(b"/", len(tops[key])) < 0), None)
     else:
         mine = _hash_split(paths, split, held_out)
         top = b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import isfinite, nan
 from typing import Any
 
@@ -159,7 +160,7 @@ def _better(history: History) -> bool:
 
 def _distances(history: History) -> list[float]:
     """Return Frechet distances by the newest score's extractor, oldest first; lower is better."""
-    names = [name for moment in history for name in moment if name.startswith("fd[")]
+    names = [name for name in chain.from_iterable(history) if name.startswith("fd[")]
     return _all(history, names[-1]) if names else []
 
 

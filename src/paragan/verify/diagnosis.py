@@ -156,7 +156,9 @@ class _Watch(TorchFunctionMode):
         names = {module: name for name, module in net.named_modules()}
         self.blocks = {block: names[block] for block in blocks(net)}
         weights = {id(weight): name for name, weight in net.named_parameters()}
-        self.owners = {id(w): (weights[id(w)], block) for block in self.blocks for w in block.parameters()}
+        self.owners: dict[int, tuple[str, nn.Module]] = {}
+        for block in self.blocks:
+            self.owners |= {id(w): (weights[id(w)], block) for w in block.parameters()}
         self.inside: list[nn.Module] = []
         self.used_outside: dict[tuple[str, str], None] = {}
         self.value_access = ""

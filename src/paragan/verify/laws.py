@@ -264,10 +264,11 @@ def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Si
 
 def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     """Return why `build` would refuse the penalties under this strategy, or ""."""
-    lacking = ((p.name, need) for p in subject.penalties for need in p.needs - make_strategy(name).can)
-    return next(
-        (f"penalty {penalty} needs {need.value}, which {name} does not support" for penalty, need in lacking), ""
-    )
+    abilities = make_strategy(name).can
+    for penalty in subject.penalties:
+        for need in penalty.needs - abilities:
+            return f"penalty {penalty.name} needs {need.value}, which {name} does not support"
+    return ""
 
 
 def explain_sharding(seen: Traits, found: LawResult) -> str:

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save
+from torch import Tensor
 
 from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
 from paragan.core.dist import World
@@ -91,7 +93,7 @@ class RankProcesses:
         exempt = {name: placed.exemption for name, placed in strategies.items() if placed.exemption}
         too_few = {name for name, placed in strategies.items() if placed.needs_hosts and not self._has_hosts}
         names = [name for name in strategies if name not in exempt and name not in too_few]
-        rows = [Row(name, uneven) for name in names for uneven in (False, True)]
+        rows = [Row(name, uneven) for name, uneven in product(names, (False, True))]
         instead = self._instead(ready)
         if instead is None:
             rows_run = [row for row in rows if not unsupported_penalty(ready.subject, row.strategy)]
@@ -234,7 +236,9 @@ def _group(rank: int, size: int, store: dist.Store) -> World:
 
 def _save_trace(trace: Trace, folder: Path) -> None:
     """Write the reference run for the ranks to compare with."""
-    weights = {f"{step}/{name}": w.contiguous() for step, of in trace.items() for name, w in of.items()}
+    weights: dict[str, Tensor] = {}
+    for step, tensors in trace.items():
+        weights |= {f"{step}/{name}": tensor.contiguous() for name, tensor in tensors.items()}
     write_bytes(_trace_path(folder), save(weights))
 
 
