@@ -114,11 +114,11 @@ def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> C
         for (label, series), tone in zip(named.items(), _assign_tones(named), strict=True)
     )
     clipped = [v for v in extremes if not scale.low <= v <= scale.high]
-    outliers = f" Outliers up to {format_number(max(clipped, key=abs))} are clipped." if clipped else ""
-    note = caption.note + outliers
-    return Chart(
-        caption.id, caption.title, note, _summary(named), plot, scale.log, _y_ticks(scale), lines, _readout(named)
-    )
+    note = caption.note
+    if clipped:
+        note += f" Outliers up to {format_number(max(clipped, key=abs))} are clipped."
+    head = (caption.id, caption.title, note, _summary(named))
+    return Chart(*head, plot, scale.log, _y_ticks(scale), lines, _readout(named))
 
 
 def evaluation_chart(
@@ -130,7 +130,8 @@ def evaluation_chart(
     scale = fit_scale([v for _, v in finite], plot.top, plot.bottom, caption.floor)
     dots = tuple((plot.x(m.kimg), round(scale.at(v), 1)) for m, v in finite)
     bad = tuple(plot.x(m.kimg) for m, v in values if not math.isfinite(v))
-    marked = next(((*dot, format_number(v)) for dot, (m, v) in zip(dots, finite, strict=True) if m is best), None)
+    drawn = zip(dots, finite, strict=True)
+    marked = next(((*dot, format_number(v)) for dot, (m, v) in drawn if m is best), None)
     line = Line(name, 2, "", _points(dots), dots[-1][1] if dots else plot.bottom, bad, dots, marked)
     readout = {
         "x": [m.kimg for m, _ in values],
@@ -138,8 +139,9 @@ def evaluation_chart(
         "labels": [name],
         "lines": [[_rounded(v) for _, v in values]],
     }
-    summary = f"{name}: {len(values)} evaluations" + (f", last {format_number(values[-1][1])}" if values else "")
-    chart = Chart(caption.id, caption.title, caption.note, summary, plot, scale.log, _y_ticks(scale), (line,), readout)
+    last = f", last {format_number(values[-1][1])}" if values else ""
+    head = (caption.id, caption.title, caption.note, f"{name}: {len(values)} evaluations{last}")
+    chart = Chart(*head, plot, scale.log, _y_ticks(scale), (line,), readout)
     return replace(chart, explanation=caption.explanation)
 
 
@@ -157,7 +159,8 @@ def _mean_points(series: Series, plot: Plot, scale: Scale) -> str:
     points = [(plot.x(b.kimg), scale.at(b.mean)) for b in series.buckets if b.mean is not None]
     reach = len(points) // 40
     windows = (points[max(0, i - reach) : i + reach + 1] for i in range(len(points)))
-    return _points([(x, round(sum(y for _, y in w) / len(w), 1)) for (x, _), w in zip(points, windows, strict=True)])
+    pairs = zip(points, windows, strict=True)
+    return _points([(x, round(sum(y for _, y in w) / len(w), 1)) for (x, _), w in pairs])
 
 
 def _non_finite_x(series: Series, plot: Plot) -> tuple[float, ...]:
@@ -194,7 +197,8 @@ def _assign_tones(labels: Mapping[str, Series]) -> list[int]:
 
 
 def _summary(named: Mapping[str, Series]) -> str:
-    lines = (f"{label} last {format_number(series.last)}, range {_range(series)}" for label, series in named.items())
+    items = named.items()
+    lines = (f"{label} last {format_number(line.last)}, range {_range(line)}" for label, line in items)
     return "; ".join(lines)
 
 

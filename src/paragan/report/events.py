@@ -23,9 +23,11 @@ def _score_events(scores: list[RecordEntry]) -> list[tuple[int, str]]:
     """Return the latest evaluations, with a mark on the best by the first metric."""
     names = metric_names(scores)[:_MAX_METRICS]
     best = panels.best_evaluation(names[0], scores) if names else None
-    return [(entry.step, _score_text(entry, names, entry is best)) for entry in scores[-_MAX_SCORES:]]
+    latest = scores[-_MAX_SCORES:]
+    return [(entry.step, _score_text(entry, names, entry is best)) for entry in latest]
 
 
 def _score_text(entry: RecordEntry, names: list[str], is_best: bool) -> str:
-    values = ", ".join(f"{name} {format_number(entry.numbers()[name])}" for name in names if name in entry.numbers())
+    numbers = entry.numbers()
+    values = ", ".join(f"{name} {format_number(numbers[name])}" for name in names if name in numbers)
     return f"score: {values}" + (" (best)" if is_best else "")

@@ -52,10 +52,12 @@ class Grid:
         values = to_mapping(line)
         shape = values.get("shape")
         losses = values.get("losses")
-        rows, columns = (to_natural(n) or 0 for n in shape) if isinstance(shape, list) and len(shape) == 2 else (0, 0)
+        has_shape = isinstance(shape, list) and len(shape) == 2
+        rows, columns = (to_natural(n) or 0 for n in shape) if has_shape else (0, 0)
         if not 1 <= rows * columns <= _MAX_CELLS:
             return None
-        names = tuple(single_line(name, _MAX_NAME) for name in losses[:_MAX_LOSSES]) if isinstance(losses, list) else ()
+        first_losses = losses[:_MAX_LOSSES] if isinstance(losses, list) else ()
+        names = tuple(single_line(name, _MAX_NAME) for name in first_losses)
         near = _neighbours(values.get("neighbours"), rows * columns)
         return cls(rows, columns, names, near, single_line(values.get("scored_by"), _MAX_NAME))
 
@@ -70,7 +72,8 @@ class Generation:
     @property
     def best(self) -> int | None:
         """Cell with the lowest score, the first of equal ones; None if no mixture was scored."""
-        scored = [(score, cell) for cell, score in enumerate(self.of["score"]) if math.isfinite(score)]
+        scores = enumerate(self.of["score"])
+        scored = [(score, cell) for cell, score in scores if math.isfinite(score)]
         return min(scored)[1] if scored else None
 
     def age(self, side: str) -> list[float]:
@@ -112,8 +115,10 @@ class Population:
         """Return this population, or a new one if a start line's `grid` has another shape."""
         grid = Grid.read(line)
         known = self.grid
-        if grid is None or known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
-            return self if grid is None else Population(grid)
+        if grid is None:
+            return self
+        if known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
+            return Population(grid)
         self.grid = grid  # the neighbourhood may have changed
         return self
 
@@ -123,12 +128,14 @@ class Population:
         cells = to_mapping(values.get("cells"))
         if number is None or (self.latest is not None and number < self.latest.number):
             return
-        by_cell = {cell: to_mapping(v) for key, v in cells.items() if (cell := to_natural(key)) is not None}
+        numbered = ((to_natural(key), to_mapping(value)) for key, value in cells.items())
+        by_cell = {cell: value for cell, value in numbered if cell is not None}
         # one row if the shape is unknown
         grid = self.grid = self.grid or Grid(1, min(_MAX_CELLS, 1 + max(by_cell, default=0)))
         is_repeated = self.latest is not None and number == self.latest.number
         if "neighbours" in values:  # it has changed
-            grid = self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
+            neighbours = _neighbours(values["neighbours"], grid.cells)
+            grid = self.grid = replace(grid, neighbours=neighbours)
         self.latest = Generation(number, _columns(by_cell, grid.cells))
         best = self.latest.best
         self.weights = _weights(by_cell.get(-1 if best is None else best, {}).get("weights"))
@@ -178,7 +185,8 @@ class Population:
 
 def _columns(by_cell: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, array[float]]:
     rows = [_cell(by_cell.get(cell, {}), cells) for cell in range(cells)]
-    return {name: array("d", column) for name, column in zip(QUANTITIES, zip(*rows, strict=True), strict=True)}
+    columns = zip(QUANTITIES, zip(*rows, strict=True), strict=True)
+    return {name: array("d", column) for name, column in columns}
 
 
 def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
@@ -187,13 +195,15 @@ def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
     (g_cell, g_generation) = _birth(born.get("g"), cells)
     (_, d_generation) = _birth(born.get("d"), cells)
     return (
-        *(
-            finite_or_nan(line.get("score")),
-            finite_or_nan(fitness.get("g")),
-            finite_or_nan(fitness.get("d")),
-            _natural_or_nan(line.get("loss")),
-        ),
-        *(finite_or_nan(lr.get("g")), finite_or_nan(lr.get("d")), g_cell, g_generation, d_generation),
+        finite_or_nan(line.get("score")),
+        finite_or_nan(fitness.get("g")),
+        finite_or_nan(fitness.get("d")),
+        _natural_or_nan(line.get("loss")),
+        finite_or_nan(lr.get("g")),
+        finite_or_nan(lr.get("d")),
+        g_cell,
+        g_generation,
+        d_generation,
     )
 
 
@@ -211,7 +221,8 @@ def _natural_or_nan(value: object) -> float:
 
 
 def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(_members(group, cells) for group in (groups[:cells] if isinstance(groups, list) else ()))
+    first_groups = groups[:cells] if isinstance(groups, list) else []
+    return tuple(_members(group, cells) for group in first_groups)
 
 
 def _members(group: object, cells: int) -> tuple[int, ...]:
@@ -222,11 +233,15 @@ def _members(group: object, cells: int) -> tuple[int, ...]:
 
 
 def _weights(values: object) -> tuple[float, ...]:
-    return tuple(finite_or_nan(weight) for weight in values[:_MAX_MEMBERS]) if isinstance(values, list) else ()
+    weights = values[:_MAX_MEMBERS] if isinstance(values, list) else []
+    return tuple(finite_or_nan(weight) for weight in weights)
 
 
 def _ensemble(line: Mapping[str, Any], cells: int) -> Ensemble | None:
     pairs: Iterable[tuple[int | None, int | None]]
-    pairs = ((to_natural(cell), to_natural(count)) for cell, count in to_mapping(line.get("counts")).items())
+    counts = to_mapping(line.get("counts")).items()
+    pairs = ((to_natural(cell), to_natural(count)) for cell, count in counts)
     known = [(cell, count) for cell, count in pairs if cell is not None and cell < cells and count]
-    return Ensemble(tuple(sorted(known)[:_MAX_MEMBERS]), finite_or_nan(line.get("distance"))) if known else None
+    if not known:
+        return None
+    return Ensemble(tuple(sorted(known)[:_MAX_MEMBERS]), finite_or_nan(line.get("distance")))

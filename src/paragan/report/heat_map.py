@@ -81,7 +81,8 @@ class GridLayout:
     @property
     def has_numbers(self) -> bool:
         """Whether the map is small enough for numbers in its tiles."""
-        return self.lines * self.columns <= _MAX_NUMBERED_CELLS and self.columns <= _MAX_NUMBERED_COLUMNS
+        is_narrow = self.columns <= _MAX_NUMBERED_COLUMNS
+        return is_narrow and self.lines * self.columns <= _MAX_NUMBERED_CELLS
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ MEASURES = (
 def heat_maps(grid: Grid, generations: Sequence[Generation]) -> list[HeatMap]:
     """Return a map of every quantity that any generation reports; the last one has numbers."""
     measured = [_measure_map(measure, grid, generations) for measure in MEASURES]
-    all_maps = [*measured[:3], _loss_map(grid, generations), *measured[3:], _birth_map(grid, generations)]
+    losses = _loss_map(grid, generations)
+    all_maps = [*measured[:3], losses, *measured[3:], _birth_map(grid, generations)]
     return [heat_map for heat_map in all_maps if heat_map is not None]
 
 
@@ -164,14 +166,16 @@ def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]
     everything = _finite_values(chain.from_iterable(by_generation))
     if not everything:
         return None
-    ranges = [_finite_values(values) if measure.scale_per_generation else everything for values in by_generation]
+    ranges = [everything] * len(by_generation)
+    if measure.scale_per_generation:
+        ranges = [_finite_values(values) for values in by_generation]
     scales = [fit_scale(values, 0.0, 1.0, measure.floor) for values in ranges]
-    shades = [
-        [_shade_of(value, scale) for value in values] for values, scale in zip(by_generation, scales, strict=True)
-    ]
+    scaled = zip(by_generation, scales, strict=True)
+    shades = [[_shade_of(value, scale) for value in values] for values, scale in scaled]
     texts = [format_short(value) if math.isfinite(value) else "–" for value in by_generation[-1]]
-    spans = ["–".join(_range_texts(values)) for values in ranges] if measure.scale_per_generation else None
-    drawn = _build_map((measure.id, measure.title, measure.note), grid, generations, shades, texts, spans)
+    spans = ["–".join(_range_texts(r)) for r in ranges] if measure.scale_per_generation else None
+    caption = (measure.id, measure.title, measure.note)
+    drawn = _build_map(caption, grid, generations, shades, texts, spans)
     return replace(drawn, ramp=_range_texts(ranges[-1]), log=scales[-1].log)
 
 
@@ -184,7 +188,8 @@ def _loss_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
     shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in by_generation]
     named = GridLayout.of(grid).columns <= _MAX_NAMED_COLUMNS
     texts = [_loss_text(value, grid.losses if named else ()) for value in by_generation[-1]]
-    legend = tuple((_tone_of(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
+    labels = (name if named else f"{n} {name}" for n, name in enumerate(grid.losses))
+    legend = tuple((_tone_of(n), label) for n, label in enumerate(labels))
     caption = ("loss", "Loss", "Loss that each cell trained with in this generation.")
     return replace(_build_map(caption, grid, generations, shades, texts), legend=legend)
 
@@ -195,7 +200,8 @@ def _birth_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
         return None
     sources: Counter[float] = Counter()
     for values in by_generation:
-        sources.update(born for cell, born in enumerate(values) if math.isfinite(born) and born != cell)
+        known = ((cell, born) for cell, born in enumerate(values) if math.isfinite(born))
+        sources.update(born for cell, born in known if born != cell)
     tones = {cell: _tone_of(rank) for rank, (cell, _) in enumerate(sources.most_common())}
 
     def shade(cell: int, born: float) -> str:
@@ -219,10 +225,12 @@ def _build_map(
     layout = GridLayout.of(grid)
     best = generations[-1].best
     tiles = [Tile(cell, shade, texts[cell], cell == best) for cell, shade in enumerate(shades[-1])]
-    lines = tuple(tuple(tiles[i : i + layout.columns]) for i in range(0, len(tiles), layout.columns))
+    starts = range(0, len(tiles), layout.columns)
+    lines = tuple(tuple(tiles[i : i + layout.columns]) for i in starts)
     rows = zip(generations, shades, spans or [""] * len(generations), strict=True)
     drawn = tuple(_draw(generation, shade, span, layout) for generation, shade, span in rows)
-    return HeatMap(*caption, lines if layout.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
+    numbered = lines if layout.has_numbers else ()
+    return HeatMap(*caption, numbered, drawn[-1], drawn if len(drawn) > 1 else ())
 
 
 def _draw(generation: Generation, shades: Sequence[str], span: str, layout: GridLayout) -> MapDrawing:
@@ -239,7 +247,9 @@ def _draw(generation: Generation, shades: Sequence[str], span: str, layout: Grid
 
 
 def _shade_of(value: float, scale: Scale) -> str:
-    return f"h{min(_NUM_SHADES - 1, int((1.0 - scale.at(value)) * _NUM_SHADES))}" if math.isfinite(value) else _UNKNOWN
+    if not math.isfinite(value):
+        return _UNKNOWN
+    return f"h{min(_NUM_SHADES - 1, int((1.0 - scale.at(value)) * _NUM_SHADES))}"
 
 
 def _finite_values(values: Iterable[float]) -> list[float]:

@@ -39,15 +39,18 @@ def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
     if name in registry.names("metrics"):
         return _note_of_file(name)
     direction = to_mapping((values or {}).get("directions")).get(metric)
-    return next((MetricNote(*short, "") for short in _SHORT.values() if short[0] == direction), _UNKNOWN)
+    notes = (MetricNote(*short, "") for short in _SHORT.values() if short[0] == direction)
+    return next(notes, _UNKNOWN)
 
 
 @cache
 def _note_of_file(name: str) -> MetricNote:
     """Read the note of a metric from its source, because an import would import torch."""
     tree = ast.parse(registry.find_source("metrics", name).read_text(encoding="utf-8"))
-    kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Metric")
-    found = {ast.unparse(node.targets[0]): node.value for node in kind.body if isinstance(node, ast.Assign)}
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    kind = next(node for node in classes if node.name == "Metric")
+    assigned = (node for node in kind.body if isinstance(node, ast.Assign))
+    found = {ast.unparse(node.targets[0]): node.value for node in assigned}
     text = ast.literal_eval(found["note"])
     direction, short = _SHORT.get(
         ast.unparse(found["direction"]).rpartition(".")[2], (0, text.partition(". ")[0] + ".")

@@ -147,10 +147,11 @@ def section_charts(section: str, series: Mapping[str, Series], kimg: float) -> l
 def _matching_panels(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, list[str]]]:
     """Return panels with the names of their series. "other": each series without a panel."""
     if section == "other":
-        others = [name for name in series if not any(re.fullmatch(panel.names, name) for panel in PANELS)]
+        patterns = [panel.names for panel in PANELS]
+        others = [name for name in series if not any(re.fullmatch(p, name) for p in patterns)]
         return [(Panel("other", name, "", ""), [name]) for name in others[:_MAX_OTHER_CHARTS]]
     in_section = [panel for panel in PANELS if panel.section == section]
-    return [(panel, [name for name in series if re.fullmatch(panel.names, name)]) for panel in in_section]
+    return [(p, [name for name in series if re.fullmatch(p.names, name)]) for p in in_section]
 
 
 def sort_by_panel(series: Iterable[str]) -> list[str]:
@@ -168,10 +169,13 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
     for number, name in enumerate(metric_names(scores)):
         with_metric = [entry for entry in scores if name in entry.values]
         note = note_of(name, with_metric[-1].values)
-        plot = Plot(540, 430, kimg, right_margin=20) if number == 0 else Plot(300, 150, kimg, right_margin=14)
+        plot = Plot(300, 150, kimg, right_margin=14)
+        if number == 0:
+            plot = Plot(540, 430, kimg, right_margin=20)
         floor = None if note.direction < 0 else 0.0
         caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
-        charts.append(evaluation_chart(caption, plot, name, with_metric, best_evaluation(name, with_metric)))
+        best = best_evaluation(name, with_metric)
+        charts.append(evaluation_chart(caption, plot, name, with_metric, best))
     return charts
 
 
@@ -198,4 +202,5 @@ def series_labels(names: Sequence[str]) -> list[str]:
 
 def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:
     """Return the length of the common prefix."""
-    return next((i for i, column in enumerate(zip(*words, strict=False)) if len(set(column)) > 1), min(map(len, words)))
+    columns = enumerate(zip(*words, strict=False))
+    return next((i for i, column in columns if len(set(column)) > 1), min(map(len, words)))

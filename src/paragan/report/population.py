@@ -50,7 +50,8 @@ def population_section(population: Population, kimg: float) -> PopulationSection
     generations = population.select_generations(count) if count > 1 else [latest]
     layout = GridLayout.of(grid)
     columns = layout.columns if layout.has_numbers else 0
-    bars = (_mixture_bars(grid, latest, population.weights), _ensemble_bars(latest, population.ensemble))
+    mixture = _mixture_bars(grid, latest, population.weights)
+    bars = (mixture, _ensemble_bars(latest, population.ensemble))
     return PopulationSection(
         _section_note(grid, latest),
         panels.section_charts("population", population.curves, kimg),
@@ -79,8 +80,9 @@ def _section_note(grid: Grid, latest: Generation) -> str:
     position = f"{grid_shape_text(grid)} after generation {latest.number:,}."
     if latest.best is None:
         return f"{position} No mixture was scored, so there is no best cell."
-    score = format_number(latest.of["score"][latest.best]) + (f" by {grid.scored_by}" if grid.scored_by else "")
-    return f"{position} Best mixture: cell {latest.best} with {score}; it is outlined in the maps below."
+    metric = f" by {grid.scored_by}" if grid.scored_by else ""
+    best = f"cell {latest.best} with {format_number(latest.of['score'][latest.best])}{metric}"
+    return f"{position} Best mixture: {best}; it is outlined in the maps below."
 
 
 def _mixture_bars(grid: Grid, latest: Generation, weights: Sequence[float]) -> Bars | None:
@@ -110,7 +112,8 @@ def _comparison(latest: Generation, ensemble: Ensemble) -> str:
     if latest.best is None:
         return ""
     best = latest.of["score"][latest.best]
-    return ", better than the best mixture" if ensemble.distance < best else ", not better than the best mixture"
+    comparison = "better" if ensemble.distance < best else "not better"
+    return f", {comparison} than the best mixture"
 
 
 def _bar_rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str, float, str], ...]:
@@ -123,7 +126,8 @@ def _bar_rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str,
 def _profile_rows(population: Population, cells: int) -> list[tuple[str, ...]]:
     """Return rows: routine, wall s, CPU s, share of wall time, wall s per cell and generation."""
     walls = population.wall_s
-    names = [*(name for name in _PUBLISHED if name in walls), *(name for name in walls if name not in _PUBLISHED)]
+    others = [name for name in walls if name not in _PUBLISHED]
+    names = [*(name for name in _PUBLISHED if name in walls), *others]
     times = [(name, walls[name], population.cpu_s[name]) for name in names]
     times.append(("overall", sum(wall for _, wall, _ in times), sum(cpu for _, _, cpu in times)))
     total = times[-1][1]

@@ -55,11 +55,12 @@ class RecordEntry:
 
     def brief(self) -> RecordEntry:
         """Return a copy with only the first scalar values and shortened texts, of bounded size."""
-        scalars = ((single_line(name), v) for name, v in self.values.items() if not isinstance(v, list | dict))
-        stored = {n: single_line(v) if isinstance(v, str) else v for n, v in islice(scalars, _MAX_VALUES)}
+        scalars = ((k, v) for k, v in self.values.items() if not isinstance(v, list | dict))
+        first = islice(scalars, _MAX_VALUES)
+        stored = {single_line(k): single_line(v) if isinstance(v, str) else v for k, v in first}
         directions = list(to_mapping(self.values.get("directions")).items())[:_MAX_METRICS]
         if directions:
-            stored["directions"] = {single_line(name): to_number(value) for name, value in directions}
+            stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
         return RecordEntry(self.step, self.kimg, stored)
 
 
@@ -139,7 +140,7 @@ class History:
 
     def _add_histogram(self, key: tuple[str, str], histogram: object) -> None:
         bins = self.delays.setdefault(key, Counter())
-        for value, count in islice(histogram.items(), _MAX_BINS) if isinstance(histogram, Mapping) else ():
+        for value, count in islice(to_mapping(histogram).items(), _MAX_BINS):
             if _is_bin(value, count) and (int(value) in bins or len(bins) < _MAX_BINS):
                 bins[int(value)] += count
 
@@ -212,10 +213,10 @@ class Record:
 def open_record(folder: Path) -> Record:
     """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
-        problem = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "missing"
-        raise CheckpointError(
-            f"{folder}: not a run folder ({problem}); pass one that `{program_command()} train` has created"
-        )
+        absence = "a folder without metrics.jsonl" if folder.is_dir() else "missing"
+        problem = "a file" if folder.is_file() else absence
+        train = f"`{program_command()} train`"
+        raise CheckpointError(f"{folder}: not a run folder ({problem}); pass one that {train} has created")
     return Record(folder / "metrics.jsonl")
 
 
@@ -237,7 +238,8 @@ def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
         return entries
     selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
     for name in metric_names(entries):
-        finite = [(v, i) for i, m in enumerate(entries) if math.isfinite(v := m.numbers().get(name, math.nan))]
+        values = (entry.numbers().get(name, math.nan) for entry in entries)
+        finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
         selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
     return [entry for entry in entries if id(entry) in selected]
 
@@ -248,7 +250,8 @@ def _is_complete(line: bytes) -> bool:
 
 def _is_bin(value: object, count: object) -> bool:
     text = str(value)
-    return text.isascii() and text.isdecimal() and len(text) < 9 and type(count) is int and 0 <= count < 1 << 48
+    is_short_number = text.isascii() and text.isdecimal() and len(text) < 9
+    return is_short_number and type(count) is int and 0 <= count < 1 << 48
 
 
 def _parse(line: bytes) -> tuple[object, RecordEntry] | None:

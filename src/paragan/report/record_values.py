@@ -30,8 +30,8 @@ def to_natural(value: object) -> int | None:
     """Return a non-negative integer, given as a number or as text; None for other values."""
     if type(value) is int:
         return value if 0 <= value < 10**_MAX_DIGITS else None
-    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
-    return int(str(value)) if is_text else None
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal()
+    return int(str(value)) if is_text and len(str(value)) <= _MAX_DIGITS else None
 
 
 def to_mapping(value: object) -> Mapping[str, Any]:
@@ -45,4 +45,5 @@ def single_line(text: object, max_length: int = 500) -> str:
     if line.isprintable():  # the common case, and much faster
         return line[:max_length]
     line = " ".join(line.split())
-    return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))[:max_length]
+    printable = (c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
+    return "".join(printable)[:max_length]

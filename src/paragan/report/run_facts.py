@@ -16,13 +16,15 @@ def player_facts(players: object) -> list[str]:
     if not isinstance(players, Mapping):
         return []
     items = islice(players.items(), _MAX_ITEMS)
-    return [_player_fact(single_line(name).upper(), player) for name, player in items if isinstance(player, Mapping)]
+    known = [(name, player) for name, player in items if isinstance(player, Mapping)]
+    return [_player_fact(single_line(name).upper(), player) for name, player in known]
 
 
 def _player_fact(name: str, player: Mapping[str, Any]) -> str:
     weights = to_number(player.get("weights"))
     count = f" {weights:,.0f} parameters" if weights is not None else ""
-    return f"{name}{count}, {single_line(player.get('precision'))} on {single_line(player.get('device'))}"
+    precision = single_line(player.get("precision"))
+    return f"{name}{count}, {precision} on {single_line(player.get('device'))}"
 
 
 def data_fact(data: object) -> str:
@@ -44,8 +46,7 @@ def ranks_fact(start: Mapping[str, Any]) -> str:
     if size is None or not size > 1:
         return ""
     items = islice(players.items(), _MAX_ITEMS) if isinstance(players, Mapping) else ()
-    strategies = (
-        f"{single_line(k).upper()} {single_line(p.get('strategy'))}" for k, p in items if isinstance(p, Mapping)
-    )
+    known = ((single_line(k).upper(), p) for k, p in items if isinstance(p, Mapping))
+    strategies = (f"{name} {single_line(player.get('strategy'))}" for name, player in known)
     on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
     return f"{size:,.0f} ranks{on}: {', '.join(strategies)}"

@@ -55,9 +55,8 @@ def total_kimg(folder: Path, history: History) -> float | None:
     path = folder / "config.yaml"
     if kimg is None:
         try:
-            kimg = to_number(
-                strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), []).plain()["train"]["kimg"]
-            )
+            config = strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), [])
+            kimg = to_number(config.plain()["train"]["kimg"])
         except (ParaganError, LookupError, TypeError, RecursionError):
             return None
     return kimg if kimg is not None and kimg > 0 and math.isfinite(kimg) else None
@@ -82,7 +81,8 @@ def format_duration(seconds: float) -> str:
     if not math.isfinite(seconds):
         return format_number(seconds)
     whole = int(seconds)
-    for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, unit, below, small in units:
         if whole >= size:
             rest = whole % size // below
             return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")

@@ -107,7 +107,8 @@ def _read_image(path: Path, side: int) -> Image.Image | None:
     """Read a PNG as RGB of at most `side` px; None if it is missing, damaged or too large."""
     try:
         with open_regular_file(path) as file, Image.open(file, formats=["PNG"]) as image:
-            if image.width * image.height > _MAX_PIXELS or os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
+            num_bytes = os.fstat(file.fileno()).st_size
+            if image.width * image.height > _MAX_PIXELS or num_bytes > _MAX_FILE_BYTES:
                 return None
             rgb = image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -26,12 +26,14 @@ class Scale:
 
     def at(self, value: float) -> float:
         """Return the height of a value."""
-        low, high, here = (self._unit(v) for v in (self.low, self.high, min(max(value, self.low), self.high)))
+        clamped = min(max(value, self.low), self.high)
+        low, high, here = (self._unit(v) for v in (self.low, self.high, clamped))
         return self.bottom - (here - low) / (high - low) * (self.bottom - self.top)
 
     def ticks(self, about: int = 4) -> list[float]:
         """Return about this many round values within the scale."""
-        return _log_ticks(self.low, self.high, about) if self.log else round_ticks(self.low, self.high, about)
+        ticks = _log_ticks if self.log else round_ticks
+        return ticks(self.low, self.high, about)
 
     def _unit(self, value: float) -> float:
         return math.log10(value) if self.log else value
@@ -45,13 +47,16 @@ def fit_scale(values: Sequence[float], top: float, bottom: float, floor: float |
     if not values:
         return Scale(0.0, 1.0, False, top, bottom)
     ordered = sorted(min(max(v, -_MAX_VALUE), _MAX_VALUE) for v in values)
-    if floor is None and ordered[0] > 0 and math.log10(ordered[-1]) - math.log10(ordered[0]) > _MIN_LOG_DECADES:
-        factor = 10 ** (_MARGIN * (math.log10(ordered[-1]) - math.log10(ordered[0])))
+    may_be_log = floor is None and ordered[0] > 0
+    decades = math.log10(ordered[-1]) - math.log10(ordered[0]) if may_be_log else 0.0
+    if decades > _MIN_LOG_DECADES:
+        factor = 10 ** (_MARGIN * decades)
         return Scale(ordered[0] / factor or ordered[0], ordered[-1] * factor, True, top, bottom)
     low, high = _usual_range(ordered)
     if floor is not None:
         low = min(low, floor)
-    margin = _MARGIN * (high - low) if high - low > _MIN_SPAN else max(0.1 * abs(high), _MIN_SPAN) if high else 1.0
+    flat_margin = max(0.1 * abs(high), _MIN_SPAN) if high else 1.0
+    margin = _MARGIN * (high - low) if high - low > _MIN_SPAN else flat_margin
     return Scale(low if low == floor else low - margin, high + margin, False, top, bottom)
 
 

@@ -26,6 +26,7 @@ _SPARK_WIDTH = 24
 _MAX_SCORES = 8
 _MAX_MESSAGES = 4
 _LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
+_PACE = ("images_per_s", "data_wait")
 _STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
 
 
@@ -42,10 +43,10 @@ def render_run(folder: Path, history: History) -> RenderableType:
         gap,
     ]
     parts += [*grid, gap] if (grid := render_grid(history.population)) else []
-    lines = [Text(f"! {single_line(a.values.get('means'))}", "yellow") for a in history.advice.values()][
-        -_MAX_MESSAGES:
-    ]
-    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
+    advice = list(history.advice.values())[-_MAX_MESSAGES:]
+    events = list(history.events)[-_MAX_MESSAGES:]
+    lines = [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
+    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in events]
     return Group(*(part for part in [*parts, *lines] if part is not None))
 
 
@@ -60,9 +61,8 @@ def summary_line(folder: Path, history: History) -> str:
         f"{format_number(history.kimg)}{length} kimg",
         *_pace(folder, history),
     ]
-    parts += [
-        f"{label} {format_number(history.series[name].last)}" for label, name in _LOSSES if name in history.series
-    ]
+    losses = [(label, history.series.get(name)) for label, name in _LOSSES]
+    parts += [f"{label} {format_number(loss.last)}" for label, loss in losses if loss is not None]
     parts += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
     parts += [generation] if (generation := generation_text(history.population)) else []
     return "  ".join(parts).replace("−", "-")
@@ -91,9 +91,8 @@ def _progress(folder: Path, history: History) -> list[RenderableType]:
 
 
 def _pace(folder: Path, history: History) -> list[str]:
-    rate, wait = (
-        history.series[name].last if name in history.series else None for name in ("images_per_s", "data_wait")
-    )
+    known = [history.series.get(name) for name in _PACE]
+    rate, wait = (None if series is None else series.last for series in known)
     total = total_kimg(folder, history)
     parts = []
     if rate is not None:
@@ -107,7 +106,7 @@ def _pace(folder: Path, history: History) -> list[str]:
 
 def _series_table(history: History) -> Table | None:
     known = history.population.curves | history.series
-    names = [name for name in panels.sort_by_panel(known) if name not in ("images_per_s", "data_wait")]
+    names = [name for name in panels.sort_by_panel(known) if name not in _PACE]
     table = _table("", "now", "history")
     for name in names[:_SPARK_WIDTH]:
         series = known[name]
@@ -149,7 +148,8 @@ def _last_score(history: History) -> dict[str, float]:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", caption_justify="left")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.caption_justify = "left"
     for n, column in enumerate(columns):
         side: Literal["left", "right"] = "left" if n == 0 or column == "history" else "right"
         table.add_column(Text(column), justify=side, no_wrap=n < 2, min_width=7 if n < 2 else None)

@@ -28,12 +28,13 @@ def render_grid(population: Population) -> list[RenderableType]:
     latest = population.latest
     if grid is None or latest is None:
         return []
+    title = Text(generation_text(population))
     layout = GridLayout.of(grid, _MAX_NUMBERED_COLUMNS)
     if layout.lines > _MAX_NUMBERED_LINES or layout.columns > _MAX_NUMBERED_COLUMNS:
-        return [Text(generation_text(population)), *_blocks(latest, GridLayout.of(grid, _MAX_BLOCK_COLUMNS))]
+        return [title, *_blocks(latest, GridLayout.of(grid, _MAX_BLOCK_COLUMNS))]
     letters = _letters(grid)
-    legend = "  ".join([f"{letters[n]} {name}" for n, name in enumerate(grid.losses)] if letters else [])
-    parts: list[RenderableType] = [Text(generation_text(population)), _table(latest, layout, letters)]
+    legend = "  ".join(f"{letters[n]} {name}" for n, name in enumerate(grid.losses) if letters)
+    parts: list[RenderableType] = [title, _table(latest, layout, letters)]
     return [*parts, Text(legend, "dim")] if legend else parts
 
 
@@ -43,7 +44,8 @@ def generation_text(population: Population) -> str:
         return ""
     median = population.curves.get("score/median")
     words = [f"generation {population.latest.number:,}", best_cell_text(population.latest)]
-    return "  ".join([*(word for word in words if word), *([f"median {format_number(median.last)}"] if median else [])])
+    words += [f"median {format_number(median.last)}"] if median else []
+    return "  ".join(word for word in words if word)
 
 
 def _table(latest: Generation, layout: GridLayout, letters: str) -> Table:
@@ -68,7 +70,8 @@ def _blocks(latest: Generation, layout: GridLayout) -> list[RenderableType]:
         else Text(2 * _BLOCKS[int(height * 7.999)], _style(height, cell == latest.best))
         for cell, height in enumerate(heights)
     ]
-    return [Text.assemble(*drawn[i : i + layout.columns]) for i in range(0, len(drawn), layout.columns)]
+    starts = range(0, len(drawn), layout.columns)
+    return [Text.assemble(*drawn[i : i + layout.columns]) for i in starts]
 
 
 def _heights(scores: Sequence[float]) -> list[float | None]:
@@ -85,7 +88,8 @@ def _style(height: float, best: bool) -> str:
 def _tiles(latest: Generation, letters: str) -> Iterator[Text]:
     scores = latest.of["score"]
     losses = latest.of["loss"]
-    for cell, (score, loss, height) in enumerate(zip(scores, losses, _heights(scores), strict=True)):
+    values = zip(scores, losses, _heights(scores), strict=True)
+    for cell, (score, loss, height) in enumerate(values):
         best = cell == latest.best
         letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""
         tile = f"{'-' if height is None else format_short(score)}{'*' if best else ' '}{letter}"
