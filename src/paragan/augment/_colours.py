@@ -24,7 +24,8 @@ def coloured(x_BCHW: Tensor, draws: Draws) -> Tensor:
     grey = torch.where(happens["luma"] & (draws["luma"] < 0.5), -contrast, contrast)
     cos = torch.where(happens["hue"], draws["hue cos"], 1.0)
     sin = torch.where(happens["hue"], draws["hue sin"], 0.0)
-    map_BCC = _map(x_BCHW, *(values[:, None, None] for values in (grey, contrast * saturation, cos, sin)))
+    values = (grey, contrast * saturation, cos, sin)
+    map_BCC = _map(x_BCHW, *(value[:, None, None] for value in values))
     out = (map_BCC @ x_BCHW.flatten(2)).view_as(x_BCHW) + per_image(grey * brightness)
     return torch.where(per_image(torch.stack(list(happens.values())).any(0)), out, x_BCHW)
 

@@ -20,7 +20,8 @@ _HOLE = 1 / 2  # share of a side
 def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Scale each frequency band by a random factor; the power of a natural image stays."""
     happens = [draws.happens(name) for name in _BANDS]
-    factors = [torch.where(here, draws[name], 1.0) for here, name in zip(happens, _BANDS, strict=True)]
+    bands = zip(happens, _BANDS, strict=True)
+    factors = [torch.where(here, draws[name], 1.0) for here, name in bands]
     # one band after the other; each step restores the power
     quieter = torch.ones_like(factors[0])
     for factor, power in zip(factors, _POWER, strict=True):
@@ -31,8 +32,9 @@ def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
     """Scale the bands of images, mirrored at their border, by these factors."""
-    along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in x_BCHW.shape[2:]]
-    down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in x_BCHW.shape[2:])
+    sides = x_BCHW.shape[2:]
+    along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in sides]
+    down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in sides)
     waves = along[0] @ x_BCHW @ along[1].mT
     waves = waves * down_BH[:, None, :, None] * right_BW[:, None, None, :]
     return along[0].mT @ waves @ along[1]

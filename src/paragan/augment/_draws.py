@@ -42,14 +42,16 @@ class Draws:
         self._p = p
         uniform = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
         gates, uniform = uniform.split([len(_GATES), uniform.shape[1] - len(_GATES)], 1)
-        normal = rng.normal(seed, f"{stream}/normal", rows, (len(_FACTORS) + len(_NORMAL),)).double()
+        num_normal = len(_FACTORS) + len(_NORMAL)
+        normal = rng.normal(seed, f"{stream}/normal", rows, (num_normal,)).double()
         normal = normal * torch.tensor([*_FACTORS.values(), *_NORMAL.values()], dtype=torch.float64)
         angles = (2 * uniform[:, len(_UNIFORM) :].double() - 1) * pi
         values = [uniform[:, : len(_UNIFORM)].double(), angles.cos(), angles.sin()]
         values += [normal[:, : len(_FACTORS)].exp2(), normal[:, len(_FACTORS) :]]
         names = [f"{name} cos" for name in _ANGLES] + [f"{name} sin" for name in _ANGLES]
         columns = torch.cat(values, 1).to(like_BCHW, non_blocking=True).unbind(1)
-        self._gates = dict(zip(_GATES, gates.to(like_BCHW.device, non_blocking=True).unbind(1), strict=True))
+        gates = gates.to(like_BCHW.device, non_blocking=True)
+        self._gates = dict(zip(_GATES, gates.unbind(1), strict=True))
         self._values = dict(zip((*_UNIFORM, *names, *_FACTORS, *_NORMAL), columns, strict=True))
 
     def happens(self, name: str) -> Tensor:

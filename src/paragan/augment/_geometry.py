@@ -24,7 +24,8 @@ def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Apply pixel blitting, then general geometry; images that draw no interpolation stay exact."""
     pixels_B23 = by_pixels(x_BCHW, draws)
     between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
-    return torch.where(per_image(between_B), warp(x_BCHW, inverse_B23), warp_nearest(x_BCHW, pixels_B23))
+    warped = warp(x_BCHW, inverse_B23)
+    return torch.where(per_image(between_B), warped, warp_nearest(x_BCHW, pixels_B23))
 
 
 def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
@@ -83,7 +84,8 @@ def _scaling(along_x: Tensor, along_y: Tensor) -> Tensor:
 
 def _rotating(name: str, draws: Draws) -> Tensor:
     happens = draws.rotates(name)
-    return _turning(torch.where(happens, draws[f"{name} cos"], 1.0), torch.where(happens, draws[f"{name} sin"], 0.0))
+    cos = torch.where(happens, draws[f"{name} cos"], 1.0)
+    return _turning(cos, torch.where(happens, draws[f"{name} sin"], 0.0))
 
 
 def _turning(cos: Tensor, sin: Tensor) -> Tensor:

@@ -77,15 +77,15 @@ class Augment:
     def __init__(self, options: Options) -> None:
         self.options = options
         letters = len(options.pipeline)
-        self._groups = (blitted,) if letters == 1 else (moved, coloured, filtered, noisy, cut)[: letters - 1]
+        groups = (moved, coloured, filtered, noisy, cut)
+        self._groups = (blitted,) if letters == 1 else groups[: letters - 1]
         start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
-        self.state = {} if options.target is None else {name: torch.tensor(value) for name, value in start.items()}
+        self.state = {} if options.target is None else {k: torch.tensor(v) for k, v in start.items()}
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
-            raise ConfigError(
-                f"augment needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
-            )
+            given = f"samples have shape {tuple(x_BCHW.shape[1:])}"
+            raise ConfigError(f"augment needs images, but {given}; leave augment out")
         x = at_least_float32(x_BCHW)
         options = self.options
         p = self.state.get("p", cosine_decay(options.p, options.final, options.final_kimg, rows))
@@ -99,7 +99,7 @@ class Augment:
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
         """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
         assert self.options.target is not None
-        steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
+        steps, num_images, sign_sum, p = (self.state[k] for k in ("steps", "images", "signs", "p"))
         values = {"p": p.clone()}
         sign = total(signs.float() * images).round()  # integer: equal for any number of ranks
         counts = sign.isfinite()

@@ -159,8 +159,8 @@ def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
     squares = (x - _per_channel(x, mean)).square_().sum(dims)
     wide = mean.double()
-    packed = torch.cat([wide * count, squares.double() + wide.square() * count, wide.new_full((1,), count)])
-    first, second, total = across.all_reduce_(packed).split([len(mean), len(mean), 1])
+    sums = [wide * count, squares.double() + wide.square() * count, wide.new_full((1,), count)]
+    first, second, total = across.all_reduce_(torch.cat(sums)).split([len(mean), len(mean), 1])
     wide = first / total
     var = (second / total - wide.square()).clamp_min_(0)
     return wide.to(mean.dtype), var.to(mean.dtype), total[0]
@@ -187,7 +187,8 @@ def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tup
         return torch.zeros_like(mean), torch.zeros_like(mean)
     kernel = torch.ops.aten.native_batch_norm_backward
     wanted = [False, True, True]
-    _, dgain, dbias = kernel(grad, x, torch.ones_like(mean), mean, var, None, None, False, eps, wanted)
+    ones = torch.ones_like(mean)
+    _, dgain, dbias = kernel(grad, x, ones, mean, var, None, None, False, eps, wanted)
     return dgain, dbias
 
 
@@ -207,8 +208,8 @@ def _differentiable(
         return None, dgain, dbias
     first, second = AllReduceSum.apply(sums, ctx.reduce_group) / count
     weight = inverse if gain is None else inverse * gain
-    dx = (grad - _per_channel(x, first) - normal * _per_channel(x, second)) * _per_channel(x, weight)
-    return dx.to(x.dtype), dgain, dbias
+    centred = grad - _per_channel(x, first) - normal * _per_channel(x, second)
+    return (centred * _per_channel(x, weight)).to(x.dtype), dgain, dbias
 
 
 def _dims(x: Tensor) -> list[int]:

@@ -41,9 +41,9 @@ class SelfAttention(nn.Module):
         tensor.zero_()
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        query_BCN = self.query(x).flatten(2)
+        query_BNC = self.query(x).flatten(2).transpose(1, 2)
         key_BCM = F.max_pool2d(self.key(x), 2).flatten(2)
         value_BCM = F.max_pool2d(self.value(x), 2).flatten(2)
-        weight_BNM = at_least_float32(query_BCN.transpose(1, 2) @ key_BCM).softmax(2).to(value_BCM.dtype)
+        weight_BNM = at_least_float32(query_BNC @ key_BCM).softmax(2).to(value_BCM.dtype)
         found = (value_BCM @ weight_BNM.transpose(1, 2)).unflatten(2, x.shape[2:])
         return torch.addcmul(x, self.gain.to(x.dtype), self.out(found))

@@ -82,9 +82,11 @@ class DownBlock(nn.Module):
         # not in place: the short-cut reads the same tensor
         self.act = nn.Identity() if first else nn.ReLU()
         self.conv1 = wrap(nn.Conv2d(inputs, hidden, 3, padding=1))
-        self.conv2 = wrap(DownConv2d(hidden, outputs) if down else nn.Conv2d(hidden, outputs, 3, padding=1))
+        conv2 = DownConv2d(hidden, outputs) if down else nn.Conv2d(hidden, outputs, 3, padding=1)
+        self.conv2 = wrap(conv2)
         self.pool = nn.AvgPool2d(2) if down else nn.Identity()
-        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if down or inputs != outputs else nn.Identity()
+        is_learned = down or inputs != outputs
+        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if is_learned else nn.Identity()
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         h = self.conv2(self.conv1(self.act(x)).relu_())

@@ -60,12 +60,14 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         if not self.training:
             return super().forward(x)
         self._check_input_dim(x)
-        if self.reduce_group is not None:
-            y, mean, var, count = Normalise.apply(x, self.weight, self.bias, self.eps, self.reduce_group)
+        group = self.reduce_group
+        if group is not None:
+            y, mean, var, count = Normalise.apply(x, self.weight, self.bias, self.eps, group)
             var = _unbiased(var, count)
         else:
             like = self.running_mean if self.track_running_stats else None
-            mean, var = (None, None) if like is None else (torch.zeros_like(like), torch.zeros_like(like))
+            mean = None if like is None else torch.zeros_like(like)
+            var = None if like is None else torch.zeros_like(like)
             # momentum 1: writes the statistics of the batch
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
@@ -112,7 +114,7 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     if world.size == 1:
         return
     norms = _norms(net)
-    spreads = {name: module for name, module in net.named_modules() if isinstance(module, MinibatchStd)}
+    spreads = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
     mine = _norm_group(world, ranks) if norms or spreads else None
     averaged = None if mine is world.group else world.group
     for name, norm in norms.items():
@@ -157,7 +159,9 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
         raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor")
     if ranks == 1:
         return None
-    return world.group if ranks == world.size else _consecutive_ranks_group(world.group, ranks, world.device)
+    if ranks == world.size:
+        return world.group
+    return _consecutive_ranks_group(world.group, ranks, world.device)
 
 
 @cache

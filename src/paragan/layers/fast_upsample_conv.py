@@ -27,8 +27,9 @@ _CHANNELS = 256
 
 def is_faster(x: Tensor) -> bool:
     """Return whether `upsample_conv` is faster: on CPU, with many channels, channels last."""
-    there = x.is_cpu and x.shape[1] >= _CHANNELS and x.stride(1) == 1 and not torch.compiler.is_compiling()
-    return there and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    there = x.is_cpu and x.shape[1] >= _CHANNELS and x.stride(1) == 1
+    there = there and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+    return there and x.dtype in (torch.float32, torch.float64)
 
 
 def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -37,7 +38,8 @@ def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     across = _Differences.apply(x_BHWC, 2)
     seen = (x_BHWC, across, _Differences.apply(x_BHWC, 1), _Differences.apply(across, 1))
     once = (bias, None, None, None)  # every output has one part of the first map
-    maps = [F.conv2d(t.permute(0, 3, 1, 2), w, b) for t, w, b in zip(seen, _kernels(weight), once, strict=True)]
+    convs = zip(seen, _kernels(weight), once, strict=True)
+    maps = [F.conv2d(t.permute(0, 3, 1, 2), w, b) for t, w, b in convs]
     y: Tensor = _Interleave.apply(*(m.permute(0, 2, 3, 1) for m in maps))
     return y
 
@@ -66,8 +68,9 @@ class _Differences(torch.autograd.Function):
         size[axis] = count + 1
         steps = x.new_empty(size)
         steps.narrow(axis, 0, 1).copy_(x.narrow(axis, 0, 1))
-        torch.sub(x.narrow(axis, 1, count - 1), x.narrow(axis, 0, count - 1), out=steps.narrow(axis, 1, count - 1))
-        torch.neg(x.narrow(axis, count - 1, 1), out=steps.narrow(axis, count, 1))
+        last = count - 1
+        torch.sub(x.narrow(axis, 1, last), x.narrow(axis, 0, last), out=steps.narrow(axis, 1, last))
+        torch.neg(x.narrow(axis, last, 1), out=steps.narrow(axis, count, 1))
         return steps
 
     @staticmethod
@@ -99,7 +102,8 @@ class _Interleave(torch.autograd.Function):
             column = whole + across[:, :, j : j + width, j * out : (j + 1) * out]
             for i in (0, 1):
                 rest = both[:, i : i + height, j : j + width].narrow(3, (2 * i + j) * out, out)
-                torch.add(down[:, i : i + height, :, i * out : (i + 1) * out], rest, out=y[:, :, i, :, j])
+                upper = down[:, i : i + height, :, i * out : (i + 1) * out]
+                torch.add(upper, rest, out=y[:, :, i, :, j])
                 y[:, :, i, :, j].add_(column)
         return made
 
@@ -114,7 +118,8 @@ class _Interleave(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *maps: Tensor) -> tuple[Tensor, int]:
-        return _Interleave.apply(*_merge_batches(info, in_dims, *maps)).unflatten(0, (info.batch_size, -1)), 0
+        merged = _merge_batches(info, in_dims, *maps)
+        return _Interleave.apply(*merged).unflatten(0, (info.batch_size, -1)), 0
 
 
 class _Deinterleave(torch.autograd.Function):

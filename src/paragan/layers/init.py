@@ -50,7 +50,8 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
             copy_full(parameter, value)
             if parametrize.is_parametrized(module, role):
                 key = (seed, "init", stream, full.removesuffix(".original"))
-                _start_spectral_norm(_parametrizations(module, role), value.to(parameter.device, parameter.dtype), key)
+                weight = value.to(parameter.device, parameter.dtype)
+                _start_spectral_norm(_parametrizations(module, role), weight, key)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _module_parameters(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
         yield role, role, parameter
     if parametrize.is_parametrized(module):
         for role in cast(nn.ModuleDict, module.parametrizations):
-            yield f"parametrizations.{role}.original", role, _parametrizations(module, role).original
+            original = _parametrizations(module, role).original
+            yield f"parametrizations.{role}.original", role, original
 
 
 def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
@@ -117,12 +119,12 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
     elif isinstance(module, nn.Embedding):
         scheme.embedding(tensor, 1, generator)
     elif role in ("weight", "bias") and (weight := _raw_weight(module)) is not None:
-        (scheme.bias if role == "bias" else scheme.weight)(tensor, prod(weight.shape[1:]), generator)
+        draw = scheme.bias if role == "bias" else scheme.weight
+        draw(tensor, prod(weight.shape[1:]), generator)
     else:
         kind = type(module).__name__
-        raise ConfigError(
-            f"weight_init: {kind}.{role} is unknown to every scheme; give {kind} `fill(role, tensor, generator)`"
-        )
+        advice = f"give {kind} `fill(role, tensor, generator)`"
+        raise ConfigError(f"weight_init: {kind}.{role} is unknown to every scheme; {advice}")
 
 
 def _raw_weight(module: nn.Module) -> Tensor | None:

@@ -34,10 +34,12 @@ class MinibatchStd(UpdateOnce):
             wide = at_least_float32(x)
             if self.shared_ranks is not None and self.training:
                 rows = self.shared_ranks.rows(len(x))
-                spread_B = self._spread(gather_batch(wide, rows, self.shared_ranks.reduce_group))[rows.window]
+                group = self.shared_ranks.reduce_group
+                spread_B = self._spread(gather_batch(wide, rows, group))[rows.window]
             else:
                 spread_B = self._spread(wide)
-        return torch.cat([x, spread_B.to(x.dtype)[:, None, None, None].expand(-1, 1, *x.shape[2:])], 1)
+        spread_B111 = spread_B.to(x.dtype)[:, None, None, None]
+        return torch.cat([x, spread_B111.expand(-1, 1, *x.shape[2:])], 1)
 
     def _spread(self, x: Tensor) -> Tensor:
         """Return the mean standard deviation of each image's group, (B,)."""

@@ -15,7 +15,8 @@ from torch import nn
 def frozen_modules(net: nn.Module) -> set[nn.Module]:
     """Return all modules inside the frozen parts of `net`."""
     weights = list(net.parameters())
-    if weights and not any(m.training for m in net.modules()) and not any(w.requires_grad for w in weights):
+    may_train = any(m.training for m in net.modules()) or any(w.requires_grad for w in weights)
+    if weights and not may_train:
         return set(net.modules())
     return {module for child in net.children() for module in frozen_modules(child)}
 
@@ -44,7 +45,7 @@ def in_mode(net: nn.Module, training: bool) -> Iterator[None]:
             net.eval()
         elif not net.training:
             net.train()
-            _evaluate(module for module, _ in modes if getattr(module, "stays_in_evaluation", False))
+            _evaluate(m for m, _ in modes if getattr(m, "stays_in_evaluation", False))
         yield
     finally:
         for module, mode in modes:

@@ -39,7 +39,8 @@ class ModulatedConv2d(nn.Module):
         with autocast_off(style_BI):
             style_BI = at_least_float32(style_BI)
             energy_OI = self.weight.to(style_BI.dtype).square().sum((2, 3))
-            norm_BO = F.linear(style_BI.square(), energy_OI).add(_EPS).rsqrt() * (gain * (_UP if self.up else 1.0))
+            scale = gain * (_UP if self.up else 1.0)
+            norm_BO = F.linear(style_BI.square(), energy_OI).add(_EPS).rsqrt() * scale
         y = conv(x * style_BI.to(x.dtype)[:, :, None, None], self.weight, self.up)
         return y, norm_BO[:, :, None, None].to(y.dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from torch import nn
 
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
@@ -15,5 +17,6 @@ _KINDS = (
 
 def float32_parameters(net: nn.Module) -> set[int]:
     """Return the ids of weights of norms, local or torch's, and of modules with `keeps_float32`."""
-    wide = {id(p) for m in net.modules() if isinstance(m, _KINDS) for p in m.parameters(recurse=False)}
-    return wide | {id(p) for m in net.modules() if getattr(m, "keeps_float32", False) for p in m.parameters()}
+    norms = (m.parameters(recurse=False) for m in net.modules() if isinstance(m, _KINDS))
+    marked = (m.parameters() for m in net.modules() if getattr(m, "keeps_float32", False))
+    return {id(p) for p in chain.from_iterable(chain(norms, marked))}

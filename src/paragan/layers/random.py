@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,8 @@ def uses_random_numbers(net: nn.Module) -> bool:
 
     True for dropout of every kind, and for modules with an attribute `draws = True`.
     """
-    return any(
-        isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "draws", False) is True for m in net.modules()
-    )
+    dropout = nn.modules.dropout._DropoutNd
+    return any(isinstance(m, dropout) or getattr(m, "draws", False) is True for m in net.modules())
 
 
 class Dropout(nn.Module):
@@ -42,9 +42,10 @@ class Dropout(nn.Module):
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Restore the buffers of modules, and the generators of their devices, at the end."""
-    layers = [layer for module in modules for layer in module.modules()]
-    kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
-    devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
+    layers = list(chain.from_iterable(module.modules() for module in modules))
+    kept = [(m, {n: (b, b.clone()) for n, b in m._buffers.items() if b is not None}) for m in layers]
+    weights = chain.from_iterable(module.parameters() for module in modules)
+    devices = {weight.device for weight in weights if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
     try:
         with torch.random.fork_rng(list(devices), device_type=kind):

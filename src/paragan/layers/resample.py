@@ -39,7 +39,8 @@ class DownConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, _spread_taps(self.weight, _taps(self.weight) / 2), self.bias, stride=2, padding=1)
+        weight = _spread_taps(self.weight, _taps(self.weight) / 2)
+        return F.conv2d(x, weight, self.bias, stride=2, padding=1)
 
 
 def upsample(x: Tensor) -> Tensor:

@@ -64,7 +64,8 @@ class SpectralNorm(UpdateOnce):
         super().__init__()
         self.dim = dim
         rows, columns = self._matrix(weight).shape
-        self.register_buffer("u", torch.empty(rows, dtype=at_least_float32(weight).dtype, device=weight.device))
+        dtype = at_least_float32(weight).dtype
+        self.register_buffer("u", torch.empty(rows, dtype=dtype, device=weight.device))
         self.register_buffer("v", torch.empty(columns, dtype=self.u.dtype, device=weight.device))
         if not weight.is_meta:
             self.start(weight, rng.generator("spectral_norm", rows, columns))

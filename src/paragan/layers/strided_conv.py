@@ -101,4 +101,5 @@ def _matrix(weight: Tensor) -> tuple[Tensor, bool]:
 
 def _to_layout(y_BHWC: Tensor, last: bool) -> Tensor:
     """Return (B, C, H, W) in the layout of the weights."""
-    return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    layout = torch.channels_last if last else torch.contiguous_format
+    return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=layout)

@@ -37,4 +37,5 @@ class AuxiliaryHead(nn.Module):
 
 def head(kind: Kind, features: int, classes: int) -> nn.Module:
     """Return the last block, with spectral norm; without classes both kinds are the same."""
-    return (AuxiliaryHead if kind == "auxiliary" and classes else ReluHead)(features, classes, spectral_norm)
+    block = AuxiliaryHead if kind == "auxiliary" and classes else ReluHead
+    return block(features, classes, spectral_norm)

@@ -68,7 +68,6 @@ def attention_sides(
 def stage_widths(given: Widths, default: Sequence[int], key: str) -> list[int]:
     """Return the channels of all maps, or raise `ConfigError` if their number is wrong."""
     if given is not None and len(given) != len(default):
-        raise ConfigError(
-            f"model.{key}: {len(given)} widths for {len(default)} maps; give one width for each, as in {list(default)}"
-        )
+        counts = f"{len(given)} widths for {len(default)} maps"
+        raise ConfigError(f"model.{key}: {counts}; give one width for each, as in {list(default)}")
     return list(default if given is None else given)

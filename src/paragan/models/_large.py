@@ -40,7 +40,8 @@ class Generator(nn.Module):
         self.num_classes = classes
         self.weight_init = options.weight_init
         plan = _plan(options, shape, self.model)
-        each = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK, self.model)
+        num_blocks = len(plan.g_widths) - 1
+        each = latent_per_block(options.latent, num_blocks, _LATENT_PER_BLOCK, self.model)
         self.latent = each * len(plan.g_widths)
         last: nn.Module = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
         if classes and not options.shared:

@@ -89,7 +89,8 @@ def residual_plan(
 def sngan_plan(options: StageOptions, side: int, width: int | None, default_attention: Places = None) -> ResidualPlan:
     """Plan the networks of SNGAN and SAGAN. width: None is 128 up to 32 px and 64 above (paper)."""
     shape = shape_at(SNGAN_SHAPES, side)
-    return residual_plan(options, shape, side, width or (128 if side <= 32 else 64), default_attention)
+    width = width or (128 if side <= 32 else 64)
+    return residual_plan(options, shape, side, width, default_attention)
 
 
 def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:

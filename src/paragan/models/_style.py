@@ -116,7 +116,8 @@ class Noise(nn.Module):
     def __init__(self, side: int) -> None:
         super().__init__()
         self.strength = nn.Parameter(torch.zeros(()))
-        self.register_buffer("fixed", torch.randn(side, side, generator=rng.generator("stylegan2/noise", side)))
+        noise = torch.randn(side, side, generator=rng.generator("stylegan2/noise", side))
+        self.register_buffer("fixed", noise)
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
         """Set the strength to 0."""

@@ -28,7 +28,8 @@ class VectorBatchNorm(nn.Module):
 
     def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
         h = self.norm(x)
-        gain, bias = (value.to(h.dtype)[:, :, None, None] for value in (1 + self.gain(c_BC), self.bias(c_BC)))
+        affine = (1 + self.gain(c_BC), self.bias(c_BC))
+        gain, bias = (value.to(h.dtype)[:, :, None, None] for value in affine)
         return torch.addcmul(bias, h, gain)
 
 

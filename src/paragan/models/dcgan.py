@@ -72,7 +72,8 @@ class Discriminator(nn.Module):
         wrap = spectral_norm if options.d_norm == "spectral" else identity_wrap
         *hidden, last = _widths(image_side(shape, "dcgan"), options.width)
         downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
-        self.blocks = nn.ModuleList([*downs, Same(hidden[-1], last, norm, wrap), Head(last, classes, wrap)])
+        same = Same(hidden[-1], last, norm, wrap)
+        self.blocks = nn.ModuleList([*downs, same, Head(last, classes, wrap)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
         return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))

@@ -242,7 +242,8 @@ class _Plan:
         for number, (width, num_blocks) in enumerate(zip(widths, blocks, strict=True)):
             inputs = widths[max(0, number - 1)]
             groups = _groups(self.groups, width, max(widths))
-            stages.append(Stage(inputs, width, groups, num_blocks, scale, resample if number else None))
+            change = resample if number else None
+            stages.append(Stage(inputs, width, groups, num_blocks, scale, change))
         return stages
 
 
@@ -253,7 +254,8 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> _Plan:
     if isinstance(blocks, int):
         blocks = (blocks,) * num
     if len(blocks) != num:
-        raise ConfigError(f"model.blocks: {len(blocks)} numbers for {num} resolutions; give one number, or {num}")
+        counts = f"{len(blocks)} numbers for {num} resolutions"
+        raise ConfigError(f"model.blocks: {counts}; give one number, or {num}")
     g_widths = stage_widths(options.g_widths, [options.width] * num, "g_widths")
     d_widths = stage_widths(options.d_widths, g_widths[::-1], "d_widths")
     return _Plan(lowest_side(side), g_widths, d_widths, list(blocks), options.groups)

@@ -50,7 +50,8 @@ class Generator(nn.Module):
         plan = _plan(options, shape)
         stem = Stem(options.latent, plan.g_widths[0], spectral_norm, plan.lowest)
         last = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
-        self.blocks = nn.ModuleList([stem, *_residual.up_blocks(plan, classes, spectral_norm), last])
+        ups = _residual.up_blocks(plan, classes, spectral_norm)
+        self.blocks = nn.ModuleList([stem, *ups, last])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return run_blocks(self.blocks, z_BZ, y_B)

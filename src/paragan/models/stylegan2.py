@@ -83,7 +83,7 @@ class Generator(nn.Module):
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(options.latent, options.style, classes, options.mapping, self.styles[0], options.mixing)
         lowest = lowest_side(side)
-        stages = [_stage(options, widths, number, lowest, shape[0]) for number in range(len(widths))]
+        stages = [_stage(options, widths, n, lowest, shape[0]) for n in range(len(widths))]
         self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], lowest), *stages])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, shift_BLW: Tensor | None = None) -> Tensor:
@@ -97,9 +97,11 @@ class Generator(nn.Module):
         Images become more typical and less varied (Karras et al. 2019, appendix, section 2).
         """
         mapping = cast(Mapping, self.blocks[0])
-        some = torch.randn(_CENTRE, self.latent, generator=rng.generator("stylegan2/centre")).to(z_BZ)
-        classes = range(self.num_classes) if y_B is None or not self.num_classes else y_B.unique().tolist()
-        centre = z_BZ.new_empty(max(1, self.num_classes), self.styles[1])
+        draws = rng.generator("stylegan2/centre")
+        some = torch.randn(_CENTRE, self.latent, generator=draws).to(z_BZ)
+        count = self.num_classes
+        classes = range(count) if y_B is None or not count else y_B.unique().tolist()
+        centre = z_BZ.new_empty(max(1, count), self.styles[1])
         for number in classes or [0]:
             y = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
             centre[number] = mapping.style(some, y).mean(0)
@@ -189,9 +191,10 @@ def _stage(options: Options, widths: list[int], number: int, lowest: int, colour
     """Return one block of G, whose map has the side lowest << number."""
     width = widths[number]
     side = lowest << number
-    convs = [StyledConv(width, width, options.style, side, up=False, noise=options.noise)]
+    style = options.style
+    convs = [StyledConv(width, width, style, side, up=False, noise=options.noise)]
     if number:
-        up = StyledConv(widths[number - 1], width, options.style, side, up=True, noise=options.noise)
+        up = StyledConv(widths[number - 1], width, style, side, up=True, noise=options.noise)
         convs.insert(0, up)
     first = 2 * number - 1 if number else 0
     is_last = number == len(widths) - 1

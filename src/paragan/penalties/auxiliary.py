@@ -49,7 +49,9 @@ class Penalty(protocols.Penalty):
             return self.weight * _cross_entropy(outputs.fake, feed.label)
         assert outputs.real is not None and feed.real is not None
         loss_B = _cross_entropy(outputs.real, feed.real.label)
-        return self.weight * (loss_B + _cross_entropy(outputs.fake, feed.label) if self.fakes else loss_B)
+        if self.fakes:
+            loss_B = loss_B + _cross_entropy(outputs.fake, feed.label)
+        return self.weight * loss_B
 
 
 def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:

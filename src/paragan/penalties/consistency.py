@@ -62,9 +62,11 @@ class Penalty(protocols.Penalty):
             pairs = [(outputs.real, _run_d(context, real))]
         else:
             fake = _transformed((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
-            pairs = list(zip((outputs.real, outputs.fake), _run_d_on_both(context, real, fake), strict=True))
+            transformed = _run_d_on_both(context, real, fake)
+            pairs = list(zip((outputs.real, outputs.fake), transformed, strict=True))
         differences = [mean_per_sample(a.logits_B) - mean_per_sample(b.logits_B) for a, b in pairs]
-        return torch.stack([w * d.square() for w, d in zip(self.weights, differences, strict=True)]).sum(0)
+        weighted = zip(self.weights, differences, strict=True)
+        return torch.stack([w * d.square() for w, d in weighted]).sum(0)
 
 
 def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
@@ -78,12 +80,13 @@ def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -
     x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:
-        raise ConfigError(
-            f"penalty consistency needs images, but samples have shape {tuple(x.shape[1:])}; leave it out"
-        )
-    draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,)).to(x.device, non_blocking=True)
+        given = f"samples have shape {tuple(x.shape[1:])}"
+        raise ConfigError(f"penalty consistency needs images, but {given}; leave it out")
+    draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,))
+    draws_B3 = draws_B3.to(x.device, non_blocking=True)
     transformed = flipped_and_shifted(x.detach(), draws_B3)
-    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in conditions if c is not None)
+    given_conditions = (c for c in conditions if c is not None)
+    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in given_conditions)
 
 
 def _run_d(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
@@ -94,5 +97,6 @@ def _run_d_on_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Seq
     """Run D on both in one call, or in two calls if a norm would mix them."""
     if context.network.mixes:
         return _run_d(context, real), _run_d(context, fake)
-    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    pairs = zip(real, fake, strict=True)
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
     return _run_d(context, tuple(both)).split([context.feed.rows.count] * 2)

@@ -58,7 +58,8 @@ class Penalty(protocols.Penalty):
 
 
 def _interpolated(context: PenaltyContext) -> Tensor:
-    real = context.feed.real_sample.detach()
+    feed = context.feed
+    real = feed.real_sample.detach()
     fake = context.outputs.images.detach()
-    share = rng.uniform(context.feed.seed, "gradient_penalty", context.feed.rows, (1,) * (real.dim() - 1))
+    share = rng.uniform(feed.seed, "gradient_penalty", feed.rows, (1,) * (real.dim() - 1))
     return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))

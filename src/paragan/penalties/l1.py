@@ -32,4 +32,5 @@ class Penalty(protocols.Penalty):
         self.weight = options.weight * options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        return self.weight * (context.outputs.images - context.feed.real_sample).abs().flatten(1).mean(1)
+        difference = context.outputs.images - context.feed.real_sample
+        return self.weight * difference.abs().flatten(1).mean(1)

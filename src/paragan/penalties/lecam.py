@@ -48,11 +48,13 @@ class Penalty(protocols.Penalty):
         self.options = options
         self.interval = options.interval
         self.weight = options.weight * options.interval
-        self.state = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
+        names = ("real", "fake", "updates")
+        self.state = {name: torch.zeros((), dtype=torch.float64) for name in names}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        assert context.outputs.real is not None
-        real_B, fake_B = (mean_per_sample(output.logits_B) for output in (context.outputs.real, context.outputs.fake))
+        outputs = context.outputs
+        assert outputs.real is not None
+        real_B, fake_B = (mean_per_sample(o.logits_B) for o in (outputs.real, outputs.fake))
         self._update_means(context.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B = real_B - self._mean("fake", fake_B)
         below_B = self._mean("real", real_B) - fake_B

@@ -46,7 +46,8 @@ class Penalty(protocols.Penalty):
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        value = sum((_overlap(matrix) for matrix in _matrices(context.network.module)), torch.zeros(()))
+        matrices = _matrices(context.network.module)
+        value = sum((_overlap(matrix) for matrix in matrices), torch.zeros(()))
         return (self.weight * value).expand(context.feed.rows.count)
 
 

@@ -65,7 +65,8 @@ class Penalty(protocols.Penalty):
         # every n-th row of the global batch
         chosen = slice(-rows.first % self.every, None, self.every)
         length_N = self._lengths(context, chosen)
-        length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
+        zero_B = length_N.new_zeros(rows.count)
+        length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, self.every)
         num = -(-rows.total // self.every)
         mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
         loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
@@ -81,8 +82,8 @@ class Penalty(protocols.Penalty):
         y_N = None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
-        noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
-        towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
+        noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))
+        towards_N = (images * noise[chosen].to(images)).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
         return context.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
 
     @torch.no_grad()

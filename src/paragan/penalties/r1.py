@@ -55,7 +55,8 @@ class Penalty(protocols.Penalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         options = self.options
-        gamma = cosine_decay(options.weight, options.final, options.final_kimg, context.feed.rows) * options.interval
+        rows = context.feed.rows
+        gamma = cosine_decay(options.weight, options.final, options.final_kimg, rows) * options.interval
         logits, x = self._inputs(context)
         gradient = context.input_gradient(mean_per_sample(logits), x)
         return gamma / 2 * gradient.flatten(1).square().sum(1)

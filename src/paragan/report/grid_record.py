@@ -52,8 +52,8 @@ class Grid:
         values = to_mapping(line)
         shape = values.get("shape")
         losses = values.get("losses")
-        has_shape = isinstance(shape, list) and len(shape) == 2
-        rows, columns = (to_natural(n) or 0 for n in shape) if has_shape else (0, 0)
+        sides = shape if isinstance(shape, list) and len(shape) == 2 else (0, 0)
+        rows, columns = (to_natural(n) or 0 for n in sides)
         if not 1 <= rows * columns <= _MAX_CELLS:
             return None
         first_losses = losses[:_MAX_LOSSES] if isinstance(losses, list) else ()
