@@ -80,7 +80,8 @@ class Augment:
         groups = (moved, coloured, filtered, noisy, cut)
         self._groups = (blitted,) if letters == 1 else groups[: letters - 1]
         start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
-        self.state = {} if options.target is None else {k: torch.tensor(v) for k, v in start.items()}
+        state = {name: torch.tensor(value) for name, value in start.items()}
+        self.state = {} if options.target is None else state
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from torch import nn
 
@@ -18,7 +19,7 @@ def frozen_modules(net: nn.Module) -> set[nn.Module]:
     may_train = any(m.training for m in net.modules()) or any(w.requires_grad for w in weights)
     if weights and not may_train:
         return set(net.modules())
-    return {module for child in net.children() for module in frozen_modules(child)}
+    return set(chain.from_iterable(frozen_modules(child) for child in net.children()))
 
 
 def train(net: nn.Module) -> nn.Module:

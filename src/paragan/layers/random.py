@@ -43,7 +43,7 @@ class Dropout(nn.Module):
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Restore the buffers of modules, and the generators of their devices, at the end."""
     layers = list(chain.from_iterable(module.modules() for module in modules))
-    kept = [(m, {n: (b, b.clone()) for n, b in m._buffers.items() if b is not None}) for m in layers]
+    old = [(m, {n: (b, b.clone()) for n, b in m._buffers.items() if b is not None}) for m in layers]
     weights = chain.from_iterable(module.parameters() for module in modules)
     devices = {weight.device for weight in weights if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
@@ -51,7 +51,7 @@ def preserved_state(*modules: nn.Module) -> Iterator[None]:
         with torch.random.fork_rng(list(devices), device_type=kind):
             yield
     finally:
-        for layer, buffers in kept:
+        for layer, buffers in old:
             for name, (buffer, value) in buffers.items():
                 buffer.copy_(value)
                 layer._buffers[name] = buffer  # a forward may have put another in its place

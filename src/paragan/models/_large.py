@@ -87,7 +87,8 @@ def _plan(options: BigGANOptions, shape: tuple[int, int, int], model: str) -> Re
     rows = _BROCK if options.flavour == "brock" else _STUDIO
     has_attention = options.flavour == "studio" or side > 32
     default = _residual.largest_map(side // 2) if has_attention else None
-    return _residual.residual_plan(options, _residual.shape_at(rows, side), side, options.width, default)
+    large = _residual.shape_at(rows, side)
+    return _residual.residual_plan(options, large, side, options.width, default)
 
 
 def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:

@@ -59,6 +59,6 @@ def loss(
         positions_B[:, None] == torch.arange(len(all_TE), device=positions_B.device), -torch.inf
     )
     same_BT = others_BT.masked_fill(y_B[:, None] != all_y_T, -torch.inf)
-    each = (torch.cat([towards_B[:, None], all_BT], 1).logsumexp(1) for all_BT in (others_BT, same_BT))
+    each = (torch.cat([towards_B[:, None], v_BT], 1).logsumexp(1) for v_BT in (others_BT, same_BT))
     any_B, same_B = each
     return any_B - same_B

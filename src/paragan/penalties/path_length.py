@@ -82,8 +82,9 @@ class Penalty(protocols.Penalty):
         y_N = None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
-        noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))
-        towards_N = (images * noise[chosen].to(images)).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
+        shape = tuple(images.shape[1:])
+        noise = rng.normal(feed.seed, "path_length", feed.rows, shape)[chosen].to(images)
+        towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
         return context.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
 
     @torch.no_grad()

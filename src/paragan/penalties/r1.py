@@ -56,7 +56,8 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         options = self.options
         rows = context.feed.rows
-        gamma = cosine_decay(options.weight, options.final, options.final_kimg, rows) * options.interval
+        weight = cosine_decay(options.weight, options.final, options.final_kimg, rows)
+        gamma = weight * options.interval
         logits, x = self._inputs(context)
         gradient = context.input_gradient(mean_per_sample(logits), x)
         return gamma / 2 * gradient.flatten(1).square().sum(1)

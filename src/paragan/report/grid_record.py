@@ -194,17 +194,11 @@ def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
     fitness, lr, born = (to_mapping(line.get(name)) for name in ("fitness", "lr", "born"))
     (g_cell, g_generation) = _birth(born.get("g"), cells)
     (_, d_generation) = _birth(born.get("d"), cells)
-    return (
-        finite_or_nan(line.get("score")),
-        finite_or_nan(fitness.get("g")),
-        finite_or_nan(fitness.get("d")),
-        _natural_or_nan(line.get("loss")),
-        finite_or_nan(lr.get("g")),
-        finite_or_nan(lr.get("d")),
-        g_cell,
-        g_generation,
-        d_generation,
-    )
+    scores = [line.get("score"), fitness.get("g"), fitness.get("d")]
+    rates = [finite_or_nan(lr.get(side)) for side in ("g", "d")]
+    births = (g_cell, g_generation, d_generation)
+    loss = _natural_or_nan(line.get("loss"))
+    return (*(finite_or_nan(score) for score in scores), loss, *rates, *births)
 
 
 def _birth(pair: object, cells: int) -> tuple[float, float]:

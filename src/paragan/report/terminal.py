@@ -33,15 +33,9 @@ _STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red
 def render_run(folder: Path, history: History) -> RenderableType:
     """Return progress, values with sparklines, evaluations, advice and events, top to bottom."""
     gap = Text()
-    parts = [
-        _header(folder, history),
-        *_progress(folder, history),
-        gap,
-        _series_table(history),
-        gap,
-        _scores_table(history),
-        gap,
-    ]
+    parts: list[RenderableType | None]
+    parts = [_header(folder, history), *_progress(folder, history), gap]
+    parts += [_series_table(history), gap, _scores_table(history), gap]
     parts += [*grid, gap] if (grid := render_grid(history.population)) else []
     advice = list(history.advice.values())[-_MAX_MESSAGES:]
     events = list(history.events)[-_MAX_MESSAGES:]
@@ -55,12 +49,8 @@ def summary_line(folder: Path, history: History) -> str:
     state = run_state(folder, history)
     total = total_kimg(folder, history)
     length = f"/{format_number(total)}" if total else ""
-    parts = [
-        state.word,
-        f"step {history.step:,}",
-        f"{format_number(history.kimg)}{length} kimg",
-        *_pace(folder, history),
-    ]
+    parts = [state.word, f"step {history.step:,}"]
+    parts += [f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]
     losses = [(label, history.series.get(name)) for label, name in _LOSSES]
     parts += [f"{label} {format_number(loss.last)}" for label, loss in losses if loss is not None]
     parts += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
