@@ -42,8 +42,8 @@ class Cell:
     _ancestors: dict[Side, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rates = {side: player.policy.lr for side, player in self.players.items()}
-        self.centre = {side: self._snapshot_player(side, Traits(rates[side], 0, self.number, 0)) for side in Side}
+        traits = {s: Traits(p.policy.lr, 0, self.number, 0) for s, p in self.players.items()}
+        self.centre = {s: self._snapshot_player(s, traits[s]) for s in Side}
 
     @property
     def players(self) -> dict[Side, Player]:
@@ -79,7 +79,8 @@ class Cell:
         genomes = {}
         for side, player in self.players.items():
             ancestor = self._ancestors.get(side, self.number)
-            genomes[side] = self._snapshot_player(side, replace(traits, lr=player.policy.lr, cell=ancestor))
+            own = replace(traits, lr=player.policy.lr, cell=ancestor)
+            genomes[side] = self._snapshot_player(side, own)
         return genomes
 
     def state(self) -> CellState:
@@ -94,7 +95,7 @@ class Cell:
             self.loss,
             self.batches.position,
             (clock.step, clock.images),
-            {side: (player.version, player.images, int(player.updates)) for side, player in self.players.items()},
+            {side: (p.version, p.images, int(p.updates)) for side, p in self.players.items()},
         )
 
     @property

@@ -73,7 +73,7 @@ class CellState:
         """
         traits = {side: Traits.from_dict(values["traits"][side.value]) for side in Side}
         steps, images = (valid_count(count) for count in values["clock"])
-        counters = {side: tuple(valid_count(count) for count in values["counters"][side.value]) for side in Side}
+        counters = {side: tuple(map(valid_count, values["counters"][side.value])) for side in Side}
         if any(len(counts) != 3 for counts in counters.values()):
             raise ValueError(f"counters {values['counters']}"[:200])
         return cls(
@@ -111,9 +111,11 @@ class CellState:
             genomes = {}
             for side, (first, *body) in zip(Side, (packed[:half], packed[half:]), strict=True):
                 genomes[side] = Genome.unpack(first, like[side], *body)
-            return cls.from_dict(valid_count(values["number"]), values, {side: genomes[side].tensors for side in Side})
+            tensors = {side: genome.tensors for side, genome in genomes.items()}
+            return cls.from_dict(valid_count(values["number"]), values, tensors)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise CheckpointError(f"cell: the received bytes are not a valid cell state ({str(error)[:100]})") from None
+            problem = "the received bytes are not a valid cell state"
+            raise CheckpointError(f"cell: {problem} ({str(error)[:100]})") from None
 
 
 def finite_number(value: Any) -> float:

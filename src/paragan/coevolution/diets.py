@@ -77,9 +77,8 @@ class Diets:
         listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
         if not names:
             raise ConfigError(f"{self._key(own)}: this data has no classes; remove the key")
-        raise ConfigError(
-            f"{self._key(own)}: the data has no class {label!r}; use one of {listed} or a number below {len(names)}"
-        )
+        hint = f"use one of {listed} or a number below {len(names)}"
+        raise ConfigError(f"{self._key(own)}: the data has no class {label!r}; {hint}")
 
     def _key(self, own: CellOptions) -> str:
         return f"grid.cells.{self.options.cells.index(own)}.classes"

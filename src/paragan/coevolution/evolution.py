@@ -153,14 +153,16 @@ class Evolution(Trainer):
     @property
     def best_cell(self) -> Cell:
         """Cell with the lowest mixture distance at its last score; before any, the first cell."""
-        return min(self.cells, key=lambda cell: (float("inf") if cell.score is None else cell.score, cell.number))
+        scores = {c.number: math.inf if c.score is None else c.score for c in self.cells}
+        return min(self.cells, key=lambda cell: (scores[cell.number], cell.number))
 
     def best_mixture(self) -> Mixture:
         """Build the mixture of the best cell, or the ensemble if its distance is lower."""
         self.population.collect()
         cell = self.best_cell
         centres = self._centres()
-        if self.ensemble is not None and self.ensemble.distance < (math.inf if cell.score is None else cell.score):
+        score = math.inf if cell.score is None else cell.score
+        if self.ensemble is not None and self.ensemble.distance < score:
             counts = self.ensemble.counts
             chosen = [centres[number][Side.G] for number in counts]
             return self._mixture_of(chosen, [float(count) for count in counts.values()])
@@ -169,7 +171,8 @@ class Evolution(Trainer):
         return self._mixture_of(members, weights)
 
     def _mixture_of(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
-        return self.make_mixture([genome.network_state(average=True) for genome in members], weights)
+        states = [genome.network_state(average=True) for genome in members]
+        return self.make_mixture(states, weights)
 
     def _centres(self) -> dict[int, Mapping[Side, Genome]]:
         return {cell.number: cell.centre for cell in self.cells}
@@ -195,7 +198,8 @@ class Evolution(Trainer):
         for cell in self.cells:
             for side, genome in cell.centre.items():
                 groups[f"cell-{cell.number}-{side.value}"] = Pieces(genome.tensors)
-        mixture = {f"net/{name}": value.contiguous() for name, value in self.best_mixture().state_dict().items()}
+        state = self.best_mixture().state_dict()
+        mixture = {f"net/{name}": value.contiguous() for name, value in state.items()}
         groups["g"] = Pieces(mixture)
         return groups, {
             "generation": self.population.generation,
@@ -213,14 +217,17 @@ class Evolution(Trainer):
             self._auto.chosen = chosen
         if (ensemble := checkpoint.values["ensemble"]) is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
-            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, finite_number(ensemble["distance"]))
+            by_cell = {int(cell): count for cell, count in counts.items()}
+            self.ensemble = Ensemble(by_cell, finite_number(ensemble["distance"]))
         for cell in self.cells:
             tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            cell.restore(CellState.from_dict(cell.number, checkpoint.values["cells"][str(cell.number)], tensors))
+            values = checkpoint.values["cells"][str(cell.number)]
+            cell.restore(CellState.from_dict(cell.number, values, tensors))
 
 
 def _ensemble_dict(ensemble: Ensemble) -> dict[str, Any]:
-    return {"counts": {str(cell): count for cell, count in ensemble.counts.items()}, "distance": ensemble.distance}
+    counts = {str(cell): count for cell, count in ensemble.counts.items()}
+    return {"counts": counts, "distance": ensemble.distance}
 
 
 def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -43,7 +43,8 @@ class FitnessEvaluator:
 
     def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
         """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
-        return _AGGREGATES[by]([self.losses(*self._pair(side, genome, other), cell)[side] for other in opponents])
+        pairs = [self._pair(side, genome, other) for other in opponents]
+        return _AGGREGATES[by]([self.losses(*pair, cell)[side] for pair in pairs])
 
     @torch.no_grad()
     def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:

@@ -76,8 +76,9 @@ class Genome:
     @classmethod
     def from_player(cls, player: Player, traits: Traits) -> Genome:
         """Copy a player; on the host the copy is made in serialised form, ready to be sent."""
-        tensors = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _PLAYER_KEYS}
-        kind = _optimizer_type(player) if any(name.startswith("optimizer/") for name in tensors) else ""
+        state = state_of(player)[0].tensors
+        tensors = {name: value for name, value in state.items() if name not in _PLAYER_KEYS}
+        kind = _optimizer_type(player) if any(n.startswith("optimizer/") for n in tensors) else ""
         found = cls(tensors, replace(traits, memory=kind))
         if not all(value.device.type == "cpu" and value.dtype in tensor_bytes.DTYPES for value in tensors.values()):
             return replace(found, tensors={name: value.clone() for name, value in tensors.items()})
@@ -92,7 +93,8 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
-        local = {"player/updates": player.updates, **({} if player.scaler is None else _scaler_state(player))}
+        scaler_state = {} if player.scaler is None else _scaler_state(player)
+        local = {"player/updates": player.updates, **scaler_state}
         counters = {"version": player.version, "images": player.images}
         restore(player, StoredTensors.of(local | dict(loaded)), counters)
         player.set_lr_base(self.traits.lr)
@@ -109,8 +111,9 @@ class Genome:
 
     def network_state(self, average: bool = False) -> dict[str, Tensor]:
         """Return parameters and buffers by module name. average: those of the EMA, if any."""
-        prefix = "ema/" if average and any(name.startswith("ema/") for name in self.tensors) else "net/"
-        return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
+        has_average = any(name.startswith("ema/") for name in self.tensors)
+        prefix = "ema/" if average and has_average else "net/"
+        return {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
 
     def pack(self) -> Tensor:
         """Serialise to bytes (uint8), which must not be written to."""
@@ -120,7 +123,8 @@ class Genome:
 
     def pack_split(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Serialise to bytes (uint8) on the host and, for tensors on `device`, bytes there."""
-        return tensor_bytes.serialize_split(self.tensors, {"traits": json.dumps(self.traits.to_dict())}, device)
+        metadata = {"traits": json.dumps(self.traits.to_dict())}
+        return tensor_bytes.serialize_split(self.tensors, metadata, device)
 
     @classmethod
     def unpack(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
@@ -132,7 +136,8 @@ class Genome:
             tensors, metadata = tensor_bytes.deserialize(data, body)
             found = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise CheckpointError(f"genome: the received bytes are not a valid genome ({str(error)[:100]})") from None
+            problem = "the received bytes are not a valid genome"
+            raise CheckpointError(f"genome: {problem} ({str(error)[:100]})") from None
         check_same(shapes_of(found.weights), shapes_of(like.weights), "genome")
         return found
 

@@ -51,7 +51,8 @@ class LazyFeatures:
 
     def _block(self, number: int) -> SampleFeatures:
         if number not in self._blocks:
-            self._blocks[number] = self._compute(number * _BLOCK, min((number + 1) * _BLOCK, self._num))
+            end = min((number + 1) * _BLOCK, self._num)
+            self._blocks[number] = self._compute(number * _BLOCK, end)
         return self._blocks[number]
 
 
@@ -59,7 +60,7 @@ def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
     """Clip weights at 0 and scale their sum to 1; equal weights if all are 0."""
     clipped = [max(0.0, weight) for weight in weights]
     total = sum(clipped)
-    return tuple(weight / total for weight in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
+    return tuple(w / total for w in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
 
 
 def image_counts(weights: Sequence[float], num: int) -> list[int]:
@@ -101,8 +102,10 @@ def evolve_weights(
     parent_distance = distance(mixture_features(pools, weights))
     if len(pools) == 1 or not sigma:
         return tuple(weights), parent_distance
-    steps = torch.randn(len(weights), generator=rng.generator(seed, "mixture", cell, time), dtype=torch.float64)
-    child = normalize_weights([weight + sigma * step for weight, step in zip(weights, steps.tolist(), strict=True)])
+    generator = rng.generator(seed, "mixture", cell, time)
+    steps = torch.randn(len(weights), generator=generator, dtype=torch.float64).tolist()
+    pairs = zip(weights, steps, strict=True)
+    child = normalize_weights([weight + sigma * step for weight, step in pairs])
     child_distance = distance(mixture_features(pools, child))
     if child_distance < parent_distance:
         return child, child_distance

@@ -78,9 +78,8 @@ class CellPlayerOptions:
 
     def __post_init__(self) -> None:
         if self.optimizer is not None and self.lr is not None:
-            raise ValueError(
-                "lr and optimizer cannot be combined; set the rate in the optimiser: {optimizer: {name: …, lr: …}}"
-            )
+            hint = "set the rate in the optimiser: {optimizer: {name: …, lr: …}}"
+            raise ValueError(f"lr and optimizer cannot be combined; {hint}")
 
 
 @dataclass(frozen=True)
@@ -162,30 +161,33 @@ class GridOptions:
 
     def __post_init__(self) -> None:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
-            raise ValueError(f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells; use e.g. 3x3")
+            problem = f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells"
+            raise ValueError(f"{problem}; use e.g. 3x3")
         self._check_edges()
         self._check_cells()
         if not self.overlap and sum(self.diets) > 1 + 1e-9:
             if self.cells:
                 problem = f"diets without overlap use {sum(self.diets):.4g} of the images in all"
                 raise ValueError(f"{problem}; lower them to 1 in all, or set overlap=true")
-            most = f"1 / cells = {1 / self.num_cells:.4g}"
-            raise ValueError(f"diet {self.diet:g} is too large without overlap; use at most {most}, or overlap=true")
+            hint = f"use at most 1 / cells = {1 / self.num_cells:.4g}, or overlap=true"
+            raise ValueError(f"diet {self.diet:g} is too large without overlap; {hint}")
 
     def _check_edges(self) -> None:
-        changed = {f"changes.{number}.edges": change.edges for number, change in enumerate(self.changes)}
-        for where, edges in ({"edges": self.edges} | changed).items():
+        given = {"edges": self.edges}
+        given |= {f"changes.{n}.edges": change.edges for n, change in enumerate(self.changes)}
+        for where, edges in given.items():
             for edge in edges or ():
                 if max(edge) >= self.num_cells:
-                    last = self.num_cells - 1
-                    raise ValueError(f"{where}: {list(edge)} is not a pair of cells; use two numbers from 0 to {last}")
+                    hint = f"use two numbers from 0 to {self.num_cells - 1}"
+                    raise ValueError(f"{where}: {list(edge)} is not a pair of cells; {hint}")
 
     def _check_cells(self) -> None:
         for number, options in enumerate(self.cells):
             if max(options.at) >= self.num_cells:
                 problem = f"a {self.shape} grid has no cell {max(options.at)}"
                 raise ValueError(f"cells.{number}.at: {problem}; use 0 to {self.num_cells - 1}")
-        duplicate = _first_duplicate(list(chain.from_iterable(options.at for options in self.cells)))
+        listed = chain.from_iterable(options.at for options in self.cells)
+        duplicate = _first_duplicate(list(listed))
         if duplicate is not None:
             raise ValueError(f"cells: cell {duplicate} is in two entries; list each cell in one")
 

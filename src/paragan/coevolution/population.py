@@ -83,9 +83,9 @@ class Population:
             near = self._gather(topology, time)
         with profile.measure("evaluate"):
             evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
-            before = {cell.number: self._fitness(evaluator, near[cell.number], cell.number) for cell in self.cells}
+            before = {n: self._fitness(evaluator, group, n) for n, group in near.items()}
         with profile.measure("update_genomes"):
-            chosen = {cell.number: self._select(before[cell.number], cell.number) for cell in self.cells}
+            chosen = {n: self._select(fitness, n) for n, fitness in before.items()}
             parents = {n: self._parents(n, near[n], chosen[n], topology.neighbours[n]) for n in near}
         with profile.measure("mutate"):
             rates = {cell.number: self._rates(parents[cell.number], cell) for cell in self.cells}
@@ -120,7 +120,8 @@ class Population:
                 cell: {s: genome.without_optimizer_state() for s, genome in centre.items()}
                 for cell, centre in theirs.items()
             }
-        return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
+        neighbours = topology.neighbours
+        return {cell: [mine[cell], *(theirs[n] for n in neighbours[cell][1:])] for cell in mine}
 
     def _fitness(self, evaluator: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
         """Return the fitness of all genomes of a neighbourhood, in its order."""
@@ -128,7 +129,7 @@ class Population:
         fitness = {}
         for side in Side:
             opponents = [centre[_OPPONENT[side]] for centre in group]
-            fitness[side] = [evaluator.fitness(side, centre[side], opponents, cell, by) for centre in group]
+            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, by) for c in group]
         return fitness
 
     def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
@@ -155,7 +156,7 @@ class Population:
     def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
         place = self.seed, cell.number, self.generation
         rates = self.options.rates
-        return {side: mutate_lr(genome.traits.lr, rates, *place, side) for side, genome in parents.items()}
+        return {side: mutate_lr(parents[side].traits.lr, rates, *place, side) for side in parents}
 
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
@@ -170,14 +171,16 @@ class Population:
     def _loss_of(self, cell: Cell, batch: int) -> int:
         self.check_stop()
         every = batch if self.options.drawn == "batch" else 0
-        return draw_loss(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
+        count = len(cell.losses)
+        return draw_loss(count, self.seed, cell.number, self.generation, every) if count else 0
 
     def _after(
         self, evaluator: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int
     ) -> dict[Side, float]:
         """Return the fitness of the trained genomes against the opponents of the old centre."""
         by = self.options.fitness.of
-        return {s: evaluator.fitness(s, trained[s], [c[_OPPONENT[s]] for c in group], cell, by) for s in Side}
+        opponents = {side: [centre[_OPPONENT[side]] for centre in group] for side in Side}
+        return {s: evaluator.fitness(s, trained[s], opponents[s], cell, by) for s in Side}
 
     def _replace(
         self, cell: Cell, before: Mapping[Side, Sequence[float]], trained: Centre, after: Mapping[Side, float]
@@ -208,13 +211,14 @@ class Population:
     def can_mix(self) -> bool:
         """Whether mixtures are scored and an ensemble is enabled."""
         mixture = self.options.mixture
-        return self.generator_features is not None and mixture.num_images > 0 and mixture.ensemble > 0
+        return self.generator_features is not None and min(mixture.num_images, mixture.ensemble) > 0
 
     def build_ensemble(self) -> tuple[dict[int, int], float]:
         """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
         assert self.generator_features is not None and self.distance is not None
         self.collect()
-        pools = [self.generator_features(cell.centre[Side.G], self.generation) for cell in self.cells]
+        generators = [cell.centre[Side.G] for cell in self.cells]
+        pools = [self.generator_features(generator, self.generation) for generator in generators]
         counts, distance = greedy_ensemble(pools, self.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 

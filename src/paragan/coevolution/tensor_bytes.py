@@ -17,8 +17,8 @@ from torch import Tensor
 
 DTYPES = {
     **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
-    **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"},
-    torch.bool: "BOOL",
+    **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8"},
+    **{torch.uint8: "U8", torch.bool: "BOOL"},
 }
 _DTYPE_OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
 _ALIGNMENT = 8  # bytes
@@ -63,13 +63,15 @@ def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
         value = tensors[name]
         begin = end
         end += value.numel() * value.element_size()
-        entries[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [begin, end]}
+        about = {"dtype": DTYPES[value.dtype], "shape": list(value.shape)}
+        entries[name] = about | {"data_offsets": [begin, end]}
     return entries, end
 
 
 def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any]) -> None:
     for name, entry in entries.items():
-        data[slice(*entry["data_offsets"])] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
+        values = tensors[name].contiguous().reshape(-1)
+        data[slice(*entry["data_offsets"])] = values.view(torch.uint8)
 
 
 def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -104,9 +106,8 @@ def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str,
         begin = end
         end += math.prod(shape) * dtype.itemsize
         if about["data_offsets"] != [begin, end] or end > num_bytes or begin % dtype.itemsize:
-            raise ValueError(
-                f"{name} has data_offsets {about['data_offsets']}, not {[begin, end]} of {num_bytes}"[:200]
-            )
+            problem = f"{name} has data_offsets {about['data_offsets']}"
+            raise ValueError(f"{problem}, not {[begin, end]} of {num_bytes}"[:200])
         if not runs or runs[-1][0] is not dtype:
             runs.append((dtype, begin, []))
         runs[-1][2].append(math.prod(shape))
@@ -115,4 +116,5 @@ def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str,
     flat: list[Tensor] = []
     for dtype, begin, counts in runs:
         flat += body[begin : begin + sum(counts) * dtype.itemsize].view(dtype).split(counts)
-    return {name: part.view(about["shape"]) for (name, about), part in zip(header.items(), flat, strict=True)}
+    parts = zip(header.items(), flat, strict=True)
+    return {name: part.view(about["shape"]) for (name, about), part in parts}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from paragan.coevolution.options import GridOptions, NeighbourhoodChange
+from paragan.coevolution.options import GridOptions
 from paragan.core.errors import ConfigError
 
 
@@ -23,10 +23,10 @@ class Topology:
 
     def __post_init__(self) -> None:
         for cell, near in enumerate(self.neighbours):
-            if near[:1] != (cell,) or len(set(near)) < len(near) or not set(near) <= set(range(len(self))):
-                raise ConfigError(
-                    f"grid: the neighbourhood {list(near)} of cell {cell} must list the cell first, and each cell once"
-                )
+            is_unique = len(set(near)) == len(near)
+            if near[:1] != (cell,) or not is_unique or not set(near) <= set(range(len(self))):
+                place = f"the neighbourhood {list(near)} of cell {cell}"
+                raise ConfigError(f"grid: {place} must list the cell first, and each cell once")
 
     def __len__(self) -> int:
         return len(self.neighbours)
@@ -75,8 +75,10 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
 
 def ring(cells: int, radius: int = 1) -> Topology:
     """Build a ring: neighbours are `radius` cells on each side (Toutouh et al. 2021, Lipi-Ring)."""
-    steps = sorted((step for step in range(-radius, radius + 1) if step), key=lambda step: (abs(step), step))
-    return Topology(tuple(_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
+    steps = [step for step in range(-radius, radius + 1) if step]
+    steps.sort(key=lambda step: (abs(step), step))
+    near = [_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)]
+    return Topology(tuple(near))
 
 
 def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
@@ -87,7 +89,8 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
     near: list[list[int]] = [[cell] for cell in range(cells)]
     for edge in edges:
         if len(edge) != 2 or not all(0 <= end < cells for end in edge):
-            raise ConfigError(f"grid.edges: {list(edge)} is not a pair of cells; use two numbers from 0 to {cells - 1}")
+            hint = f"use two numbers from 0 to {cells - 1}"
+            raise ConfigError(f"grid.edges: {list(edge)} is not a pair of cells; {hint}")
         a, b = edge
         near[a].append(b)
         near[b].append(a)
@@ -97,7 +100,7 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
 def topology_at(options: GridOptions, generation: int) -> Topology:
     """Return the neighbourhoods in a generation of a run."""
     started = [change for change in options.changes if change.at <= generation]
-    now: GridOptions | NeighbourhoodChange = max(started, key=lambda change: change.at) if started else options
+    now = max(started, key=lambda change: change.at, default=options)
     if now.edges is not None:
         return graph(options.num_cells, now.edges)
     if now.topology == "ring":
@@ -108,7 +111,7 @@ def topology_at(options: GridOptions, generation: int) -> Topology:
 def _offsets(radius: int) -> list[tuple[int, int]]:
     """Return (down, right) within `radius` steps: nearest first; then north, south, west, east."""
     span = range(-radius, radius + 1)
-    around = [(down, right) for down, right in product(span, span) if 0 < abs(down) + abs(right) <= radius]
+    around = [step for step in product(span, span) if 0 < abs(step[0]) + abs(step[1]) <= radius]
     return sorted(around, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
 
 

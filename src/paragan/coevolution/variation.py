@@ -22,16 +22,17 @@ def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, genera
 def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
     """Return the learning rate after a possible mutation."""
     generator = rng.generator(seed, "rate", cell, generation, side.value)
-    is_mutated = float(torch.rand((), generator=generator, dtype=torch.float64)) < options.probability
+    drawn = float(torch.rand((), generator=generator, dtype=torch.float64))
     step = options.rate * float(torch.randn((), generator=generator, dtype=torch.float64))
-    if not is_mutated:
+    if drawn >= options.probability:
         return lr
     return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
 
 
 def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
     """Draw the number of a loss uniformly from `count` (Mustangs)."""
-    return int(torch.randint(count, (), generator=rng.generator(seed, "loss", cell, generation, batch)))
+    generator = rng.generator(seed, "loss", cell, generation, batch)
+    return int(torch.randint(count, (), generator=generator))
 
 
 def _inf_unless_finite(fitness: float) -> float:

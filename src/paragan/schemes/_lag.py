@@ -66,8 +66,8 @@ class LagRecord:
 
     def drain(self) -> dict[str, Any]:
         """Return all values as JSON and reset them, except `in_step_at`."""
-        values = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
-        values |= {"used": self.used, "in_step_at": self.in_step_at}
+        waits: dict[str, Any] = {"waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
+        values = {"lags": dict(self.lags), **waits, "used": self.used, "in_step_at": self.in_step_at}
         self.lags = Counter()
         self.waits = Counter()
         self.wait_s = 0.0

@@ -18,7 +18,8 @@ def make_sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
     """
     x = ((x_BCHW.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)[:, :3]
     factor = max(1, -(-least_pixels // x.shape[-1]))
-    x = F.pad(x.repeat_interleave(factor, 2).repeat_interleave(factor, 3), (0, GAP, 0, GAP), value=GREY)
+    x = x.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    x = F.pad(x, (0, GAP, 0, GAP), value=GREY)
     if x.shape[1] == 2:
         x = F.pad(x, (0, 0, 0, 0, 0, 1))
     channels, height, width = x.shape[1:]

@@ -32,7 +32,8 @@ def read_array(path: Path, name: str, max_bytes: int = MAX_BYTES) -> NDArray[Any
     with zip_files.open_zip(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if name not in members:
-            raise DataError(f"{path}: no array {name!r}; the file has {', '.join(members) or 'no arrays'}")
+            listed = ", ".join(members) or "no arrays"
+            raise DataError(f"{path}: no array {name!r}; the file has {listed}")
         zip_files.check_member(members[name], str(path), max_bytes)
         return _read_member_array(archive, members[name], f"{path}: {name}")
 
@@ -41,21 +42,19 @@ def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: s
     with archive.open(info) as stream:
         try:
             version = npy.read_magic(stream)
-            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, is_fortran, dtype = read_header(stream, max_header_size=_MAX_HEADER_BYTES)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, is_fortran, dtype = read(stream, max_header_size=_MAX_HEADER_BYTES)
         except ValueError as error:
             raise DataError(
                 f"{where}: invalid npy header ({str(error).splitlines()[0]}); save the file again"
             ) from None
         if dtype.hasobject:
-            raise DataError(
-                f"{where}: Python objects are not supported, as they would have to be unpickled; save numbers or text"
-            )
+            problem = "Python objects are not supported, as they would have to be unpickled"
+            raise DataError(f"{where}: {problem}; save numbers or text")
         declared = math.prod(shape) * dtype.itemsize
         remaining = info.file_size - stream.tell()
         if declared != remaining:
-            raise DataError(
-                f"{where}: {remaining:,} bytes follow the header, which declares {declared:,}; save the file again"
-            )
+            problem = f"{remaining:,} bytes follow the header, which declares {declared:,}"
+            raise DataError(f"{where}: {problem}; save the file again")
         array = np.frombuffer(bytearray(stream.read()), dtype)  # writable, for torch
     return array.reshape(shape, order="F" if is_fortran else "C")

@@ -34,7 +34,8 @@ def save_mp4(images: Sequence[Image.Image], path: Path, durations_ms: Sequence[i
         size = "x".join(map(str, images[0].size))
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", f"1000/{unit_ms}", "-i", "pipe:0"]
         target = ["-vf", _PAD_TO_EVEN, "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(video)]
-        frames = ((image, duration // unit_ms) for image, duration in zip(images, durations_ms, strict=True))
+        repeats = [duration // unit_ms for duration in durations_ms]
+        frames = zip(images, repeats, strict=True)
         _encode([ENCODER, "-loglevel", "error", "-nostdin", *source, *target], frames)
         with open_regular_file(video) as encoded, atomic_write(path) as file:
             shutil.copyfileobj(encoded, file)
@@ -61,5 +62,6 @@ def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -
             process.wait()
         if code:
             messages.seek(0)
-            text = " ".join(messages.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").split()) or f"exit code {code}"
-            raise DataError(f"{ENCODER} could not write the video ({to_printable(text)}); write .webp or .gif")
+            words = messages.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").split()
+            reason = to_printable(" ".join(words) or f"exit code {code}")
+            raise DataError(f"{ENCODER} could not write the video ({reason}); write .webp or .gif")

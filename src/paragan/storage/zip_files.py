@@ -36,10 +36,12 @@ def raise_data_errors(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{name}: no such file; check data.path") from None
     except OSError as error:
-        raise DataError(f"{name}: cannot be read ({error.strerror or error}); check the file") from None
+        reason = error.strerror or str(error)
+        raise DataError(f"{name}: cannot be read ({reason}); check the file") from None
     except _DAMAGE_ERRORS as error:
         reason = str(error).splitlines()[0] if str(error) else "truncated"
-        raise DataError(f"{name}: damaged zip file ({reason}); download or create it again") from None
+        problem = f"damaged zip file ({reason})"
+        raise DataError(f"{name}: {problem}; download or create it again") from None
 
 
 @contextmanager
@@ -69,7 +71,8 @@ def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:
         problem = f"has {info.file_size:,} bytes unpacked, the limit is {max_bytes:,}"
     elif info.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * info.compress_size):
         ratio = info.file_size // max(info.compress_size, 1)
-        problem = f"is compressed {ratio:,}-fold, the limit is {_MAX_RATIO}-fold above {_ALWAYS_ALLOWED_BYTES:,} bytes"
+        limit = f"the limit is {_MAX_RATIO}-fold above {_ALWAYS_ALLOWED_BYTES:,} bytes"
+        problem = f"is compressed {ratio:,}-fold, {limit}"
     else:
         return
     raise DataError(f"{name}: {info.filename!r} {problem}; is it a decompression bomb?")

@@ -33,7 +33,8 @@ class Writer:
         self._folder = folder
         self._total_kimg = 0.0
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-        self._has_bar = self._rich.is_terminal or (self._rich.is_jupyter and find_spec("ipywidgets") is not None)
+        has_widgets = self._rich.is_jupyter and find_spec("ipywidgets") is not None
+        self._has_bar = self._rich.is_terminal or has_widgets
         self._bar: Progress | None = None
         # without a terminal
         self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())
@@ -119,7 +120,8 @@ def step_text(values: Mapping[str, Any]) -> str:
     throughput = f"{values['images_per_s']:.0f} images/s"
     pace = f"{throughput}  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
-    return "  ".join([pace, *(f"{name} {values[key]:.3f}" for name, key in losses if key in values)])
+    parts = [f"{name} {values[key]:.3f}" for name, key in losses if key in values]
+    return "  ".join([pace, *parts])
 
 
 def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
@@ -143,14 +145,16 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
     counts = values["ensemble"]["counts"]
     distance = values["ensemble"]["distance"]
     cells = ", ".join(f"{count} of cell {cell}" for cell, count in counts.items())
-    return f"generation {values['generation']}  ensemble of {sum(counts.values())}: fd {distance:.4g} ({cells})"
+    ensemble = f"ensemble of {sum(counts.values())}: fd {distance:.4g} ({cells})"
+    return f"generation {values['generation']}  {ensemble}"
 
 
 def score_line(values: Mapping[str, Any]) -> str:
     """Return the metrics in one line, with those of real images and the extractor's accuracy."""
     real = to_mapping(values.get("real"))
     accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
-    parts = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]
+    metrics = {name: value for name, value in values.items() if isinstance(value, float)}
+    parts = [_with_real(name, value, real.get(name)) for name, value in metrics.items()]
     if isinstance(accuracy, float):
         parts.append(f"extractor accuracy {accuracy:.4g}")
     return "  ".join(parts)

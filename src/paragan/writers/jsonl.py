@@ -48,7 +48,8 @@ class Lines:
         self._flush()
         self._file.close()
         if self._pending:
-            raise OSError(f"{len(self._pending)} bytes of the record could not be written: the disk is full")
+            lost = f"{len(self._pending)} bytes of the record"
+            raise OSError(f"{lost} could not be written: the disk is full")
 
 
 class Writer(Lines):
@@ -94,7 +95,8 @@ class RankWriter(Lines):
             case "start":
                 values = {"resumed": event.values["resumed"]}
             case "step":
-                pace = {key: event.values[key] for key in ("images_per_s", "data_wait") if key in event.values}
+                keys = [key for key in ("images_per_s", "data_wait") if key in event.values]
+                pace = {key: event.values[key] for key in keys}
                 values = {**pace, "sent_bytes": dict(self._sent)}
             case "event" | "end":
                 values = dict(event.values)

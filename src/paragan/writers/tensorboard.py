@@ -35,7 +35,8 @@ class Writer:
                 f"run {sys.executable} -m pip install tensorboard, or remove it from writers"
             ) from None
         self._options = options
-        self._writer = SummaryWriter(str(create_subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
+        own = str(create_subfolder(folder, "tensorboard"))
+        self._writer = SummaryWriter(own, purge_step=step + 1 if step else 0)
 
     def write(self, event: Event) -> None:
         """Write the numbers, texts and images of an event."""
@@ -44,7 +45,8 @@ class Writer:
                 if isinstance(value, float):
                     self._writer.add_scalar(f"{event.kind}/{name}", value, event.step)
         elif event.kind in ("advice", "event"):
-            self._writer.add_text(event.kind, "  ".join(map(str, event.values.values())), event.step)
+            text = "  ".join(map(str, event.values.values()))
+            self._writer.add_text(event.kind, text, event.step)
         if event.x_BCHW is not None and self._options.pictures:
             self._writer.add_image("samples", make_sheet(event.x_BCHW, event.columns), event.step)
         self._writer.flush()

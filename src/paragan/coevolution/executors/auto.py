@@ -37,7 +37,8 @@ class AutoExecutor:
         if self.chosen is None:
             seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
-            times = ", ".join(f"{name} {1000 * spent / len(cells):.2f}" for name, spent in seconds.items())
+            ms = {name: 1000 * spent / len(cells) for name, spent in seconds.items()}
+            times = ", ".join(f"{name} {spent:.2f}" for name, spent in ms.items())
             self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
         return self.executors[self.chosen].train(cells, num_batches, loss_of)
 

@@ -16,17 +16,19 @@ def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int)
     Returns None if layers other than `nn.Linear` have weights, or weights are tied. stacked:
     parameters by name, (num, …).
     """
-    layers = {
-        name: module for name, module in net.named_modules() if next(module.parameters(recurse=False), None) is not None
-    }
+    layers = {}
+    for name, module in net.named_modules():
+        if next(module.parameters(recurse=False), None) is not None:
+            layers[name] = module
     names = {name for name, _ in net.named_parameters(remove_duplicate=False)}
-    if any(type(module) is not nn.Linear for module in layers.values()) or not stacked.keys() <= names:
+    is_linear = all(type(module) is nn.Linear for module in layers.values())
+    if not is_linear or not stacked.keys() <= names:
         return None
     whole = copy.deepcopy(net)
     for layer in layers:
         module = whole.get_submodule(layer)
-        parameters = {name: stacked.get(f"{layer}.{name}" if layer else name) for name in module._parameters}
-        if any((parameters[name] is None) != (value is None) for name, value in module._parameters.items()):
+        parameters = {n: stacked.get(f"{layer}.{n}" if layer else n) for n in module._parameters}
+        if any((parameters[n] is None) != (p is None) for n, p in module._parameters.items()):
             return None  # tied weights
         module.__class__ = _BatchedLinear
         module._parameters = {}

@@ -45,7 +45,8 @@ class CellStreams:
             return next_joint_batch(joinable)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
-        return Batch(rows, {name: torch.cat([batch.tensors[name] for batch in batches]) for name in batches[0].tensors})
+        tensors = {n: torch.cat([b.tensors[n] for b in batches]) for n in batches[0].tensors}
+        return Batch(rows, tensors)
 
 
 class CellPriors(Prior):

@@ -33,7 +33,8 @@ class MixedLoss:
         numbers = tuple(key.index(id(loss)) for loss in losses)
         if (*key, *numbers) != self._assigned:
             self._assigned = (*key, *numbers)
-            self._number_B.copy_(torch.tensor(numbers, dtype=torch.uint8).repeat_interleave(self._rows))
+            numbers_C = torch.tensor(numbers, dtype=torch.uint8)
+            self._number_B.copy_(numbers_C.repeat_interleave(self._rows))
         if key not in self._pairs:
             self._pairs[key] = self._pair(kinds)
         return self._pairs[key]

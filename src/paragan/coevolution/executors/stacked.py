@@ -50,7 +50,8 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} draws random numbers in its forward pass (dropout)"
             if player.calling.channels_last or player.calling.scaled:
                 return f"{name} uses channels-last memory or a loss scale"
-            if player.policy.micro_batches > 1 or player.strategy.training_module(player.net) is not player.net:
+            module = player.strategy.training_module(player.net)
+            if player.policy.micro_batches > 1 or module is not player.net:
                 return f"{name} uses micro-batches or a strategy"
             if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
                 return f"{name} has different numbers of updates in the cells"
@@ -70,7 +71,7 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
         players = [cell.players[side] for cell in cells]
         if not can_stack(players):
             return f"{side.value.upper()} does not use the same plain Adam in all cells"
-    if any(_has_schedule(penalty) for penalty in (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)):
+    if any(map(_has_schedule, (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties))):
         return "a penalty's weight changes from step to step"
     if cells[0].gan.augment is not None:
         return "the augmentation draws random numbers in every step"
@@ -134,7 +135,7 @@ class _StackedCells:
         self.cells = list(cells)
         self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        self.slots = {side: _StackedSlot(side, [cell.players[side] for cell in cells], rows) for side in Side}
+        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows) for s in Side}
         self.gan = GAN(
             self.slots[Side.G],
             self.slots[Side.D],
@@ -147,7 +148,7 @@ class _StackedCells:
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
-        return len(cells) == len(self.cells) and all(a is b for a, b in zip(cells, self.cells, strict=True))
+        return list(map(id, cells)) == list(map(id, self.cells))
 
     def record_with(self, graph: Callable[[], Graph] | None) -> None:
         for slot in self.slots.values():
@@ -242,7 +243,8 @@ class _StackedSlot:
             return partial(self._run_turn, turn, against)
         kind = (self.loss, *map(id, turn.penalties))
         if kind not in self._recorded:
-            self._recorded[kind] = RecordedFunction(partial(self._run_turn, turn, against), self.graph())
+            run = partial(self._run_turn, turn, against)
+            self._recorded[kind] = RecordedFunction(run, self.graph())
         return self._recorded[kind]
 
     def _run_turn(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -262,13 +264,15 @@ class _StackedSlot:
         if self.adam is not None:
             return self.adam.step(self.stack.gradient(), average)
         each = enumerate(self.players)
-        return torch.stack([p.apply_external_gradients(self.stack.gradients(cell), images) for cell, p in each])
+        gradients = self.stack.gradients
+        return torch.stack([p.apply_external_gradients(gradients(i), images) for i, p in each])
 
     def _scalars(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
-        num = len(self.players)
-        means = {name: rows_B.detach().float().unflatten(0, (num, -1)).mean(1) for name, rows_B in rows.items()}
-        return means | {"gradient_norm": norm_C}
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
+        rows |= terms.observations_B
+        shape = (len(self.players), -1)
+        parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
+        return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}
 
 
 def _is_faster_unstacked(flat_CP: Tensor) -> bool:

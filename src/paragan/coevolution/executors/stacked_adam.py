@@ -27,7 +27,8 @@ def can_stack(players: Sequence[Player]) -> bool:
         first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items()
     )
     are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
-    return type(first.optimizer) is torch.optim.Adam and is_plain and are_equal and first.scaler is None
+    is_adam = type(first.optimizer) is torch.optim.Adam
+    return is_adam and is_plain and are_equal and first.scaler is None
 
 
 class StackedAdam:
@@ -119,8 +120,8 @@ class StackedAdam:
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
         """Return views of a cell's row of each matrix, in the shapes of the parameters."""
         sizes = [shape.numel() for shape in self._shapes]
-        rows = [matrix_CP[cell].split(sizes) for matrix_CP in matrices_CP]
-        return [[part.view(shape) for part, shape in zip(row, self._shapes, strict=True)] for row in rows]
+        rows = [zip(m_CP[cell].split(sizes), self._shapes, strict=True) for m_CP in matrices_CP]
+        return [[part.view(shape) for part, shape in row] for row in rows]
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:

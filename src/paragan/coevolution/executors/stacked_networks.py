@@ -36,14 +36,17 @@ class StackedNetwork(nn.Module):
         named = [dict(net.named_parameters()) for net in nets]
         self._names = list(named[0])
         weights = [list(of.values()) for of in named]
-        self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in weights])
+        flat = [[weight.detach().reshape(-1) for weight in of] for of in weights]
+        self.flat_CP = torch.stack(list(map(torch.cat, flat)))
         parts = self.flat_CP.split([weight.numel() for weight in weights[0]], dim=1)
-        self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, weights[0], strict=True))
+        pairs = zip(parts, weights[0], strict=True)
+        self.weights = nn.ParameterList(part.unflatten(1, weight.shape) for part, weight in pairs)
         self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
         for cell, of in enumerate(weights):
             for weight, stacked in zip(of, self._in_order, strict=True):
                 weight.data = stacked.data[cell]
-        self._whole = (with_batched_linear(self._template[0], self._parameters_by_name(), self.num),)
+        by_name = self._parameters_by_name()
+        self._whole = (with_batched_linear(self._template[0], by_name, self.num),)
         self._is_row_wise: dict[int, bool] = {}  # whether one call suffices, by number of rows
 
     def forward(self, *inputs: Tensor | None) -> Any:
@@ -51,7 +54,8 @@ class StackedNetwork(nn.Module):
         found = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
         if isinstance(found, tuple):
             logits, features = found if len(found) == 2 else (found[0], None)
-            return DiscriminatorOutput(self._by_row(logits), None if features is None else self._by_row(features))
+            features = None if features is None else self._by_row(features)
+            return DiscriminatorOutput(self._by_row(logits), features)
         return self._by_row(found)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
@@ -68,7 +72,8 @@ class StackedNetwork(nn.Module):
         return dict(zip(self._names, self.weights, strict=True))
 
     def _mapped(self, given: Sequence[Tensor]) -> Any:
-        return vmap(self._one, (0, *(0 for _ in given)), randomness="error")(self._parameters_by_name(), *given)
+        one_per_cell = vmap(self._one, (0, *(0 for _ in given)), randomness="error")
+        return one_per_cell(self._parameters_by_name(), *given)
 
     def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
         """Call the network of one cell; tensors in and out, as `vmap` requires."""

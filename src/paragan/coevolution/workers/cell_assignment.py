@@ -23,7 +23,8 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
     _, down, across = min(divisions)
     height = rows // down
     width = columns // across
-    return [(cell // columns) // height * across + (cell % columns) // width for cell in range(rows * columns)]
+    places = [divmod(cell, columns) for cell in range(rows * columns)]
+    return [row // height * across + column // width for row, column in places]
 
 
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
@@ -36,7 +37,8 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     cells = rows * columns
     workers = len(speeds)
     if workers > cells:
-        raise ConfigError(f"workers: {workers} workers are too many for a grid of {cells} cells; use at most {cells}")
+        problem = f"{workers} workers are too many for a grid of {cells} cells"
+        raise ConfigError(f"workers: {problem}; use at most {cells}")
     blocks = rectangular_blocks(rows, columns, workers) if len(set(speeds)) == 1 else None
     if blocks is not None:
         return blocks
@@ -64,6 +66,6 @@ def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
     """Assign one cell to each worker, and each next to the worker that would finish it first."""
     counts = [1] * len(speeds)
     for _ in range(cells - len(speeds)):
-        first = min(range(len(speeds)), key=lambda worker: ((counts[worker] + 1) / speeds[worker], worker))
-        counts[first] += 1
+        seconds = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[seconds.index(min(seconds))] += 1
     return counts

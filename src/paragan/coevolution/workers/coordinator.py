@@ -136,10 +136,8 @@ class Coordinator:
             if error := start_error():
                 raise ConfigError(f"workers: {error}")
             if time.monotonic() - began > self.timeout_s:
-                joined = len(self.membership.members)
-                raise RankError(
-                    f"workers: only {joined} of {count} joined within {self.timeout_s:g} s; check their logs"
-                )
+                joined = f"{len(self.membership.members)} of {count} joined within {self.timeout_s:g} s"
+                raise RankError(f"workers: only {joined}; check their logs")
             self.membership.poll()
             time.sleep(POLL_S)
 
@@ -187,7 +185,7 @@ class Coordinator:
             raise self.membership.failure() from None
         assert gathered is not None
         parts = list(chain.from_iterable(gathered))
-        states = [CellState.unpack(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
+        states = [CellState.unpack(parts[at : at + 3], self.like) for at in range(0, len(parts), 3)]
         self.membership.collect("gathered", edge=self.at)
         self.states = {state.number: state for state in states}
         self._edge = self.at
@@ -214,10 +212,9 @@ class Coordinator:
         self._connect(ranks, cell_sources)
         self.membership.collect("ready", membership=f"{self._membership_number}")
         self.membership.is_stale = False
-        counts = [self._owners.count(member.rank) for member in active]
-        self.membership.say(
-            f"workers   {len(active)} with {', '.join(map(str, counts))} cells, from generation {self.at}"
-        )
+        counts = ", ".join(f"{self._owners.count(member.rank)}" for member in active)
+        assigned = f"{len(active)} with {counts} cells"
+        self.membership.say(f"workers   {assigned}, from generation {self.at}")
 
     def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""
@@ -230,9 +227,8 @@ class Coordinator:
         active = self.membership.active
         transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
-        routes = {
-            route for route in {**exchange_routes(self._owners, self._topology), **transfers} if root not in route
-        }
+        exchanged = exchange_routes(self._owners, self._topology)
+        routes = {route for route in {**exchanged, **transfers} if root not in route}
         order = {
             "membership": f"{self._membership_number}",
             "size": root,
@@ -295,4 +291,5 @@ def _merge_answers(answers: Sequence[Mapping[str, Any]]) -> GenerationResult:
         for totals, clock in ((profile.wall_s, "wall_s"), (profile.cpu_s, "cpu_s")):
             for routine, seconds in answer["profile"][clock].items():
                 totals[routine] += seconds
-    return GenerationResult(cells, {name: total / count for name, (total, count) in sums.items()}, profile)
+    means = {name: total / count for name, (total, count) in sums.items()}
+    return GenerationResult(cells, means, profile)

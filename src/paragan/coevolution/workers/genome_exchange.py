@@ -66,7 +66,8 @@ def transfer_cells(
 
     held: cells of this process. device: as for `pack_cells`.
     """
-    received = swap({b: pack_cells(cells, held, device) for (a, b), cells in routes.items() if a == rank})
+    own = {b: cells for (a, b), cells in routes.items() if a == rank}
+    received = swap({b: pack_cells(cells, held, device) for b, cells in own.items()})
     cells_here: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
@@ -82,15 +83,17 @@ def pack_cells(cells: Sequence[int], held: Mapping[int, CellState], device: torc
 def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
     """Decode the messages of `pack_cells`; raises `CheckpointError` if they are invalid."""
     each = len(messages) // max(1, len(cells))
-    return {
-        cell: CellState.unpack(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
-    }
+    states = {}
+    for place, cell in enumerate(cells):
+        states[cell] = CellState.unpack(messages[each * place : each * (place + 1)], like)
+    return states
 
 
 def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
     """Return rows and columns of the squarest torus on which routes join neighbours; else None."""
     pairs = set(routes)
-    for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
+    shapes = [(n, size // n) for n in range(1, size + 1) if size % n == 0]
+    for rows, columns in sorted(shapes, key=lambda shape: max(shape)):
         places = {rank: divmod(rank, columns) for rank in range(size)}
 
         def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Positions = places) -> bool:
@@ -163,7 +166,8 @@ class AsyncGenomeExchange(GenomeExchange):
         rank = self.communicator.rank
         self._routes = exchange_routes(self.owners, self.topology(generation))
         number = torch.tensor([generation]).view(torch.uint8)
-        sends = {b: [number, *pack_cells(cells, here)] for (a, b), cells in self._routes.items() if a == rank}
+        own = {b: cells for (a, b), cells in self._routes.items() if a == rank}
+        sends = {b: [number, *pack_cells(cells, here)] for b, cells in own.items()}
         self.communicator.post(sends)
         self.progress()
         for a in [a for (a, b), cells in self._routes.items() if b == rank and cells]:

@@ -47,7 +47,8 @@ class Member:
     def take(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Remove and return the first message of this kind with these values; None without one."""
         for message in self.messages:
-            if message["kind"] == kind and all(message.get(key) == value for key, value in values.items()):
+            is_kind = message["kind"] == kind
+            if is_kind and all(message.get(key) == value for key, value in values.items()):
                 self.messages.remove(message)
                 return message
         return None
@@ -97,9 +98,8 @@ class Membership:
             self._num_joined += 1
             name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
             now = time.monotonic()
-            self.members.append(
-                Member(name, line, PeriodicHeartbeat(line.send, self._detector.heartbeat_s, dict), progressed_at=now)
-            )
+            heartbeat = PeriodicHeartbeat(line.send, self._detector.heartbeat_s, dict)
+            self.members.append(Member(name, line, heartbeat, progressed_at=now))
             self._detector.record_arrival(name, now)
             self.is_stale = True
         return len(self.members)
@@ -202,8 +202,8 @@ class Membership:
         elif silence.is_failure:
             self._remove(member, f"no heartbeat for {silence.seconds:.1f} s")
         elif not member.is_suspect:
-            limit_s = f"{silence.fail_after_s:.1f} s"
-            self.say(f"workers   {member.name} is late: no heartbeat for {silence.seconds:.1f} s (fails at {limit_s})")
+            since = f"{silence.seconds:.1f} s (fails at {silence.fail_after_s:.1f} s)"
+            self.say(f"workers   {member.name} is late: no heartbeat for {since}")
         member.is_suspect = silence is not None
 
     def _receive(self, member: Member, message: Mapping[str, Any], now: float) -> None:
@@ -242,7 +242,8 @@ class Membership:
         member.line.begin_close()
         self.on_failure(member.line.peer_info)
         if not self.is_recoverable:
-            self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {RESUME_HINT}")
+            problem = f"{member.name} failed ({why}), which ends a run over MPI"
+            self._fatal = RankError(f"{problem}; {RESUME_HINT}")
             raise self._fatal
 
 

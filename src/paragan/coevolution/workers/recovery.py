@@ -33,7 +33,8 @@ def recovery_sources(
             return edge, found
     if not may_differ:
         return 0, [None] * len(last)
-    newest = [max((edge for edge in edges if _source_at(held, edge, cell, "")), default=0) for cell in range(len(last))]
+    having = [[edge for edge in edges if _source_at(held, edge, n, "")] for n in range(len(last))]
+    newest = [max(edges_of_cell, default=0) for edges_of_cell in having]
     oldest = min(newest)
     later = sorted(edge for edge in edges if edge >= oldest)
     return oldest, [_first_source(held, later, cell, name) for cell, name in enumerate(last)]

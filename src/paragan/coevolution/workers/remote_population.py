@@ -65,7 +65,8 @@ class RemotePopulation(Population):
         """Run one generation on the workers, which start in the first call."""
         if not self.has_begun:
             if self.generation:
-                self.coordinator.resume({cell.number: cell.state() for cell in self.cells}, self.generation)
+                states = {cell.number: cell.state() for cell in self.cells}
+                self.coordinator.resume(states, self.generation)
             self.begin()
             self.has_begun = True
         result = self.coordinator.evolve(self.generation + 1)
@@ -73,7 +74,8 @@ class RemotePopulation(Population):
         for cell in cast(Sequence[RemoteCell], self.cells):
             cell.record = result.cells[cell.number]
         self.clock.step, self.clock.images = result.cells[0]["clock"]
-        return result.profile, {0: {name: torch.tensor(value) for name, value in result.scalars.items()}}
+        scalars = {name: torch.tensor(value) for name, value in result.scalars.items()}
+        return result.profile, {0: scalars}
 
     @property
     def workers(self) -> list[dict[str, Any]]:

@@ -76,9 +76,8 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         elif num_g < world.size:
             self._roles = split_roles(world, num_g, timeout_s)
         else:
-            raise ConfigError(
-                f"scheme.g_ranks={num_g} leaves no rank for D: the run has {world.size} ranks; pass a smaller number"
-            )
+            problem = f"leaves no rank for D: the run has {world.size} ranks"
+            raise ConfigError(f"scheme.g_ranks={num_g} {problem}; pass a smaller number")
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
@@ -116,7 +115,8 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
         buffer = Buffer(buffer_options, gan.prior.seed)
         roles = self._roles or colocated_roles(ALONE)
-        orders = {} if options.order is None else update_order.read_order(Path(options.order), roles, gan)
+        path = options.order
+        orders = {} if path is None else update_order.read_order(Path(path), roles, gan)
         if not roles.is_split:
             return ThreadStep(gan, first, buffer, limits, orders)
         return RankStep(gan, roles, first, buffer, limits, orders)

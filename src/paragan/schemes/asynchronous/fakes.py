@@ -71,12 +71,14 @@ class FakesReceiver:
             self._received.append(message)
         messages = self._received
         self._received = []
-        assert len({message.version for message in messages}) == 1, "ranks of G send the same versions"
+        versions = {message.version for message in messages}
+        assert len(versions) == 1, "ranks of G send the same versions"
         parts = [_unpack(message.data, self.like, self.has_labels) for message in messages]
         labels = [y_B for _, y_B in parts if y_B is not None]
         note = max(message.note for message in messages)
         images = torch.cat([images for images, _ in parts])
-        return FakesMessage(images, torch.cat(labels) if labels else None, messages[0].version, note)
+        y_B = torch.cat(labels) if labels else None
+        return FakesMessage(images, y_B, messages[0].version, note)
 
     def close(self) -> None:
         """Close the links."""
@@ -114,7 +116,8 @@ def empty_sample(gan: GAN, real: Batch) -> Tensor:
 
 def _pack(images: Tensor, y_B: Tensor | None) -> Tensor:
     tensors = [images] if y_B is None else [images, y_B]
-    return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in tensors])
+    flat = [value.detach().contiguous().reshape(-1) for value in tensors]
+    return torch.cat([values.view(torch.uint8) for values in flat])
 
 
 def _unpack(data: Tensor, like: Tensor, has_labels: bool) -> tuple[Tensor, Tensor | None]:

@@ -82,9 +82,8 @@ class _HalfStep:
         if order is None:
             return None
         if self._num_updates >= len(order):
-            raise ConfigError(
-                f"scheme.order ends after {self._num_updates} updates, but the run is longer; reduce train.kimg"
-            )
+            problem = f"ends after {self._num_updates} updates, but the run is longer"
+            raise ConfigError(f"scheme.order {problem}; reduce train.kimg")
         return order[self._num_updates]
 
 
@@ -114,13 +113,15 @@ class GeneratorHalf(_HalfStep):
         """Run G's turn. rows: of D's updates of this step, as the ranks of G share them."""
         g = gan.g
         assert isinstance(g, Player)
-        turn = self._send_g_fakes(gan, g, rows) if self.limits.reuse else self._send_d_fakes(gan, g, rows)
+        send_fakes = self._send_g_fakes if self.limits.reuse else self._send_d_fakes
+        turn = send_fakes(gan, g, rows)
         next_step = g.version + 1
         recorded = self.recorded
         required = self.limits.k * (next_step - self.bound) if recorded is None else recorded
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
-            raise RankError(f"order: D is at update {self.opponent.version}, but the record has update {recorded}")
+            problem = f"D is at update {self.opponent.version}"
+            raise RankError(f"order: {problem}, but the record has update {recorded}")
         lag = max(0, next_step - self.opponent.version // self.limits.k)
         self.lag_record.lags[lag] += 1
         self.lag_record.used.append(self.opponent.version)
@@ -138,7 +139,8 @@ class GeneratorHalf(_HalfStep):
         turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
         fakes = g.generate_fakes(turn)
         turn = turn.with_fakes(fakes)
-        self.fakes.send(turn.feed.rows, turn.feed.in_order(fakes), turn.feed.label, g.version, self.note)
+        feed = turn.feed
+        self.fakes.send(feed.rows, feed.in_order(fakes), feed.label, g.version, self.note)
         return turn
 
     def _send_d_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
@@ -159,7 +161,8 @@ class GeneratorHalf(_HalfStep):
         def has_arrived() -> bool:
             return self.opponent.version >= version
 
-        self.lag_record.record_wait(_receive(self.states, self._load_state, has_arrived, self.limits, "D", drain))
+        waited_s = _receive(self.states, self._load_state, has_arrived, self.limits, "D", drain)
+        self.lag_record.record_wait(waited_s)
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
@@ -223,7 +226,8 @@ class DiscriminatorHalf(_HalfStep):
             return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
 
         drain = self.limits.reuse and recorded is None
-        self.lag_record.record_wait(_receive(self.fakes, self._store, has_arrived, self.limits, "G", drain))
+        waited_s = _receive(self.fakes, self._store, has_arrived, self.limits, "G", drain)
+        self.lag_record.record_wait(waited_s)
 
     def _store(self, message: FakesMessage) -> None:
         self._num_received += 1

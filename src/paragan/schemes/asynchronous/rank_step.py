@@ -46,7 +46,8 @@ class RankStep:
             links = _Links(roles, limits, total, like.numel() * like.element_size() + 8, 0)
             receivers = [links.receivers[i] for i in sorted(links.receivers)]
             fakes = FakesReceiver(receivers, like, bool(gan.prior.num_classes))
-            self.half = DiscriminatorHalf(buffer, fakes, list(links.senders.values()), limits, roles.batch_world)
+            senders = list(links.senders.values())
+            self.half = DiscriminatorHalf(buffer, fakes, senders, limits, roles.batch_world)
             self.half.publish(gan.d)  # its current state, perhaps that of a checkpoint
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
@@ -67,7 +68,8 @@ class RankStep:
         total = reals[-1].rows.total
         if isinstance(self.half, DiscriminatorHalf):
             return self.gan.report(total, {Side.D: self.half.step(self.gan, reals)})
-        return self.gan.report(total, {Side.G: self.half.step(self.gan, [real.rows for real in reals])})
+        rows = [real.rows for real in reals]
+        return self.gan.report(total, {Side.G: self.half.step(self.gan, rows)})
 
     def quiesce(self) -> None:
         """Update the snapshot of D on G's ranks."""
@@ -107,7 +109,8 @@ class _Links:
             return
         other = j if side is Side.G else i
         timeout_s = self.roles.timeout_s
-        group = connect_pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
+        key = f"link/{self.number}/{name}"
+        group = connect_pair(self.roles.world.store, key, int(side is not sender), timeout_s)
         if side is sender:
             self.senders[other] = GlooSender(group, 1, timeout_s=timeout_s)
         else:

@@ -48,7 +48,7 @@ class ThreadStep:
         self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits)
         self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
-        self._thread = ThreadPoolExecutor(1, "G", initializer=lambda: torch.set_num_threads(threads))
+        self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest: Update | None = None
 
     @property

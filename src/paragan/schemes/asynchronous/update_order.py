@@ -23,7 +23,8 @@ def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]
     Raises `ConfigError` without a record, for another number of ranks, or on resume.
     """
     if any(isinstance(player, Player) and player.version for player in (gan.g, gan.d)):
-        raise ConfigError("scheme.order cannot be used to resume a run, only to start one; pass another --out")
+        problem = "cannot be used to resume a run, only to start one"
+        raise ConfigError(f"scheme.order {problem}; pass another --out")
     recorded = {side: read_used(folder, side) for side in roles.sides}
     for side, by_rank in recorded.items():
         num_ranks = len(roles.ranks.get(side, (0,)))
@@ -41,7 +42,8 @@ def read_used(folder: Path, side: Side) -> list[list[int]]:
     for line in _first_session(folder / "metrics.jsonl"):
         lists = line.get(side.value, {}).get("used", [])
         if not _are_counts(lists):
-            raise ConfigError(f"scheme.order: {folder}/metrics.jsonl has an invalid line of delays; use another run")
+            problem = f"{folder}/metrics.jsonl has an invalid line of delays"
+            raise ConfigError(f"scheme.order: {problem}; use another run")
         by_rank = by_rank or [[] for _ in lists]
         for used, more in zip(by_rank, lists, strict=True):
             used += more
@@ -66,7 +68,8 @@ def _first_session(record: Path) -> Iterator[Mapping[str, Any]]:
                 if line.get("kind") == "delays":
                     yield line
     except OSError as error:
-        raise ConfigError(f"scheme.order: cannot read the record {record}: {error.strerror}") from None
+        problem = f"cannot read the record {record}: {error.strerror}"
+        raise ConfigError(f"scheme.order: {problem}") from None
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:

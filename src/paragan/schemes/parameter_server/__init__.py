@@ -51,7 +51,8 @@ class Scheme(ConcurrentScheme[Server | Worker]):
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Make rank 0 the server and the others workers. Collective: every rank must call this."""
-        self._roles = colocated_roles(world, timeout_s) if world.size == 1 else server_roles(world, timeout_s)
+        make_roles = colocated_roles if world.size == 1 else server_roles
+        self._roles = make_roles(world, timeout_s)
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
@@ -60,10 +61,10 @@ class Scheme(ConcurrentScheme[Server | Worker]):
             return
         players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
         if any(player.calling.dtype is torch.float16 for player in players):
-            raise ConfigError(
-                "scheme parameter_server does not support precision fp16: workers do not share a loss scale; use bf16"
-            )
-        comparing = [penalty.name for penalty in (*gan.g_penalties, *gan.d_penalties) if Can.COUPLED in penalty.needs]
+            problem = "scheme parameter_server does not support precision fp16"
+            raise ConfigError(f"{problem}: workers do not share a loss scale; use bf16")
+        penalties = (*gan.g_penalties, *gan.d_penalties)
+        comparing = [penalty.name for penalty in penalties if Can.COUPLED in penalty.needs]
         comparing += ["the loss"] * gan.loss.compares
         num_workers = 1 if self._roles is None else self._roles.world.size - 1
         if num_workers > 1 and comparing:

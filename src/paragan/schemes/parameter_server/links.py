@@ -59,7 +59,8 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
     number = next(_SESSION_NUMBERS)
     world = roles.world
     here = int(world.rank > 0)  # this rank in a link of two
-    max_bytes = max(max_message_bytes(player.net) for player in (gan.g, gan.d) if isinstance(player, Player))
+    players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
+    max_bytes = max(max_message_bytes(player.net) for player in players)
     ends = []
     for worker in range(1, world.size):
         if world.rank in (0, worker):
@@ -67,5 +68,6 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
             down = connect_pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
             sending, receiving = (up, down) if here else (down, up)
             sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s)
-            ends.append((sender, GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)))
+            receiver = GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)
+            ends.append((sender, receiver))
     return ends

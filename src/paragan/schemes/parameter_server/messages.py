@@ -29,9 +29,11 @@ class NetworkChange:
         weights = list(net.parameters())
         buffers = _buffers(net)
         reached = data[: len(weights)].tolist()
-        present = [weight for weight, has_gradient in zip(weights, reached, strict=True) if has_gradient]
+        pairs = zip(weights, reached, strict=True)
+        present = [weight for weight, has_gradient in pairs if has_gradient]
         values = unpacked("gradients", data[len(weights) :], [*present, *buffers])
-        return cls([next(values) if has_gradient else None for has_gradient in reached], list(values))
+        gradients = [next(values) if has_gradient else None for has_gradient in reached]
+        return cls(gradients, list(values))
 
     @classmethod
     def total(cls, parts: Sequence[NetworkChange]) -> NetworkChange:
@@ -42,7 +44,8 @@ class NetworkChange:
 
     def scaled(self, factor: float) -> NetworkChange:
         """Return the same change with its gradients multiplied by `factor`."""
-        return NetworkChange([None if g is None else g * factor for g in self.gradients], self.buffers)
+        gradients = [None if g is None else g * factor for g in self.gradients]
+        return NetworkChange(gradients, self.buffers)
 
     @torch.no_grad()
     def apply(self, player: Player, images: int) -> Tensor:
@@ -57,8 +60,10 @@ def pack_change(net: nn.Module) -> Tensor:
     weights = dict(net.named_parameters())
     gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     device = next(net.parameters()).device
-    reached = torch.tensor([name in gradients for name in weights], dtype=torch.uint8, device=device)
-    return packed({"": reached, **gradients} | {f"buffer {i}": b for i, b in enumerate(_buffers(net))}).cpu()
+    has_gradient = [name in gradients for name in weights]
+    reached = torch.tensor(has_gradient, dtype=torch.uint8, device=device)
+    buffers = {f"buffer {i}": buffer for i, buffer in enumerate(_buffers(net))}
+    return packed({"": reached, **gradients, **buffers}).cpu()
 
 
 @torch.no_grad()

@@ -42,9 +42,9 @@ class Server:
         self._links = open_links(roles, gan, self.bound.max_in_flight)
         self._workers = range(len(self._links))
         # turns of each side that have been applied, by worker
-        self._applied = {
-            side: [per_step * gan.clock.step for _ in self._workers] for side, per_step in self.bound.per_step.items()
-        }
+        self._applied = {}
+        for side, per_step in self.bound.per_step.items():
+            self._applied[side] = [per_step * gan.clock.step for _ in self._workers]
         # sides of the gradients to come, by worker
         self._turns = [cycle(self.bound.turns) for _ in self._workers]
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
@@ -80,7 +80,9 @@ class Server:
     def _apply_one(self, i: int, side: Side, change: NetworkChange, rows: Rows) -> None:
         """Update by the mean over this worker's rows alone."""
         mine = rows.shares(len(self._workers))[i]
-        self._update(side, change if mine.count == rows.total else change.scaled(rows.total / mine.count), mine)
+        if mine.count != rows.total:
+            change = change.scaled(rows.total / mine.count)
+        self._update(side, change, mine)
         self._applied[side][i] += 1
         self._unanswered.append((i, side))
 
@@ -120,22 +122,24 @@ class Server:
     def _record(self, i: int, side: Side, message: Message) -> None:
         applied = self._applied[side][i]
         complete = self._complete_turns(side)
-        assert message.note >= self.bound.required_turns(side, applied), "gradients of older weights than allowed"
+        required = self.bound.required_turns(side, applied)
+        assert message.note >= required, "gradients of older weights than allowed"
         self.ages[self.bound.to_steps(side, complete - message.note)] += 1
         self.ahead[self.bound.to_steps(side, applied - complete)] += 1
 
     def _next_message(self) -> tuple[int, Message]:
         """Return the number of a worker that has sent gradients, and its message."""
         began = time.monotonic()
-        slowest = min(
-            self._workers, key=lambda i: (i in self._changes, self._applied[Side.D][i], self._applied[Side.G][i])
-        )
+        d_turns = self._applied[Side.D]
+        g_turns = self._applied[Side.G]
+        slowest = min(self._workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
         while time.monotonic() - began < self.roles.timeout_s:
             for i in (*self._workers, slowest):
                 message = self._receive(i, _POLL_S if i == slowest else 0.0)
                 if message is not None:
                     return i, message
-        raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {self.roles.timeout_s:.0f} s")
+        waited = f"{self.roles.timeout_s:.0f} s"
+        raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {waited}")
 
     def _receive(self, i: int, wait_s: float) -> Message | None:
         try:

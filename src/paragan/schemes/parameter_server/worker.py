@@ -72,7 +72,8 @@ class Worker:
         record.lags[max(lags)] += 1
         record.used.append(self._versions[side])
         computed = player.compute_gradients(turn, against)
-        self._sender.send(Message(self._versions[side], pack_change(player.net), self._complete[side]))
+        data = pack_change(player.net)
+        self._sender.send(Message(self._versions[side], data, self._complete[side]))
         self._num_expected += 1
         player.net.zero_grad()
         player.version += 1
@@ -83,7 +84,7 @@ class Worker:
 
     def _is_allowed(self) -> bool:
         """Whether the weights here are new enough for the next turn."""
-        required = {side: self.bound.required_turns(side, player.version) for side, player in self._players.items()}
+        required = {s: self.bound.required_turns(s, p.version) for s, p in self._players.items()}
         return all(self._complete[side] >= turns for side, turns in required.items())
 
     def _receive_until(self, is_ready: Callable[[], bool]) -> float:
