@@ -35,8 +35,8 @@ class Writer:
                 f"run {sys.executable} -m pip install tensorboard, or remove it from writers"
             ) from None
         self._options = options
-        own = str(create_subfolder(folder, "tensorboard"))
-        self._writer = SummaryWriter(own, purge_step=step + 1 if step else 0)
+        subfolder = str(create_subfolder(folder, "tensorboard"))
+        self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)
 
     def write(self, event: Event) -> None:
         """Write the numbers, texts and images of an event."""

@@ -36,7 +36,7 @@ class StackedNetwork(nn.Module):
         named = [dict(net.named_parameters()) for net in nets]
         self._names = list(named[0])
         weights = [list(of.values()) for of in named]
-        flat = [[weight.detach().reshape(-1) for weight in of] for of in weights]
+        flat = ([weight.detach().reshape(-1) for weight in of] for of in weights)
         self.flat_CP = torch.stack(list(map(torch.cat, flat)))
         parts = self.flat_CP.split([weight.numel() for weight in weights[0]], dim=1)
         pairs = zip(parts, weights[0], strict=True)
