@@ -45,10 +45,10 @@ class Estimator:
     def __init__(self, g: Any, d: Any) -> None:
         for name, player in (("g", g), ("d", d)):
             if isinstance(player, type):
-                raise ConfigError(
-                    f"Estimator: {name} is the class {player.__name__}; pass an object, {player.__name__}()"
-                )
-            if not callable(getattr(player, "model_fn", None)) and not isinstance(player, nn.Module):
+                kind = player.__name__
+                raise ConfigError(f"Estimator: {name} is the class {kind}; pass an object, {kind}()")
+            is_network = callable(getattr(player, "model_fn", None)) or isinstance(player, nn.Module)
+            if not is_network:
                 raise ConfigError(
                     f"Estimator: {name}: {type(player).__name__} is not a torch.nn.Module and has "
                     f"no {_SIGNATURES[name]}; define it"
@@ -61,11 +61,14 @@ class Estimator:
         with reraise_as_config_error("Estimator: a copy of g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = _network(g), _network(d)
-        if {id(weight) for weight in nets[0].parameters()} & {id(weight) for weight in nets[1].parameters()}:
-            raise ConfigError("Estimator: g and d share weights; give each its own, since each has an optimiser")
+        weights = [{id(weight) for weight in net.parameters()} for net in nets]
+        if weights[0] & weights[1]:
+            hint = "give each its own, since each has an optimiser"
+            raise ConfigError(f"Estimator: g and d share weights; {hint}")
         for net in nets:
             _follow_rank_0(net, world)
-        return Networks(*nets, _number(self.g, "latent"), _number(self.g, "num_classes"), _origin(self.g, self.d))
+        latent = _number(self.g, "latent")
+        return Networks(*nets, latent, _number(self.g, "num_classes"), _origin(self.g, self.d))
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,15 @@ class Networks:
     def recorded_in(self, config: RunConfig) -> RunConfig:
         """Return the config with `model.name: from_memory` and the origin of both networks."""
         if config.grid is not None:
-            raise ConfigError("grid is not available for networks from memory; put them in a module and set model.name")
+            hint = "put them in a module and set model.name"
+            raise ConfigError(f"grid is not available for networks from memory; {hint}")
         before = config.model.options
         options = registry.options("models", registry.FROM_MEMORY)
         latent = _number(before, "latent") if self.latent is None else self.latent
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
-        return replace(config, model=Choice(registry.FROM_MEMORY, options(*self.origin, latent, conditional)))
+        chosen = options(*self.origin, latent, conditional)
+        return replace(config, model=Choice(registry.FROM_MEMORY, chosen))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a copy of the generator. Raises `ConfigError` if the latent length is unknown."""
@@ -163,8 +168,10 @@ class _Discriminator(nn.Module):
         if isinstance(output, Tensor) and self.returns_logits:
             return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:
-            returned = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
-            raise ConfigError(f"Estimator: {_name(self.net)} returned {returned}; return (output, out_logit)")
+            is_tuple = isinstance(output, tuple)
+            returned = f"{len(output)} values" if is_tuple else f"a {type(output).__name__}"
+            hint = "return (output, out_logit)"
+            raise ConfigError(f"Estimator: {_name(self.net)} returned {returned}; {hint}")
         return DiscriminatorOutput(output[1])
 
 
@@ -190,11 +197,11 @@ class _Object(nn.Module):
 def _network(player: Any) -> nn.Module:
     net = player if isinstance(player, nn.Module) else _Object(player)
     if any(is_lazy(weight) for weight in net.parameters()):
-        raise ConfigError(f"Estimator: {_name(net)} has a lazy layer of unknown size; call the network once before")
+        found = f"{_name(net)} has a lazy layer of unknown size"
+        raise ConfigError(f"Estimator: {found}; call the network once before")
     if not any(weight.requires_grad for weight in net.parameters()):
-        raise ConfigError(
-            f"Estimator: {_name(net)} has no weights to train; assign networks to its attributes: self.net = …"
-        )
+        hint = "assign networks to its attributes: self.net = …"
+        raise ConfigError(f"Estimator: {_name(net)} has no weights to train; {hint}")
     return train(net.cpu())
 
 
@@ -216,7 +223,8 @@ def _weights_in(value: Any) -> set[int]:
     """Return the ids of all trainable weights that a deep copy of the value would copy."""
     reached: dict[int, Any] = {}
     copy.deepcopy(value, reached)
-    return {number for number, found in reached.items() if isinstance(found, nn.Parameter) and found.requires_grad}
+    weights = [found for found in reached.items() if isinstance(found[1], nn.Parameter)]
+    return {number for number, weight in weights if weight.requires_grad}
 
 
 def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
@@ -236,7 +244,8 @@ def _takes_labels(net: nn.Module) -> bool:
 def _origin(g: Any, d: Any) -> tuple[str, str]:
     g_class = type(g)
     d_class = type(d)
-    return f"{g_class.__module__}.{g_class.__qualname__}", f"{d_class.__module__}.{d_class.__qualname__}"
+    g_name = f"{g_class.__module__}.{g_class.__qualname__}"
+    return g_name, f"{d_class.__module__}.{d_class.__qualname__}"
 
 
 def _name(net: nn.Module) -> str:
@@ -253,7 +262,8 @@ def _follow_rank_0(net: nn.Module, world: World) -> None:
     held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
     if any(theirs != shapes for theirs in world.gather(shapes)):
-        raise ConfigError(f"Estimator: {_name(net)}: the networks differ between ranks; create the same on all")
+        found = "the networks differ between ranks"
+        raise ConfigError(f"Estimator: {_name(net)}: {found}; create the same on all")
     for value in held.values():
         sent = value.clone(memory_format=torch.contiguous_format)
         world.broadcast_from_main([sent.view(-1).view(torch.uint8)])

@@ -79,7 +79,8 @@ class ScalingManager:
         if self._session is None:
             self._begin(gan)
         if gan is not self._gan:
-            raise ConfigError("train: this ScalingManager trains another Estimator; make a ScalingManager for each")
+            hint = "make a ScalingManager for each"
+            raise ConfigError(f"train: this ScalingManager trains another Estimator; {hint}")
         if self._over == _FINISHED:
             return
         with self._alive() as session:
@@ -104,17 +105,20 @@ class ScalingManager:
             if trainer.scored_at != trainer.clock.step:
                 for event in trainer.scores():
                     session.write(event)
-            numbers = {name: value for name, value in session.last_score.items() if isinstance(value, float)}
+            scores = session.last_score.items()
+            numbers = {name: value for name, value in scores if isinstance(value, float)}
             values = trainer.roles.gather_merged(numbers)
         if not values:
-            raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
+            hint = "pass evaluation.features=auto"
+            raise ConfigError(f"eval needs an extractor, and evaluation.features is null; {hint}")
         short = {name.partition("[")[0]: name for name in values}
         name = short.get("fd" if metric == "fid" else metric, metric)
         if name not in values:
             known = ", ".join(dict.fromkeys([*values, *short]))
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
         if metric == "fid":
-            text = f"without Inception weights fid is {name} {values[name]:.4g}, the same distance in other features"
+            fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
+            text = f"without Inception weights {fid}"
             self._say(f"eval      {text}: compare it only with runs that are scored by the same extractor")
         return values[name]
 
@@ -135,7 +139,8 @@ class ScalingManager:
         session = self._session
         if session is not None and not self._over:
             trainer = session.trainer
-            saved = "saved" if trainer.saved_at == trainer.clock.step else f"not saved since step {trainer.saved_at}"
+            is_saved = trainer.saved_at == trainer.clock.step
+            saved = "saved" if is_saved else f"not saved since step {trainer.saved_at}"
             runs.end_session(session, PREEMPTED, f"left by the program; {saved}")
             trainer.scheme.close()
         self._over = "is closed"
@@ -157,9 +162,8 @@ class ScalingManager:
             return
         self._refuse_over()
         if method and not session.trainer.is_synchronized:
-            raise ConfigError(
-                f"{method}: the ranks have not averaged their weights since the last step; call train(gan) first"
-            )
+            found = "the ranks have not averaged their weights since the last step"
+            raise ConfigError(f"{method}: {found}; call train(gan) first")
         try:
             with runs.record_failure(session):
                 yield session
@@ -170,9 +174,8 @@ class ScalingManager:
 
     def _refuse_over(self) -> None:
         if self._over:
-            raise ConfigError(
-                f"ScalingManager: this manager {self._over}; create a new one, which resumes from the last checkpoint"
-            )
+            hint = "create a new one, which resumes from the last checkpoint"
+            raise ConfigError(f"ScalingManager: this manager {self._over}; {hint}")
 
     def _begin(self, gan: Estimator) -> None:
         self._refuse_over()
@@ -186,7 +189,8 @@ class ScalingManager:
                     *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                     resume_hint="the same program resumes",
                 )
-                self._session = self._open.enter_context(runs.open_session(request, self.world, lambda: False))
+                opened = runs.open_session(request, self.world, lambda: False)
+                self._session = self._open.enter_context(opened)
         except (CheckpointError, ConfigError) as error:
             raise type(error)(in_python(str(error))) from error.__cause__
         self._gan = gan
@@ -216,4 +220,5 @@ def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: in
     batch = now.train.batch
     rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
-    return f"workers   found {workers}: batches of {batch} images, {batch // found} each; {rates} ({by})"
+    batches = f"batches of {batch} images, {batch // found} each"
+    return f"workers   found {workers}: {batches}; {rates} ({by})"

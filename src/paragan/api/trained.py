@@ -39,9 +39,8 @@ def load(
     read = partial(config.load, outside=outside)
     text = partial(config.loads, outside=outside)
     model = None if generator is None else Networks.for_sampling(instance(generator, seed=0))
-    return load_generator(
-        Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device), best
-    )
+    reader = GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device)
+    return load_generator(Path(path), reader, best)
 
 
 def evaluate(

@@ -67,7 +67,8 @@ def train(
     def prepare(world: World) -> RunRequest:
         networks = None if gan is None else gan.networks(world)
         mine = chosen if networks is None else networks.recorded_in(chosen)
-        return RunRequest(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
+        hint = "Ctrl-C saves; the same program resumes"
+        return RunRequest(mine, name, folder, fresh, place, networks, hint)
 
     try:
         run_to_end(chosen, place, prepare)
@@ -97,7 +98,8 @@ class Run:
     @cached_property
     def generator(self) -> Sampler:
         """Generator of the newest checkpoint, read once."""
-        return load(self.folder, trust=True, generator=None if self.networks is None else self.networks.g)
+        generator = None if self.networks is None else self.networks.g
+        return load(self.folder, trust=True, generator=generator)
 
     @property
     def is_finished(self) -> bool:
@@ -145,7 +147,8 @@ class Run:
                 for line in file:
                     yield json.loads(line)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}); was the run folder moved?") from None
+            hint = "was the run folder moved?"
+            raise CheckpointError(f"{path} cannot be read ({error}); {hint}") from None
 
 
 def program_name() -> str:
@@ -181,7 +184,8 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
         except ConfigError as error:
             raise ConfigError(in_python(str(error))) from None
     if settings:
-        raise ConfigError("settings cannot be added to a RunConfig; pass them to paragan.config.load")
+        hint = "pass them to paragan.config.load"
+        raise ConfigError(f"settings cannot be added to a RunConfig; {hint}")
     return recipe
 
 
@@ -192,9 +196,8 @@ def _word(key: str, value: Any) -> str:
     try:
         return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
     except (TypeError, ValueError):
-        raise ConfigError(
-            f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
-        ) from None
+        hint = "pass a number, text, True, False, None, a list or a dict"
+        raise ConfigError(f"settings: {key} is a {type(value).__name__}; {hint}") from None
 
 
 def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:
@@ -202,5 +205,6 @@ def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:
         return None
     if generator is None or discriminator is None:
         missing = "generator" if generator is None else "discriminator"
-        raise ConfigError(f"{missing} is missing; pass both generator and discriminator, or neither")
+        hint = "pass both generator and discriminator, or neither"
+        raise ConfigError(f"{missing} is missing; {hint}")
     return Estimator(instance(generator, seed), instance(discriminator, seed))

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by `train`.")]
-RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file written by `export`.")]
+_RUN_OR_FILE = "A run folder, or a file written by `export`."
+RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", help=_RUN_OR_FILE)]
 Words = Annotated[
     list[str] | None,
     typer.Argument(
@@ -17,6 +18,9 @@ Words = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int | None, typer.Option(help="Random seed of latents and labels (default: the run's).")]
-Trust = Annotated[bool, typer.Option("--trust", help="Import the custom code that the run's config names.")]
-Best = Annotated[bool, typer.Option("--best", help="Use the checkpoint with the best score instead of the newest.")]
+_SEED = "Random seed of latents and labels (default: the run's)."
+Seed = Annotated[int | None, typer.Option(help=_SEED)]
+_TRUST = "Import the custom code that the run's config names."
+Trust = Annotated[bool, typer.Option("--trust", help=_TRUST)]
+_BEST = "Use the checkpoint with the best score instead of the newest."
+Best = Annotated[bool, typer.Option("--best", help=_BEST)]

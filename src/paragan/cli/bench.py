@@ -32,10 +32,8 @@ Name = Annotated[
         help="table1 (techniques of the Colossal-AI pix2pix poster) or cellular (training of a grid).",
     ),
 ]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="OPTIONS", help="Options of the benchmark; `bench NAME --help` lists them."),
-]
+_ARGUMENTS = "Options of the benchmark; `bench NAME --help` lists them."
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="OPTIONS", help=_ARGUMENTS)]
 
 
 def bench(context: typer.Context, name: Name, arguments: Arguments = None) -> None:
@@ -43,9 +41,11 @@ def bench(context: typer.Context, name: Name, arguments: Arguments = None) -> No
     root = Path(paragan.__file__).resolve().parents[2]
     folder = _FOLDERS[name]
     if not (root / "benchmarks" / folder / "__main__.py").is_file():
-        raise ConfigError(f"bench {name.value}: benchmarks need a source checkout; clone the repository to run it")
+        hint = "benchmarks need a source checkout; clone the repository to run it"
+        raise ConfigError(f"bench {name.value}: {hint}")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     app = importlib.import_module(f"benchmarks.{folder}.__main__").app
     command = typer.main.get_command(app)
-    command(list(arguments or ()), prog_name=f"{context.command_path} {name.value}", standalone_mode=False)
+    program = f"{context.command_path} {name.value}"
+    command(list(arguments or ()), prog_name=program, standalone_mode=False)

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from paragan.config.reference import Setting
 
 _WIDTH = 96
-Explain = Annotated[
-    bool,
-    typer.Option("--explain", help="Add meaning, allowed values, default and source of each setting."),
-]
+_EXPLAIN = "Add meaning, allowed values, default and source of each setting."
+Explain = Annotated[bool, typer.Option("--explain", help=_EXPLAIN)]
 
 
 def config(context: typer.Context, words: Words = None, as_json: AsJson = False, explain: Explain = False) -> None:
@@ -34,7 +32,8 @@ def config(context: typer.Context, words: Words = None, as_json: AsJson = False,
     from paragan.config.reference import of_run
 
     if not explain:
-        print(json.dumps(to_tree(resolved), indent=2) if as_json else dump(resolved), end="\n" if as_json else "")
+        text = json.dumps(to_tree(resolved), indent=2) if as_json else dump(resolved)
+        print(text, end="\n" if as_json else "")
         return
     settings = of_run(recipe, overrides)
     if as_json:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Check images before training on them.")
 
-Images = Annotated[str, typer.Argument(metavar="PATH", help="A folder of images, a .zip of one, or an .npz file.")]
-Size = Annotated[
-    int | None, typer.Option(metavar="PIXELS", help="Image size to train with (default: chosen from the images).")
-]
+_IMAGES = "A folder of images, a .zip of one, or an .npz file."
+Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
+_SIZE = "Image size to train with (default: chosen from the images)."
+Size = Annotated[int | None, typer.Option(metavar="PIXELS", help=_SIZE)]
 
 
 @app.callback()
@@ -66,7 +66,8 @@ def format_report(report: DatasetReport) -> list[str]:
         lines.append(f"    and {report.num_damaged - len(report.damaged):,} more")
     if report.advice:
         lines += ["", "Consider:", *(f"  - {line}" for line in report.advice)]
-    return [*lines, "", f"To train: {report.command}" if report.command else "There is nothing to train on."]
+    last = f"To train: {report.command}" if report.command else "There is nothing to train on."
+    return [*lines, "", last]
 
 
 def _classes(classes: dict[str, int]) -> str:

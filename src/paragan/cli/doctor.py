@@ -37,7 +37,8 @@ WITH_TORCH: tuple[Check, ...] = (
     installation.devices,
     loopback.all_reduce,
 )
-Fast = Annotated[bool, typer.Option("--fast", help="Skip the checks that need torch or other processes.")]
+_FAST = "Skip the checks that need torch or other processes."
+Fast = Annotated[bool, typer.Option("--fast", help=_FAST)]
 
 
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
@@ -47,9 +48,10 @@ def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
         findings.append(finding)
         if not as_json:
             print(format_finding(finding), flush=True)
-    counts = {level: sum(finding.level == level for finding in findings) for level in ("ok", "warn", "FAIL")}
+    counts = {level: sum(f.level == level for f in findings) for level in ("ok", "warn", "FAIL")}
     if as_json:
-        print(json.dumps({"counts": counts, "findings": [asdict(finding) for finding in findings]}, indent=1))
+        about = {"counts": counts, "findings": [asdict(finding) for finding in findings]}
+        print(json.dumps(about, indent=1))
     else:
         print(", ".join(f"{count} {level}" for level, count in counts.items()))
     raise typer.Exit(2 if counts["FAIL"] else 0)
@@ -62,13 +64,16 @@ def examine(checks: tuple[Check, ...]) -> Iterator[CheckResult]:
             finding = check()
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            finding = CheckResult(check.__name__, "warn", text, "the check itself failed: please report it")
-        yield CheckResult(finding.name, finding.level, _without_home(finding.message), _without_home(finding.fix))
+            advice = "the check itself failed: please report it"
+            finding = CheckResult(check.__name__, "warn", text, advice)
+        fix = _without_home(finding.fix)
+        yield CheckResult(finding.name, finding.level, _without_home(finding.message), fix)
 
 
 def format_finding(finding: CheckResult) -> str:
     """Return one line of the output."""
-    return f"{finding.level:<4}  {finding.name:<15}  {finding.message}" + (f"; {finding.fix}" if finding.fix else "")
+    fix = f"; {finding.fix}" if finding.fix else ""
+    return f"{finding.level:<4}  {finding.name:<15}  {finding.message}{fix}"
 
 
 def _without_home(text: str) -> str:

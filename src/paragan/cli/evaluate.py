@@ -9,7 +9,8 @@ import typer
 
 from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
 
-NumImages = Annotated[int | None, typer.Option(min=6, help="Number of images to score (default: the run's).")]
+_NUM_IMAGES = "Number of images to score (default: the run's)."
+NumImages = Annotated[int | None, typer.Option(min=6, help=_NUM_IMAGES)]
 
 
 def score_run(

@@ -23,10 +23,10 @@ class Format(Enum):
 
 
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
-Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
-Formats = Annotated[
-    list[Format] | None, typer.Option("--format", help="Also export the network as a program; repeatable.")
-]
+_OUT = "A folder (default: RUN/export), or a single file."
+Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help=_OUT)]
+_FORMATS = "Also export the network as a program; repeatable."
+Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
 
 def export(
@@ -47,7 +47,8 @@ def export(
         refuse_without_onnx()
     sampler = open_generator(path, trust, best)
     if {Format.torch, Format.onnx} & set(requested):
-        print("tracing the network and comparing images; takes up to a minute", file=sys.stderr, flush=True)
+        text = "tracing the network and comparing images; takes up to a minute"
+        print(text, file=sys.stderr, flush=True)
     score = read_score(path, best)
     bundle = Bundle(sampler, to_tree(sampler.config), score, bool(outside_names(sampler.config)))
     if out is not None and single_file is not None:
@@ -61,12 +62,10 @@ def _requested_formats(out: Path | None, single_file: Format | None, formats: li
     """Return the requested formats; the ending of a single file names one."""
     if single_file is None:
         if out is not None and (out.is_file() or out.suffix.lower() in (".pt", ".pth", ".bin", ".ckpt", ".pkl")):
-            raise ConfigError(
-                f"--out: cannot export to {str(out)!r}; use a folder, or a file with the ending {', '.join(_ENDINGS)}"
-            )
+            hint = f"use a folder, or a file with the ending {', '.join(_ENDINGS)}"
+            raise ConfigError(f"--out: cannot export to {str(out)!r}; {hint}")
         return formats
     if set(formats) - {single_file}:
-        raise ConfigError(
-            f"--out: {str(out)!r} takes one format; use a folder for several, or --format {single_file.value}"
-        )
+        hint = f"use a folder for several, or --format {single_file.value}"
+        raise ConfigError(f"--out: {str(out)!r} takes one format; {hint}")
     return [single_file]

@@ -27,7 +27,7 @@ def list_all(category: Category = None, as_json: AsJson = False) -> None:
     elif category is not None:
         print(_table(entries[category]))
     else:
-        blocks = (f"{name}\n{_table(of_category, 2)}" for name, of_category in entries.items() if of_category)
+        blocks = (f"{name}\n{_table(rows, 2)}" for name, rows in entries.items() if rows)
         print("\n\n".join(blocks))
 
 

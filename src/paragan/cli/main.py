@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = map(expand_home, sys.argv[1:] if argv is None else argv)
     _find_local_networks()
     try:
-        code = typer.main.get_command(app)([*words], prog_name=program_command(), standalone_mode=False)
+        command = typer.main.get_command(app)
+        code = command([*words], prog_name=program_command(), standalone_mode=False)
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader has exited, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -37,10 +37,13 @@ def new(name: Name, where: Where = Path()) -> None:
 
 def refuse_unfit(name: str, where: Path) -> str:
     """Return the name. Raises `ConfigError` if it is invalid, hides another module, or exists."""
-    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or name.startswith("_"):
-        raise ConfigError(f"new: {name!r} is not a package name; use letters, digits and _, such as {_WORD}")
+    is_word = name.isidentifier() and name.isascii() and not name.startswith("_")
+    if not is_word or keyword.iskeyword(name):
+        hint = f"use letters, digits and _, such as {_WORD}"
+        raise ConfigError(f"new: {name!r} is not a package name; {hint}")
     if (where / name).exists() or (where / f"{name}.py").exists():
-        raise ConfigError(f"new: {where / name} exists already and was not changed; use another name or --dir DIR")
+        hint = "use another name or --dir DIR"
+        raise ConfigError(f"new: {where / name} exists already and was not changed; {hint}")
     if _is_a_module(name):
         raise ConfigError(f"new: {name!r} is an existing Python module; use another name")
     return name
@@ -66,4 +69,5 @@ def next_steps(name: str, where: Path) -> str:
     )
     width = max(len(command) for command, _ in commands)
     lines += [f"{command:<{width}}  # {why}" for command, why in commands]
-    return "\n".join([f"wrote {where / name}/: {', '.join(FILES)}", "next", *(f"  {line}" for line in lines)])
+    first = f"wrote {where / name}/: {', '.join(FILES)}"
+    return "\n".join([first, "next", *(f"  {line}" for line in lines)])

@@ -24,7 +24,8 @@ def show_progress(unit: str) -> Iterator[Update]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(unit, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -57,6 +58,7 @@ def _log_lines(unit: str) -> Update:
         if now - last >= _PERIOD_S and done < total:
             last = now
             left = (now - start) / done * (total - done)
-            print(f"{done:,} of {total:,} {unit}, about {left:.0f} s left", file=sys.stderr, flush=True)
+            line = f"{done:,} of {total:,} {unit}, about {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
 
     return update

@@ -9,7 +9,8 @@ import typer
 
 from paragan.cli.arguments import Run, Trust
 
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the repetition (default: RUN/replay).")]
+_OUT = "Folder of the repetition (default: RUN/replay)."
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help=_OUT)]
 
 
 def replay(path: Run, out: Out = None, trust: Trust = False) -> None:

@@ -11,12 +11,12 @@ import typer
 from paragan.cli.arguments import AsJson, Run
 from paragan.core.errors import ConfigError
 
-Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Output file (default: RUN/report.html).")]
-Film = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a film of the samples (.webp, .gif, .mp4) instead of the page."),
-]
-Serve = Annotated[bool, typer.Option("--serve", help="Serve the page on this machine and keep it up to date.")]
+_OUT = "Output file (default: RUN/report.html)."
+Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help=_OUT)]
+_FILM = "Write a film of the samples (.webp, .gif, .mp4) instead of the page."
+Film = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILM)]
+_SERVE = "Serve the page on this machine and keep it up to date."
+Serve = Annotated[bool, typer.Option("--serve", help=_SERVE)]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: any free port.")]
 
 

@@ -35,22 +35,27 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
     if unfinished is not None:
         raise ConfigError(f"{unfinished} has no value; use {unfinished}=VALUE")
     if len(recipes) > 1:
-        raise ConfigError(f"{' and '.join(recipes)} are several recipes; use one, and settings as key.path=value")
+        found = f"{' and '.join(recipes)} are several recipes"
+        raise ConfigError(f"{found}; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
-    folder = None if recipe in registry.names("recipes") or not Path(recipe).is_dir() else _run_folder(recipe)
+    is_run = recipe not in registry.names("recipes") and Path(recipe).is_dir()
+    folder = _run_folder(recipe) if is_run else None
     return (recipe if folder is None else str(folder / "config.yaml")), overrides, folder
 
 
 def run_name(recipe: str) -> str:
     """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
     path = Path(recipe)
-    return path.resolve().parent.name if path.stem in ("recipe", "config") and path.suffix else path.stem
+    if path.stem in ("recipe", "config") and path.suffix:
+        return path.resolve().parent.name
+    return path.stem
 
 
 def expand_home(word: str) -> str:
     """Expand `~` in a path argument or in `--option=PATH`, where the shell does not."""
     option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
-    return option + equals + (os.path.expanduser(value) if value == "~" or value.startswith("~/") else value)
+    is_home = value == "~" or value.startswith("~/")
+    return option + equals + (os.path.expanduser(value) if is_home else value)
 
 
 def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
@@ -79,7 +84,8 @@ def _print_warning(line: str) -> None:
 
 
 def _is_key(word: str) -> bool:
-    return "." in word and os.sep not in word and not word.endswith((".yaml", ".yml")) and not Path(word).is_dir()
+    is_path = os.sep in word or word.endswith((".yaml", ".yml"))
+    return "." in word and not is_path and not Path(word).is_dir()
 
 
 def _run_folder(word: str) -> Path:
@@ -93,7 +99,8 @@ def _run_folder(word: str) -> Path:
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     """Raise `ConfigError` for an unknown option, with the setting to use instead."""
-    position = next((i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1), None)
+    options = (i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1)
+    position = next(options, None)
     if position is None:
         return
     from paragan.config import RunConfig

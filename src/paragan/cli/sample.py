@@ -19,33 +19,25 @@ class SampleMode(Enum):
     train_stats = "train-stats"
 
 
-Num = Annotated[int | None, typer.Option(min=1, max=10_000, help="Number of images (default: 64; 1 in a film).")]
+_NUM = "Number of images (default: 64; 1 in a film)."
+Num = Annotated[int | None, typer.Option(min=1, max=10_000, help=_NUM)]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
-Truncation = Annotated[
-    float | None,
-    typer.Option(metavar="T", help="In (0, 1]: resample components of z beyond T; more typical, less varied images."),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="A .png or .jpg sheet, or a .webp, .gif or .mp4 film (default: in the run's samples/)."
-    ),
-]
-Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
-ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
-Walk = Annotated[
-    int | None,
-    typer.Option(metavar="POINTS", min=2, max=60, help="Write a film that interpolates a loop of POINTS latents."),
-]
-Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Frames of the film (default: 16 per point).")]
-ModeName = Annotated[
-    SampleMode | None,
-    typer.Option(help="train-stats: batch statistics and dropout as in training (default: as the run's samples)."),
-]
-Input = Annotated[
-    Path | None,
-    typer.Option("--input", metavar="IMAGES", help="Folder or file of input images (default: held-out pairs)."),
-]
+_TRUNCATION = "In (0, 1]: resample components of z beyond T; more typical, less varied images."
+Truncation = Annotated[float | None, typer.Option(metavar="T", help=_TRUNCATION)]
+_OUT = "A .png or .jpg sheet, or a .webp, .gif or .mp4 film (default: in the run's samples/)."
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
+_GRID = "Shape of the sheet, such as 4x10."
+Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help=_GRID)]
+_BY_CLASS = "One row per class: all classes, or those of --class."
+ByClass = Annotated[bool, typer.Option("--classes", help=_BY_CLASS)]
+_WALK = "Write a film that interpolates a loop of POINTS latents."
+Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=_WALK)]
+_FRAMES = "Frames of the film (default: 16 per point)."
+Frames = Annotated[int | None, typer.Option(min=2, max=1000, help=_FRAMES)]
+_MODE = "train-stats: batch statistics and dropout as in training (default: as the run's samples)."
+ModeName = Annotated[SampleMode | None, typer.Option(help=_MODE)]
+_INPUT = "Folder or file of input images (default: held-out pairs)."
+Input = Annotated[Path | None, typer.Option("--input", metavar="IMAGES", help=_INPUT)]
 
 
 def sample(

@@ -30,7 +30,8 @@ def format_table(rows: Sequence[Sequence[str]], width: int | None = None, indent
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console(file=io.StringIO(), width=width or _UNLIMITED, color_system=None, legacy_windows=False)
+    width = width or _UNLIMITED
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
         console.print(Padding(table, (0, 0, 0, indent), expand=False))
     return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -13,10 +13,10 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder (default: runs/RECIPE).")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; an existing run folder is renamed.")]
-Change = Annotated[
-    bool, typer.Option("--change", help="Allow a resume to change learning rates, groups and schedules.")
-]
+_FRESH = "Start a new run; an existing run folder is renamed."
+Fresh = Annotated[bool, typer.Option("--fresh", help=_FRESH)]
+_CHANGE = "Allow a resume to change learning rates, groups and schedules."
+Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
 
 
 def train(

@@ -30,11 +30,12 @@ Words = Annotated[
         help="Module with Generator and Discriminator, or a recipe; then settings as key.path=value.",
     ),
 ]
-Ranks = Annotated[int, typer.Option(min=1, max=8, help="Processes for laws on several ranks; 1 skips them.")]
-Shape = Annotated[
-    str | None, typer.Option(metavar="CxHxW", help="Shape of an image (default: the recipe's data, or 3x32x32).")
-]
-Classes = Annotated[int | None, typer.Option(min=0, help="Number of classes (default: the recipe's data, or 0).")]
+_RANKS = "Processes for laws on several ranks; 1 skips them."
+Ranks = Annotated[int, typer.Option(min=1, max=8, help=_RANKS)]
+_SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
+Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]
+_CLASSES = "Number of classes (default: the recipe's data, or 0)."
+Classes = Annotated[int | None, typer.Option(min=0, help=_CLASSES)]
 
 
 def verify(
@@ -69,7 +70,8 @@ def verify(
 
 def format_results(results: Sequence[LawResult], width: int | None = None) -> str:
     """Return a table of the results and their counts. width: to which reasons are folded."""
-    rows = [_HEAD, *((r.law, r.strategy, r.result, _number(r.difference), r.reason) for r in results)]
+    cells = ((r.law, r.strategy, r.result, _number(r.difference), r.reason) for r in results)
+    rows = [_HEAD, *cells]
     counts = Counter[str](result.result for result in results)
     summary = ", ".join(f"{counts[kind]} {kind}" for kind in _RESULTS if counts[kind])
     return f"{format_table(rows, width)}\n{summary}"

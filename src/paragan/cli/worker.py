@@ -12,7 +12,8 @@ import typer
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.printable import to_printable
 
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the coordinator, as it prints it.")]
+_ADDRESS = "Address of the coordinator, as it prints it."
+Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help=_ADDRESS)]
 
 
 Device = Annotated[str, typer.Option(help="auto, cpu, or the index of an accelerator of this host.")]
@@ -25,12 +26,14 @@ def worker(address: Address, device: Device = "auto") -> None:
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"worker: {address!r} is not HOST:PORT; use the address that the coordinator prints")
+        hint = "use the address that the coordinator prints"
+        raise ConfigError(f"worker: {address!r} is not HOST:PORT; {hint}")
     with _ignore_sigusr1():
         from paragan.build.worker import worker as work
         from paragan.distributed.transports.signed_frames import find_token
 
-        if why := work(find_token(), host, int(port), lambda text: print(to_printable(text), flush=True), device):
+        token = find_token()
+        if why := work(token, host, int(port), lambda t: print(to_printable(t), flush=True), device):
             raise RankError(f"worker: {why}")
 
 
