@@ -47,8 +47,8 @@ class Estimator:
             if isinstance(player, type):
                 kind = player.__name__
                 raise ConfigError(f"Estimator: {name} is the class {kind}; pass an object, {kind}()")
-            is_network = callable(getattr(player, "model_fn", None)) or isinstance(player, nn.Module)
-            if not is_network:
+            has_model = callable(getattr(player, "model_fn", None))
+            if not has_model and not isinstance(player, nn.Module):
                 raise ConfigError(
                     f"Estimator: {name}: {type(player).__name__} is not a torch.nn.Module and has "
                     f"no {_SIGNATURES[name]}; define it"

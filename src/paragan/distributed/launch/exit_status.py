@@ -68,7 +68,8 @@ def _is_transient(error: BaseException) -> bool:
     of_device = type(error).__name__ == "AcceleratorError"
     if isinstance(error, BrokenPipeError):
         return False  # the reader of standard output has exited, as `| head` does
-    return isinstance(error, (OSError, PeerFailedError)) or of_device or is_collective_failure(error)
+    is_transient = isinstance(error, OSError | PeerFailedError)
+    return is_transient or of_device or is_collective_failure(error)
 
 
 def remove_stale(folder: Path, place: RankEnv) -> None:
@@ -105,23 +106,24 @@ def _agent(place: RankEnv) -> str:
 def read_all(folder: Path, run: str) -> list[ExitStatus]:
     """Return the newest exit status of each rank of a run, sorted by rank."""
     found = [_read(path) for path in sorted(ranks_folder(folder).glob("rank-*.exit.json"))]
-    return sorted((end for end in found if end is not None and end.run_id == run), key=lambda end: end.rank)
+    of_run = [end for end in found if end is not None and end.run_id == run]
+    return sorted(of_run, key=lambda end: end.rank)
 
 
 def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
     """Return the root failure of the newest attempt: the earliest that no other rank caused."""
     failed = [end for end in found if end.code != 0]
     newest = max((end.attempt for end in failed), default=0)
-    return min(
-        (end for end in failed if end.attempt == newest), key=lambda e: (e.cause_rank is not None, e.time), default=None
-    )
+    last = [end for end in failed if end.attempt == newest]
+    return min(last, key=lambda end: (end.cause_rank is not None, end.time), default=None)
 
 
 def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
     """Return the final failure of an earlier attempt of this run; None if a retry may succeed."""
     if place.attempt == 0:
         return None
-    found = [end for end in read_all(folder, place.run_id) if end.rank < place.size and end.is_final]
+    ends = read_all(folder, place.run_id)
+    found = [end for end in ends if end.rank < place.size and end.is_final]
     return first_failure(found)
 
 
@@ -137,7 +139,8 @@ def write_exit(folder: Path, code: int, reason: str) -> None:
     saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
     step = int("".join(c for c in saved if c.isdecimal()) or 0)
     with suppress(OSError):
-        write_text(folder / "exit.json", json.dumps({"code": code, "step": step, "reason": reason}, indent=1) + "\n")
+        text = json.dumps({"code": code, "step": step, "reason": reason}, indent=1)
+        write_text(folder / "exit.json", text + "\n")
 
 
 def _path(folder: Path, rank: int) -> Path:

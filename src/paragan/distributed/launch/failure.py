@@ -61,7 +61,8 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
             if isinstance(found, dict):  # possibly this rank's, published below
                 return error if found["rank"] == world.rank else _followed_error(world, found)
             if found or not isinstance(error, RankError):  # a `RankError` may name the layer
-                error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
+                why = f"{found or _SILENT} (rank {world.rank} could not go on)"
+                error = RankError(f"{why}; {RESUME_HINT}")
         first = _publish(store, world, error)
         return error if first["rank"] == world.rank else _followed_error(world, first)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
@@ -82,7 +83,8 @@ def is_collective_failure(error: BaseException) -> bool:
 def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
     """Write this rank's reason unless another is published; return the published one."""
     code, line = outcome(error)
-    failure = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
+    reason = line or f"{type(error).__name__}: {error}"[:500]
+    failure = {"rank": world.rank, "code": code, "reason": reason}
     return json.loads(store.compare_set("failed", "", json.dumps(failure)))
 
 
@@ -114,4 +116,5 @@ def _followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
     rank = int(first["rank"])
     code = int(first["code"])
     reason = str(first["reason"])
-    return PeerFailedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)
+    text = f"rank {world.rank} stopped because rank {rank} failed: {reason}"
+    return PeerFailedError(text, code, rank, reason)

@@ -50,7 +50,8 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
     if theirs.get("torch") != torch.__version__:
         return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
     if theirs.get("config") not in (None, text_digest(config)):
-        return "found another config than the coordinator's, expected the same command and files on all hosts"
+        found = "found another config than the coordinator's"
+        return f"{found}, expected the same command and files on all hosts"
     return ""
 
 
@@ -67,7 +68,8 @@ def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
     if own is None:
         return f"{found}, expected an accelerator of its own: use transport=gloo"
     if own in [other.get("accelerator") for other in others]:
-        return f"{found}, where another one trains, expected one worker on each: use transport=gloo, or fewer workers"
+        hint = "use transport=gloo, or fewer workers"
+        return f"{found}, where another one trains, expected one worker on each: {hint}"
     return ""
 
 

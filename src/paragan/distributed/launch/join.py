@@ -64,7 +64,8 @@ def join(
         group, control = _create_groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
-        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {RESUME_HINT}") from error
+        text = f"{place}: the ranks could not join within {timeout_s:g} s ({first})"
+        raise RankError(f"{text}; {RESUME_HINT}") from error
     return World(place.rank, place.size, place.local_rank, place.local_size, device, group, control, store)
 
 
@@ -133,7 +134,8 @@ def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> d
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    print(f"warning: MASTER_ADDR={host} names no interface of this host; rank 0 listens on all", file=sys.stderr)
+    text = f"MASTER_ADDR={host} names no interface of this host"
+    print(f"warning: {text}; rank 0 listens on all", file=sys.stderr)
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
@@ -164,7 +166,8 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
         return store.check([f"here/{rank}" for rank in range(place.size)])
 
     if not until(all_here):
-        raise RankError(_absence_message([r for r in range(place.size) if not store.check([f"here/{r}"])], timeout_s))
+        absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
+        raise RankError(_absence_message(absent, timeout_s))
     return store
 
 

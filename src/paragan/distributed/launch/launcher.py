@@ -99,12 +99,14 @@ def attempt(job: Job, run: str, number: int, interrupt: Interrupt) -> list[int]:
 def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
     """Start the ranks of an attempt."""
     file, store = create_store_file()
-    common = job.environment() | {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
+    own = {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
+    common = job.environment() | own
     try:
         for rank in range(job.devices):
             environment = common | rank_environment(rank, job.devices, store)
             inherit = (file, job.lock_fd)
-            ranks.start([*job.program, *job.words], environment, job.log, prints=rank == 0, inherit=inherit)
+            program = [*job.program, *job.words]
+            ranks.start(program, environment, job.log, prints=rank == 0, inherit=inherit)
     finally:
         os.close(file)
 

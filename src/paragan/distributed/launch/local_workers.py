@@ -33,7 +33,8 @@ class LocalWorkers:
         address = f"{self.address[0]}:{self.address[1]}"
         for number in range(count):
             create_file(self._log(number)).close()
-            command = [sys.executable, "-P", "-m", "paragan", "worker", address, "--device", str(number)]
+            words = ["worker", address, "--device", str(number)]
+            command = [sys.executable, "-P", "-m", "paragan", *words]
             self._processes.start(command, self._environment, self._log(number))
 
     def failure(self) -> str:
@@ -45,7 +46,8 @@ class LocalWorkers:
 
     def kill(self, about: Mapping[str, Any]) -> None:
         """Kill a worker that hangs: it must not rejoin a run that continues without it."""
-        self._processes.kill([process for process in self._processes.running if process.pid == about.get("pid")])
+        pid = about.get("pid")
+        self._processes.kill([process for process in self._processes.running if process.pid == pid])
 
     def shutdown(self) -> None:
         """Wait for workers that were dismissed, and kill the others."""

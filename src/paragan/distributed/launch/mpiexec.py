@@ -57,7 +57,8 @@ def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     stop goes to rank 0, which saves; before it has begun, and at a second Ctrl-C, all are killed.
     """
     run = uuid.uuid4().hex
-    command = [*_mpiexec_command(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
+    program = (sys.executable, "-P", "-m", "paragan")
+    command = [*_mpiexec_command(), "-n", str(job.count), *program, *job.words]
     with LocalProcesses() as processes:
         processes.start(command, _environment(run))
         _wait(processes, job, run, interrupt)
@@ -150,5 +151,6 @@ def _mpiexec_command() -> list[str]:
         shutil.which("mpiexec"),
     )
     if (found := next(filter(None, names), None)) is None:
-        raise ConfigError("transport: found mpi without mpiexec, expected it: pip install mpich, or transport=gloo")
+        hint = "pip install mpich, or transport=gloo"
+        raise ConfigError(f"transport: found mpi without mpiexec, expected it: {hint}")
     return [found]

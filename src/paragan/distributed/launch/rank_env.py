@@ -64,7 +64,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
         )
     rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
-        raise ConfigError(f"environment: found rank {rank} of {size}, on this host {local_rank} of {local_size}")
+        here = f"on this host {local_rank} of {local_size}"
+        raise ConfigError(f"environment: found rank {rank} of {size}, {here}")
     return RankEnv(
         *(rank, size, local_rank, local_size),
         attempt=_integer(env, "TORCHELASTIC_RESTART_COUNT") or 0,
@@ -90,7 +91,8 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
 def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
     """Return the variables that `from_environment` reads. store: path of `create_store_file`."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    return {name: str(number) for name, number in numbers.items()} | {STORE: store} | loopback_environment()
+    texts = {name: str(number) for name, number in numbers.items()}
+    return texts | {STORE: store} | loopback_environment()
 
 
 def loopback_environment() -> dict[str, str]:

@@ -57,7 +57,8 @@ class ReceiveBuffer:
         expected).
         """
         if lacked >= 0:
-            return self.mark_failed(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
+            text = f"worker {peer} has left, for it lacked worker {lacked}"
+            return self.mark_failed(peer, WorkerError(text, lacked))
         with self._changed:
             if lacked == CLOSED:
                 self._closed.add(peer)
@@ -118,9 +119,8 @@ class ReceiveBuffer:
             return left
 
         with self._changed:
-            wait_until(
-                missing_and_alive, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._pause()
-            )
+            wait_s = self.timeout_s if timeout_s is None else timeout_s
+            wait_until(missing_and_alive, wait_s, self.stopped, self._pause())
 
     def _pause(self) -> Callable[[float], object]:
         return self._changed.wait
@@ -130,4 +130,5 @@ def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
     calls = (f"{'exchange' if number > 0 else 'gather'} {abs(number)}" for number in (found, expected))
     here = next(calls)
     there = next(calls)
-    return WorkerError(f"found worker {peer} at {here}, expected {there}: all workers make the same calls", peer)
+    found = f"found worker {peer} at {here}, expected {there}"
+    return WorkerError(f"{found}: all workers make the same calls", peer)

@@ -40,9 +40,8 @@ class Communicator:
         self.root = root
         others = set(range(size)) - {rank}
         if not self.peers <= others:
-            raise ValueError(
-                f"found {format_workers(self.peers)} as peers of worker {rank} of {size}, expected others of them"
-            )
+            found = f"{format_workers(self.peers)} as peers of worker {rank} of {size}"
+            raise ValueError(f"found {found}, expected others of them")
         self.links = sorted(others if rank == root else self.peers | {root})
         self._arrivals = arrivals
         self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
@@ -134,7 +133,8 @@ class Communicator:
 
     def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
         if not sends.keys() <= set(allowed):
-            raise ValueError(f"found {format_workers(sends)}, expected some of the peers, {format_workers(allowed)}")
+            found = f"found {format_workers(sends)}"
+            raise ValueError(f"{found}, expected some of the peers, {format_workers(allowed)}")
         for tensors in sends.values():
             check_messages(tensors, self.most_bytes)
 

@@ -55,7 +55,8 @@ class Listener:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._lines: dict[ControlConnection, bool] = {}  # whether the client knows the token
-        self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
+        name = f"listen {self.address[1]}"
+        self._thread = threading.Thread(target=self._listen, daemon=True, name=name)
         self._thread.start()
 
     def accept(self, wait_s: float) -> ControlConnection | None:
@@ -106,7 +107,8 @@ class Listener:
 
     def _serve(self, line: ControlConnection) -> None:
         try:
-            line.accept_handshake(self._token, time.monotonic() + self._hello_s, self._most_bytes, self._admit)
+            until = time.monotonic() + self._hello_s
+            line.accept_handshake(self._token, until, self._most_bytes, self._admit)
         finally:
             self._strangers.release()
         if line.disconnect_reason is None:
@@ -138,7 +140,8 @@ def connect(
     """
     session_key(token)
     if not 0 < port <= _LAST_PORT:
-        raise ConfigError(f"{host}:{port}: found port {port}, expected 1 to {_LAST_PORT}, as the coordinator has it")
+        expected = f"1 to {_LAST_PORT}, as the coordinator has it"
+        raise ConfigError(f"{host}:{port}: found port {port}, expected {expected}")
     deadline = time.monotonic() + timeout_s
     pause_s = _PAUSE_S
     while True:
@@ -161,7 +164,8 @@ def connect(
             why = str(line.disconnect_reason)
         if time.monotonic() + pause_s > deadline:
             tail = "check that it is running there and that the token is that of its run"
-            raise RankError(f"no coordinator accepted this worker within {timeout_s:g} s ({why}); {tail}")
+            text = f"no coordinator accepted this worker within {timeout_s:g} s ({why})"
+            raise RankError(f"{text}; {tail}")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -174,7 +178,8 @@ def _bind(host: str, port: int) -> socket.socket:
         server = socket.create_server(address[:2], family=family, backlog=128)
     except (OSError, UnicodeError) as error:
         reason = f"cannot listen on {host}:{port} ({_reason(error)})"
-        raise ConfigError(f"{reason}; end the process that uses it, or choose port 0 for any free port") from None
+        hint = "end the process that uses it, or choose port 0 for any free port"
+        raise ConfigError(f"{reason}; {hint}") from None
     server.settimeout(_LOOK_S)
     return server
 

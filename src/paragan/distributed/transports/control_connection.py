@@ -101,7 +101,8 @@ class ControlConnection:
         """Authenticate a client; a failure sets `disconnect_reason`. admit: whether it has room."""
         with self._ending_on_error():
             own = secrets.token_bytes(_NONCE_BYTES)
-            self._send_all(FrameSigner(session_key(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
+            signer = FrameSigner(session_key(token), DOWN, HELLO_BYTES)
+            self._send_all(signer.pack({"nonce": own.hex()}), until)
             hello = self._frame(FrameSigner(session_key(token, own), UP, HELLO_BYTES), until)
             self.peer_info = hello["about"] if isinstance(hello.get("about"), dict) else {}
             key = session_key(token, own, _nonce(hello))
@@ -121,7 +122,8 @@ class ControlConnection:
             other = _nonce(self._frame(FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
             own = secrets.token_bytes(_NONCE_BYTES)
             hello = {"nonce": own.hex(), "about": dict(about)}
-            self._send_all(FrameSigner(session_key(token, other), UP, HELLO_BYTES).pack(hello), until)
+            signer = FrameSigner(session_key(token, other), UP, HELLO_BYTES)
+            self._send_all(signer.pack(hello), until)
             key = session_key(token, other, own)
             self._out = FrameSigner(key, UP, most_bytes)
             self._into = FrameSigner(key, DOWN, most_bytes)
@@ -180,7 +182,8 @@ class ControlConnection:
         except TimeoutError:
             self._end(f"took no message within {self.send_s:g} s")
         except (OSError, MemoryError) as error:
-            self._end(f"the connection broke ({getattr(error, 'strerror', None) or 'out of memory'})")
+            why = getattr(error, "strerror", None) or "out of memory"
+            self._end(f"the connection broke ({why})")
 
     def _send_all(self, data: bytes, until: float) -> None:
         self._sock.settimeout(_seconds_left(until))
@@ -203,7 +206,8 @@ class ControlConnection:
                     continue
                 raise RankError("sent no whole frame in time") from None
             if not piece:
-                raise RankError(f"the other end closed the connection{' within a frame' if begun or data else ''}")
+                place = " within a frame" if begun or data else ""
+                raise RankError(f"the other end closed the connection{place}")
             data += piece
         return bytes(data)
 

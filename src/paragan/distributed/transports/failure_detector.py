@@ -40,8 +40,10 @@ class ArrivalGaps:
 
     def _adapt(self) -> None:
         longest_s = max(self._recent)
-        self.fail_after_s = min(max(_LONGEST * longest_s, _FAIL_BEATS * self._heartbeat_s), self._timeout_s)
-        self.suspect_after_s = min(max(longest_s, _SUSPECT_BEATS * self._heartbeat_s), self.fail_after_s)
+        fail_s = max(_LONGEST * longest_s, _FAIL_BEATS * self._heartbeat_s)
+        self.fail_after_s = min(fail_s, self._timeout_s)
+        suspect_s = max(longest_s, _SUSPECT_BEATS * self._heartbeat_s)
+        self.suspect_after_s = min(suspect_s, self.fail_after_s)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class GlooCommunicator(Communicator):
         }
 
     def _leave(self, orderly: bool) -> None:
-        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._connections.items()}
+        ways = self._connections.items()
+        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in ways}
         for end in ends.values():
             end.start()
         for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
@@ -90,7 +91,8 @@ class _Link(PeerConnection):
         self._other = int(rank < peer)
         self._most_bytes = most_bytes
         self._sender = GlooSender(group, self._other, _MOST, arrivals.timeout_s)
-        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
+        name = f"from worker {peer}"
+        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=name)
         self._receiving.start()
 
     def close(self) -> None:
@@ -122,8 +124,10 @@ class _Link(PeerConnection):
             for head in messages:
                 num_messages, kind = divmod(head.note, len(MessageKind))
                 if not 0 <= num_messages < _MOST:
-                    raise RankError(f"found {num_messages} messages in a list, expected less than {_MOST}")
-                tensors = [head.data, *(message.data for message in islice(messages, max(0, num_messages - 1)))]
+                    found = f"found {num_messages} messages in a list"
+                    raise RankError(f"{found}, expected less than {_MOST}")
+                others = islice(messages, max(0, num_messages - 1))
+                tensors = [head.data, *(message.data for message in others)]
                 if len(tensors) >= num_messages:
                     self._dispatch(MessageKind(kind), head.version, tensors[:num_messages])
         except Exception as error:

@@ -40,7 +40,8 @@ class MpiWorld:
     def broadcast_text(self, text: str, timeout_s: float) -> None:
         """Send a text from process 0 to all others; returns when MPI has taken it."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
-        sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in range(self.size) if rank != self.rank]
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in others]
         wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
 
     def receive_text(self, timeout_s: float) -> str:
@@ -54,7 +55,8 @@ class MpiWorld:
         )
         size = status.Get_count(MPI.BYTE)
         if not 0 < size <= _MAX_TEXT_BYTES:
-            raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MAX_TEXT_BYTES}", 0)
+            found = f"found a message of {size} bytes from process 0"
+            raise WorkerError(f"{found}, expected at most {_MAX_TEXT_BYTES}", 0)
         data = torch.empty(size, dtype=torch.uint8)
         MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TEXT_TAG)
         return data.numpy().tobytes().decode()
@@ -99,9 +101,8 @@ class MpiWorld:
             local = graph(peers, peers) if grid is None else flat.Create_cart(grid, (True, True), False)
             flat.Free()
         mpi_runtime.open_communicators.discard(name)
-        return MpiCommunicator(
-            global_comm, local, len(workers), peers, most_bytes, PolledReceiveBuffer(timeout_s, stopped)
-        )
+        arrivals = PolledReceiveBuffer(timeout_s, stopped)
+        return MpiCommunicator(global_comm, local, len(workers), peers, most_bytes, arrivals)
 
 
 class MpiCommunicator(Communicator):
@@ -121,7 +122,8 @@ class MpiCommunicator(Communicator):
         most_bytes: int,
         arrivals: PolledReceiveBuffer,
     ) -> None:
-        super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, 0 if global_comm.size == size else size)
+        root = 0 if global_comm.size == size else size
+        super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, root)
         self._global = global_comm
         self._local = local
         self._halo = None if local is None else _Halo(local, self.rank)
@@ -214,18 +216,22 @@ class _Halo:
 
     def start(self, given: Mapping[int, Tensor], taken: Mapping[int, Tensor]) -> Any:
         """Start the collective; return its request. given, taken: by worker, present ones only."""
-        return self._local.Ineighbor_alltoallw(self._places(given, self._gives), self._places(taken, self._takes))
+        gives = self._places(given, self._gives)
+        return self._local.Ineighbor_alltoallw(gives, self._places(taken, self._takes))
 
     def _places(self, data: Mapping[int, Tensor], used: Sequence[bool]) -> list[Any]:
         """Describe buffers by address, so that one tensor for all neighbours is not copied."""
-        places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in zip(self._near, used, strict=True)]
-        return [MPI.BOTTOM, [len(t) for t in places], [t.data_ptr() for t in places], [MPI.BYTE] * len(places)]
+        pairs = zip(self._near, used, strict=True)
+        places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in pairs]
+        addresses = [t.data_ptr() for t in places]
+        return [MPI.BOTTOM, [len(t) for t in places], addresses, [MPI.BYTE] * len(places)]
 
 
 def _layout(sizes: Sequence[int]) -> tuple[int, list[slice]]:
     """Return the size and slices of concatenated messages, each aligned to eight bytes."""
     begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes)]
-    return begins[-1], [slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=False)]
+    ends = zip(begins, sizes, strict=False)
+    return begins[-1], [slice(begin, begin + size) for begin, size in ends]
 
 
 def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[int]) -> None:

@@ -124,7 +124,8 @@ class MpiChannel(PeerConnection):
     def _give(self, number: int, kind: int, tensors: Sequence[Tensor]) -> None:
         self._give_head(number, kind, tensors)
         for tensor in tensors:
-            self._going.append((self._comm.Isend([tensor.numpy(), MPI.BYTE], self.peer, _DATA), tensor))
+            sent = self._comm.Isend([tensor.numpy(), MPI.BYTE], self.peer, _DATA)
+            self._going.append((sent, tensor))
 
     def _give_head(self, number: int, kind: int, tensors: Iterable[Tensor]) -> None:
         head = torch.tensor([number, kind, *map(len, tensors)])
@@ -152,19 +153,20 @@ class MpiChannel(PeerConnection):
         found = self._comm.Improbe(self.peer, _HEAD, status)
         if found is None:
             return False
-        head = torch.empty(self._check_size(status.Get_count(MPI.INT64_T), _MOST, "numbers"), dtype=torch.int64)
+        size = self._check_size(status.Get_count(MPI.INT64_T), _MOST, "numbers")
+        head = torch.empty(size, dtype=torch.int64)
         found.Recv([head.numpy(), MPI.INT64_T])
         self._head = head.tolist()
         lengths = [self._check_size(length, self._most_bytes, "bytes") for length in self._head[2:]]
         if self._head[1] != self._ANNOUNCED:
             for length in lengths:
                 data = torch.empty(length, dtype=torch.uint8)
-                self._coming.append((self._comm.Irecv([data.numpy(), MPI.BYTE], self.peer, _DATA), data))
+                request = self._comm.Irecv([data.numpy(), MPI.BYTE], self.peer, _DATA)
+                self._coming.append((request, data))
         return True
 
     def _check_size(self, found: int, most: int, what: str) -> int:
         if 0 <= found <= most:
             return found
-        raise WorkerError(
-            f"found a message of {found} {what} from worker {self.peer}, expected at most {most}", self.peer
-        )
+        text = f"found a message of {found} {what} from worker {self.peer}"
+        raise WorkerError(f"{text}, expected at most {most}", self.peer)

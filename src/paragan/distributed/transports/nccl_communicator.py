@@ -60,7 +60,8 @@ class NcclCommunicator(GlooCommunicator):
         going = {peer: [t for t in tensors if is_on_device(self.device, t)] for peer, tensors in sends.items()}
         for tensors in going.values():
             check_messages(tensors, self.most_bytes, self.device)
-        headers = self.exchange_with_root({peer: self._header(tensors) for peer, tensors in sends.items()})
+        heads = {peer: self._header(tensors) for peer, tensors in sends.items()}
+        headers = self.exchange_with_root(heads)
         with self._recording_failure():
             room = {peer: self._room(peer, *parts) for peer, parts in headers.items()}
             self._swap(going, {peer: coming for peer, (coming, _) in room.items()})
@@ -140,7 +141,8 @@ class NcclCommunicator(GlooCommunicator):
         def missing_and_alive() -> list[int]:
             left = missing()
             for peer in left:
-                if (error := self._arrivals.failure_of(peer)) is not None and not self._arrivals.has_closed(peer):
+                error = self._arrivals.failure_of(peer)
+                if error is not None and not self._arrivals.has_closed(peer):
                     raise error
             return left
 
@@ -149,7 +151,8 @@ class NcclCommunicator(GlooCommunicator):
     def _leave(self, orderly: bool) -> None:
         """Abort all groups at once: one may wait on the device for another."""
         deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
-        ends = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in self._groups.values()]
+        groups = self._groups.values()
+        ends = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in groups]
         for end in ends:
             end.start()
         super()._leave(orderly)

@@ -54,23 +54,27 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
     if token := env.get(TOKEN):
         return token
     if not env.get(TOKEN_FILE):
-        raise ConfigError(f"environment: {TOKEN} or {TOKEN_FILE} is required; set one to the token of the run")
+        hint = "set one to the token of the run"
+        raise ConfigError(f"environment: {TOKEN} or {TOKEN_FILE} is required; {hint}")
     path = Path(env[TOKEN_FILE])
     try:
         with path.open(encoding="ascii") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
             if mode & 0o077:
-                raise ConfigError(f"{path}: found mode {mode:04o}, expected 0600; others can read it: make a new token")
+                found = f"found mode {mode:04o}, expected 0600"
+                raise ConfigError(f"{path}: {found}; others can read it: make a new token")
             return file.read(HELLO_BYTES).strip()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "not ASCII"
-        raise ConfigError(f"{path}: found no token of a run ({why}); {TOKEN_FILE} names its file") from None
+        found = f"found no token of a run ({why})"
+        raise ConfigError(f"{path}: {found}; {TOKEN_FILE} names its file") from None
 
 
 def session_key(token: str, *nonces: bytes) -> bytes:
     """Return the key of one connection. nonces: of 32 bytes, the coordinator's first, if known."""
     if len(token) < _FEWEST_CHARACTERS:
-        raise ConfigError(f"found a token of {len(token)} characters, expected {_FEWEST_CHARACTERS} or more")
+        found = f"found a token of {len(token)} characters"
+        raise ConfigError(f"{found}, expected {_FEWEST_CHARACTERS} or more")
     return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
 
 
@@ -92,7 +96,8 @@ class FrameSigner:
         except (TypeError, ValueError) as error:
             raise ValueError(f"found {error}, expected {_CONTENT}") from None
         if len(body) > self.most_bytes:
-            raise ValueError(f"found a message of {len(body)} bytes, expected at most {self.most_bytes}")
+            found = f"found a message of {len(body)} bytes"
+            raise ValueError(f"{found}, expected at most {self.most_bytes}")
         frame = HEAD.pack(len(body), self._signature(body)) + body
         self.count += 1
         return frame
@@ -107,7 +112,8 @@ class FrameSigner:
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
         """Return the next frame's content; `RankError` if invalid. Unsigned data is not parsed."""
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
-            raise RankError("found a signature that does not fit, expected one by the token of this run, in its order")
+            found = "found a signature that does not fit"
+            raise RankError(f"{found}, expected one by the token of this run, in its order")
         self.count += 1
         try:
             values = json.loads(body.decode("utf-8"), parse_constant=_number, parse_float=_number)

@@ -26,7 +26,8 @@ class ThreadCommunicator(Communicator):
 
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         peers = set(range(size)) - {rank} if rank < size else set()
-        super().__init__(rank, size, peers, sys.maxsize, arrivals[rank], size if len(arrivals) > size else 0)
+        root = size if len(arrivals) > size else 0
+        super().__init__(rank, size, peers, sys.maxsize, arrivals[rank], root)
         self._connections = {peer: _ThreadConnection(rank, peer, arrivals) for peer in self.links}
 
 

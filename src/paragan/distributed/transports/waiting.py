@@ -30,9 +30,11 @@ def wait_until(
     while left := missing():
         waited_s = time.monotonic() - began
         if stopped():
-            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}", left[0])
+            text = f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}"
+            raise WorkerError(text, left[0])
         if waited_s >= timeout_s:
-            raise WorkerError(f"{format_workers(left)} did not answer within {timeout_s:g} s", left[0])
+            text = f"{format_workers(left)} did not answer within {timeout_s:g} s"
+            raise WorkerError(text, left[0])
         rest(min(_LOOK_S, timeout_s - waited_s))
 
 
@@ -69,7 +71,8 @@ def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.dev
             expected = f"a contiguous torch.uint8 of one dimension on {device}"
             raise ValueError(f"found {kind}, expected {expected}")
         if len(tensor) > most_bytes:
-            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
+            found = f"found a message of {len(tensor)} bytes"
+            raise ValueError(f"{found}, expected at most {most_bytes}")
 
 
 def never_stopped() -> bool:
