@@ -45,8 +45,8 @@ class Estimator:
     def __init__(self, g: Any, d: Any) -> None:
         for name, player in (("g", g), ("d", d)):
             if isinstance(player, type):
-                kind = player.__name__
-                raise ConfigError(f"Estimator: {name} is the class {kind}; pass an object, {kind}()")
+                cls = player.__name__
+                raise ConfigError(f"Estimator: {name} is the class {cls}; pass an object, {cls}()")
             has_model = callable(getattr(player, "model_fn", None))
             if not has_model and not isinstance(player, nn.Module):
                 raise ConfigError(

@@ -119,7 +119,8 @@ class ScalingManager:
         if metric == "fid":
             fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
             text = f"without Inception weights {fid}"
-            self._say(f"eval      {text}: compare it only with runs that are scored by the same extractor")
+            note = "compare it only with runs that are scored by the same extractor"
+            self._say(f"eval      {text}: {note}")
         return values[name]
 
     def save(self) -> None:

@@ -25,13 +25,8 @@ class Benchmark(Enum):
 
 
 _FOLDERS = {Benchmark.table1: "table1", Benchmark.cellular: "cellular_table"}
-Name = Annotated[
-    Benchmark,
-    typer.Argument(
-        metavar="NAME",
-        help="table1 (techniques of the Colossal-AI pix2pix poster) or cellular (training of a grid).",
-    ),
-]
+_NAME = "table1 (techniques of the Colossal-AI pix2pix poster) or cellular (training of a grid)."
+Name = Annotated[Benchmark, typer.Argument(metavar="NAME", help=_NAME)]
 _ARGUMENTS = "Options of the benchmark; `bench NAME --help` lists them."
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="OPTIONS", help=_ARGUMENTS)]
 

@@ -99,8 +99,8 @@ def _run_folder(word: str) -> Path:
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     """Raise `ConfigError` for an unknown option, with the setting to use instead."""
-    options = (i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1)
-    position = next(options, None)
+    starts = (i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1)
+    position = next(starts, None)
     if position is None:
         return
     from paragan.config import RunConfig

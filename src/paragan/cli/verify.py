@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 
 _HEAD = ("law", "strategy", "result", "difference", "reason")
 _RESULTS = ("held", "FAILED", "exempt", "not run")
-Words = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DOTTED.PATH|RECIPE",
-        help="Module with Generator and Discriminator, or a recipe; then settings as key.path=value.",
-    ),
-]
+_WORDS = "Module with Generator and Discriminator, or a recipe; then settings as key.path=value."
+Words = Annotated[list[str], typer.Argument(metavar="DOTTED.PATH|RECIPE", help=_WORDS)]
 _RANKS = "Processes for laws on several ranks; 1 skips them."
 Ranks = Annotated[int, typer.Option(min=1, max=8, help=_RANKS)]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."

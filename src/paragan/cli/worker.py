@@ -32,8 +32,8 @@ def worker(address: Address, device: Device = "auto") -> None:
         from paragan.build.worker import worker as work
         from paragan.distributed.transports.signed_frames import find_token
 
-        token = find_token()
-        if why := work(token, host, int(port), lambda t: print(to_printable(t), flush=True), device):
+        key = find_token()
+        if why := work(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
             raise RankError(f"worker: {why}")
 
 

@@ -75,7 +75,8 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
     """Measure precisions and layouts first, then compile the best if the run is long enough."""
     plain = replace(config, train=replace(config.train, executor="eager"))
     if build.scheme(config).is_concurrent:
-        say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
+        found = f"players of scheme {config.scheme.name} do not take turns"
+        say(f"executor  eager: {found}, and are not measured")
         return plain
     bench = TrialRun(config, world, model)
     trial = _Trial(measure or bench, len(config.max_steps), say)
@@ -138,7 +139,8 @@ class _Trial:
         """Print a line for each measured candidate, once."""
         for name, (measured, _) in self._found.items():
             if name not in self._printed:
-                compiled = f", after {measured.set_up_s:.0f} s of compiling" if measured.set_up_s else ""
+                seconds = measured.set_up_s
+                compiled = f", after {seconds:.0f} s of compiling" if seconds else ""
                 self.say(f"executor  {name}: {1000 * measured.step_s:.2f} ms a step{compiled}")
                 self._printed.add(name)
 
@@ -156,7 +158,8 @@ class _Trial:
     def _least(self) -> tuple[float, RunConfig]:
         if not self._found:
             raise next(error for error in self._left.values() if error is not None)
-        forecasts = [(one.set_up_s + one.step_s * self.num_steps, config) for one, config in self._found.values()]
+        found = self._found.values()
+        forecasts = [(one.set_up_s + one.step_s * self.num_steps, config) for one, config in found]
         return min(forecasts, key=lambda forecast: forecast[0])
 
     def _leave(self, name: str, why: str, error: Exception | None = None) -> None:
@@ -196,7 +199,8 @@ def _uncompiled(run_s: float, world: World) -> str | None:
 
 def name_of(config: RunConfig) -> str:
     """Return the executor, precision and layout of a config as text."""
-    texts = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
+    players = (config.g, config.d)
+    texts = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in players]
     both = texts[0] if texts[0] == texts[1] else f"G {texts[0]}, D {texts[1]}"
     return f"{config.train.executor} {both}"
 
@@ -212,7 +216,9 @@ def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
     """Return the config with the chosen settings; those that were set are unchanged."""
 
     def settled(own: PlayerOptions, way: Mapping[str, Any]) -> PlayerOptions:
-        return replace(own, **{key: way[key] for key, value in _OPEN.items() if getattr(own, key) == value})
+        kept = [key for key, value in _OPEN.items() if getattr(own, key) == value]
+        return replace(own, **{key: way[key] for key in kept})
 
     train = replace(config.train, executor=found["executor"])
-    return replace(config, train=train, g=settled(config.g, found["g"]), d=settled(config.d, found["d"]))
+    g = settled(config.g, found["g"])
+    return replace(config, train=train, g=g, d=settled(config.d, found["d"]))

@@ -26,7 +26,8 @@ class RunScore:
         return {**numbers, "protocol": score.protocol}
 
     def __str__(self) -> str:
-        return f"step {self.step}  {score_line(self.score.values)}  ({self.score.num_images} images)"
+        line = score_line(self.score.values)
+        return f"step {self.step}  {line}  ({self.score.num_images} images)"
 
 
 def evaluate_run(
@@ -43,5 +44,6 @@ def evaluate_run(
     """
     run = open_run(path, num_images, trust, best)
     if run.trainer.score is None:
-        raise ConfigError(f"{path} has no scores (evaluation.features=null); resume it with evaluation.features=auto")
+        hint = "resume it with evaluation.features=auto"
+        raise ConfigError(f"{path} has no scores (evaluation.features=null); {hint}")
     return RunScore(run.trainer.clock.step, run.trainer.compute_score(run.prior(seed)))

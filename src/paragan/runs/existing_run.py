@@ -31,18 +31,21 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
     before = _read(folder, config) if folder.config.exists() else None
     if before is None:
         if config.train.change_rates:
-            raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
+            found = f"--change needs a run to resume, and {folder.path} holds none"
+            raise ConfigError(f"{found}; leave it out")
         return None
     config = with_recorded_init(config, before)
-    changed = {key: both for key, both in compare(before, config).items() if not key.startswith(_MAY_CHANGE)}
+    compared = compare(before, config).items()
+    changed = {key: both for key, both in compared if not key.startswith(_MAY_CHANGE)}
     if changed and folder.never_began:
         say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
         return None
     rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
     if refused := changed.keys() - (rates if config.train.change_rates else set()):
-        shown = [
-            f"{key} was {shorten(was)}, now {shorten(now)}" for key, (was, now) in changed.items() if key in refused
-        ]
+        shown = []
+        for key, (was, now) in changed.items():
+            if key in refused:
+                shown.append(f"{key} was {shorten(was)}, now {shorten(now)}")
         named = "; ".join(shown[:_MOST_NAMED]) + ("; …" if len(shown) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         raise CheckpointError(
@@ -57,7 +60,8 @@ def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig
     """Return the config with the sha256 that the former run recorded for the same `init.path`."""
     if before is None or before.init is None or config.init is None or config.init.path != before.init.path:
         return config
-    return replace(config, init=replace(config.init, sha256=config.init.sha256 or before.init.sha256))
+    sha256 = config.init.sha256 or before.init.sha256
+    return replace(config, init=replace(config.init, sha256=sha256))
 
 
 def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
@@ -81,9 +85,8 @@ def news(config: RunConfig, before: RunConfig | None) -> list[str]:
     lines = []
     for number, change in enumerate(config.history):
         if number >= len(known):
-            lines.append(
-                f"{change.key} changed from {shorten(change.before)} to {shorten(change.after)} at step {change.step}"
-            )
+            both = f"from {shorten(change.before)} to {shorten(change.after)}"
+            lines.append(f"{change.key} changed {both} at step {change.step}")
         elif change.step < known[number].step:
             lines.append(
                 f"the change of {change.key} at step {known[number].step} holds from step "

@@ -79,9 +79,8 @@ class RunFolder:
                 self._lock.write(str(os.getpid()).encode())
                 self._lock.flush()
         except OSError as error:
-            raise CheckpointError(
-                f"run folder {self.path}: cannot be written ({error.strerror}); give another --out DIR"
-            ) from None
+            found = f"run folder {self.path}: cannot be written ({error.strerror})"
+            raise CheckpointError(f"{found}; give another --out DIR") from None
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -124,7 +123,8 @@ class RunFolder:
     def _is_held(self) -> bool:
         """Return whether `run.lock` is the file that the launcher has locked."""
         with suppress(OSError):
-            return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(self.path / "run.lock"))
+            lock = self.path / "run.lock"
+            return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(lock))
         return False
 
     def _locked(self) -> BinaryIO:
@@ -156,9 +156,8 @@ def _move_lock(here: Path, aside: Path) -> None:
 
 
 def _in_use(path: Path, owner: str) -> CheckpointError:
-    return CheckpointError(
-        f"run folder {path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
-    )
+    hint = "wait for it, stop it, or give another --out DIR"
+    return CheckpointError(f"run folder {path}: in use by process {owner}; {hint}")
 
 
 def write_json(path: Path, value: Any) -> None:

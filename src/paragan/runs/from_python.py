@@ -47,7 +47,8 @@ def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
     """Train; return whether the run is finished."""
     with ExitStack() as stack:
         with share_failures(world):
-            session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
+            opened = open_session(request, world, lambda: world.any(interrupt.requested))
+            session = stack.enter_context(opened)
         if session.is_complete:
             return True
         trainer = session.trainer

@@ -43,12 +43,14 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():
-        raise CheckpointError(f"{path} {_why_no_run(path)}; pass a run folder, made by `{program_command()} train`")
+        hint = f"pass a run folder, made by `{program_command()} train`"
+        raise CheckpointError(f"{path} {_why_no_run(path)}; {hint}")
     overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     config = load(str(config_file), overrides, ANY if trust else ())
     trainer = grid.trainer(config, path, _print_line, lambda: False, reading=True)
     if not trainer.resume(best):
-        raise CheckpointError(f"{path} has no checkpoint yet; train longer, or lower every.save_kimg")
+        hint = "train longer, or lower every.save_kimg"
+        raise CheckpointError(f"{path} has no checkpoint yet; {hint}")
     return OpenedRun(config, trainer)
 
 
@@ -57,9 +59,8 @@ def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampl
     outside = ANY if trust else ()
     read = partial(load, outside=outside)
     read_text = partial(loads, outside=outside)
-    return load_generator(
-        path, GeneratorReader(read, read_text, lambda config: build.open_data(config), _print_line), best
-    )
+    reader = GeneratorReader(read, read_text, lambda config: build.open_data(config), _print_line)
+    return load_generator(path, reader, best)
 
 
 def _why_no_run(path: Path) -> str:

@@ -39,13 +39,15 @@ def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, 
     held = trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
     if trainer.roles.has_server:
-        return f"ranks     {on}: G and D on 0, played on 1 to {world.size - 1}; batches of {batch} images"
+        placed = f"G and D on 0, played on 1 to {world.size - 1}"
+        return f"ranks     {on}: {placed}; batches of {batch} images"
     if trainer.roles.is_split:
         names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
         placed = "; ".join(f"{name.upper()} {seated[name]['strategy']} on {ranks}" for name, ranks in names.items())
         return f"ranks     {on}: {placed}; batches of {batch} images"
     placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in seated.items())
-    counts = sorted({rows.count for rows in Rows(0, 0, batch, batch).shares(world.size)}, reverse=True)
+    shares = Rows(0, 0, batch, batch).shares(world.size)
+    counts = sorted({rows.count for rows in shares}, reverse=True)
     return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
 
 
@@ -53,9 +55,11 @@ def refuse_different(config: RunConfig, world: World) -> None:
     """Raise the same `ConfigError` on all ranks if versions or settings differ. Collective."""
     if world.size == 1:
         return
-    ranks = world.gather({"paragan": __version__, "torch": torch.__version__, "config": dump(config)})
+    own = {"paragan": __version__, "torch": torch.__version__, "config": dump(config)}
+    ranks = world.gather(own)
     for name in ("paragan", "torch"):
-        _refuse(f"{name} is", [rank[name] for rank in ranks], "install the same version on all hosts")
+        values = [rank[name] for rank in ranks]
+        _refuse(f"{name} is", values, "install the same version on all hosts")
     configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
     keys = {key: None for other in configs[1:] for key in differences(configs[0], other)}
     key = next((key for key in keys if key not in _MAY_DIFFER), None)
@@ -69,9 +73,8 @@ def refuse_thin(config: RunConfig, world: World) -> None:
     batch = config.train.batch
     share = config.train.batch // world.size
     if not share:
-        raise ConfigError(
-            f"train.batch={batch} is less than one image for each of {world.size} ranks; raise train.batch"
-        )
+        found = f"train.batch={batch} is less than one image for each of {world.size} ranks"
+        raise ConfigError(f"{found}; raise train.batch")
     for side, player in (("g", config.g), ("d", config.d)):
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
@@ -86,7 +89,8 @@ def refuse_different_state(trainer: Trainer, world: World) -> None:
     steps = [step for step, _ in ranks]
     data = [fingerprint for _, fingerprint in ranks]
     try:
-        _refuse("the newest checkpoint is of step", steps, "put the run folder on a disk that all hosts share")
+        cure = "put the run folder on a disk that all hosts share"
+        _refuse("the newest checkpoint is of step", steps, cure)
         _refuse("the data is", data, "give all hosts the same data")
     except ConfigError as error:
         raise CheckpointError(str(error)) from None
@@ -98,7 +102,8 @@ def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
     if differing:
         other = values[differing[0]]
         named = [n for n in differing if values[n] == other]
-        on = f"rank{'s' if len(named) > 1 else ''} {', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
+        numbers = f"{', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
+        on = f"rank{'s' if len(named) > 1 else ''} {numbers}"
         raise ConfigError(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")
 
 

@@ -35,7 +35,8 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():
-        raise CheckpointError(f"{path} has no config.yaml; pass a run folder, made by `{program_command()} train`")
+        hint = f"pass a run folder, made by `{program_command()} train`"
+        raise CheckpointError(f"{path} has no config.yaml; {hint}")
     outside = ANY if trust else ()
     config = load(str(config_file), (), outside)
     if config.scheme.name != "asynchronous":
@@ -45,7 +46,8 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
         )
     steps = _num_steps(path, config)
     kimg = steps * config.train.batch * config.d.updates_per_step / 1000
-    overrides = [f"scheme.order={path.resolve()}", f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
+    order = f"scheme.order={path.resolve()}"
+    overrides = [order, f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
     folder = out or path / "replay"
     repetition = load(str(config_file), overrides, outside)
     code = start_training(repetition, str(config_file), overrides, folder, fresh=True)
@@ -60,14 +62,17 @@ def _num_steps(path: Path, config: RunConfig) -> int:
 
 def _compare(original: Path, repetition: Path, steps: int) -> ReplayResult:
     """Compare the newest checkpoint that both folders have."""
-    name = _last_common([CheckpointWriter(folder / "checkpoints") for folder in (original, repetition)])
+    folders = (original, repetition)
+    name = _last_common([CheckpointWriter(folder / "checkpoints") for folder in folders])
     if name is None:
-        return ReplayResult(0, f"replayed {steps} steps; {original} has no checkpoint to compare with (every.keep)")
+        text = f"{original} has no checkpoint to compare with (every.keep)"
+        return ReplayResult(0, f"replayed {steps} steps; {text}")
     a, b = (read_checkpoint(folder / "checkpoints" / name) for folder in (original, repetition))
     different = _first_difference(a, b)
     if different is not None:
         return ReplayResult(2, f"replayed {steps} steps; at step {a.step} {different} differs")
-    return ReplayResult(0, f"replayed {steps} steps; at step {a.step} all tensors are equal bit for bit")
+    text = f"at step {a.step} all tensors are equal bit for bit"
+    return ReplayResult(0, f"replayed {steps} steps; {text}")
 
 
 def _last_common(checkpoints: Sequence[CheckpointWriter]) -> str | None:

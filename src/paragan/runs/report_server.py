@@ -44,9 +44,8 @@ def serve_report(run: Path, port: int) -> None:
     with open_report_server(run, port) as server, suppress(KeyboardInterrupt):
         port = server.server_address[1]
         print(f"{server.address}  (Ctrl-C to stop)")
-        print(
-            f"from another machine: ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}  and open the same URL", flush=True
-        )
+        tunnel = f"ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}"
+        print(f"from another machine: {tunnel}  and open the same URL", flush=True)
         server.serve_forever()
 
 
@@ -129,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
         if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
+            text = "open this page as 127.0.0.1 or localhost\n"
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", text)
             return
         secret, _, page = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
@@ -138,14 +138,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.endswith("/") and not page:
             self._page()
         elif page == "state":
-            self._answer(HTTPStatus.OK, "application/json", json.dumps({"token": self.server.page.token()}))
+            state = json.dumps({"token": self.server.page.token()})
+            self._answer(HTTPStatus.OK, "application/json", state)
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /state\n")
 
     def _page(self) -> None:
         page = self.server.render()
         if page is None:
-            text = f"cannot render the page; see the terminal of `{program_command()} report --serve`\n"
+            command = f"{program_command()} report --serve"
+            text = f"cannot render the page; see the terminal of `{command}`\n"
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
         else:
             self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))

@@ -30,7 +30,8 @@ def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
     config = request.config
     commands = _commands(config, request.out, trainer) if request.has_commands else {}
     changed = changes(request.name, config)
-    return {"recipe": request.name, "data": config.data.name, "changed": changed, "commands": commands}
+    about = {"recipe": request.name, "data": config.data.name}
+    return about | {"changed": changed, "commands": commands}
 
 
 def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
@@ -52,7 +53,8 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
 def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
     """Return the line for a run that is already trained."""
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
-    longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
+    command = about["commands"]["go on"] if about["commands"] else "the same program with"
+    longer = f"{command} {kimg}"
     return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
 
 
@@ -85,7 +87,8 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
 
 
 def _repeats_line(batch: int, images: int) -> str:
-    return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
+    found = f"train.batch={batch} is larger than the data set ({images:,} images)"
+    return f"warning: {found}: each batch repeats images"
 
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
@@ -99,7 +102,8 @@ def _score_lines(config: RunConfig, source: Source) -> list[str]:
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
     side, names = found
     added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
-    return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
+    text = f"{side.value.upper()} does not learn labels: D's auxiliary head is never trained"
+    return f"warning: {text}; add {added}"
 
 
 def _player_line(values: dict[str, Any]) -> str:
@@ -110,7 +114,8 @@ def _player_line(values: dict[str, Any]) -> str:
 def end_line(session: Session, reason: str) -> str:
     """Return the line of why training ended, its length and its duration."""
     clock = session.trainer.clock
-    return f"{reason}: step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
+    kimg = clock.images / 1000
+    return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}"
 
 
 def result_lines(session: Session) -> str:

@@ -104,7 +104,8 @@ def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Tra
     if request.config.grid is None:
         return build.trainer(request.config, request.out, printer(world), stop, world=world, model=request.model)
     if world.size > 1:
-        raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
+        hint = "set workers to share out its cells"
+        raise ConfigError(f"devices={world.size} is not available for a grid; {hint}")
     if request.config.workers is not None:
         return workers.evolution(request.config, request.out, printer(world), stop, request.company)
     return grid.evolution(request.config, request.out, printer(world), stop)
@@ -158,7 +159,8 @@ def _discard(text: str) -> None:
 
 def _write_exit(session: Session, code: int, reason: str) -> None:
     if session.world.is_main:
-        write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
+        about = {"code": code, "step": session.trainer.clock.step, "reason": reason}
+        write_json(session.folder / "exit.json", about)
 
 
 def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
@@ -178,11 +180,11 @@ def _refuse_missing_init(request: RunRequest) -> None:
     source = Path(init.path)
     inside = source.resolve().is_relative_to(request.out.resolve())
     if request.fresh and inside:
-        raise ConfigError(f"init.path {source} lies in the run folder that --fresh moves; give another --out DIR")
+        found = f"init.path {source} lies in the run folder that --fresh moves"
+        raise ConfigError(f"{found}; give another --out DIR")
     if not source.exists() and not (request.out / "config.yaml").exists():
-        raise ConfigError(
-            f"init.path {source} does not exist; give a run folder, or a file of `{program_command()} export`"
-        )
+        hint = f"give a run folder, or a file of `{program_command()} export`"
+        raise ConfigError(f"init.path {source} does not exist; {hint}")
 
 
 def _starts_fresh(request: RunRequest) -> bool:

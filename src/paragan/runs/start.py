@@ -45,8 +45,10 @@ def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out
         words += ("--trust",) if outside_names(config) else ()
         with RunFolder(out) as folder:  # raises for a run folder in use, before any change
             if devices > num_cores() and config.devices and not _accelerators():
-                print(f"warning: {devices} processes share {num_cores()} cores; fewer may be faster", file=sys.stderr)
-            return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
+                text = f"{devices} processes share {num_cores()} cores; fewer may be faster"
+                print(f"warning: {text}", file=sys.stderr)
+            job = Job(words, out, devices, config.train.timeout_s, folder.lock)
+            return launcher.launch(job, interrupt)
 
 
 def _train_as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
@@ -55,7 +57,8 @@ def _train_as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fr
         os.dup2(2, 1)  # custom code prints on every rank
     if (before := exit_status.final_failure(out, place)) is not None:
         return before.code
-    with install(patient=True, message="" if place.rank else "stopping after this step") as interrupt:
+    message = "" if place.rank else "stopping after this step"
+    with install(patient=True, message=message) as interrupt:
         if (
             place.rank == 0
             and exit_status.is_owned(out, place)

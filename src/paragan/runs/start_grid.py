@@ -22,7 +22,8 @@ def start_grid(
 ) -> int:
     """Train a grid in the folder `out`; return the exit code."""
     if config.devices not in (None, 1):
-        raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
+        found = f"devices={config.devices} does not apply to a grid"
+        raise ConfigError(f"{found}; use workers={config.devices}")
     if place is not None and place.size > 1:
         return _on_torchrun(config, recipe, out, fresh, place)
     mpi_rank = mpiexec.rank_and_size()
@@ -34,9 +35,8 @@ def start_grid(
     if mpi_rank is not None:
         if mpi_rank[0]:
             return ConfigError.exit_code  # rank 0 prints the error
-        raise ConfigError(
-            f"transport={config.transport} does not work in {mpi_rank[1]} processes of mpiexec; use transport=mpi"
-        )
+        found = f"transport={config.transport} does not work in {mpi_rank[1]} processes of mpiexec"
+        raise ConfigError(f"{found}; use transport=mpi")
     from paragan.runs.train import train_run
 
     with install() as interrupt:
@@ -45,9 +45,8 @@ def start_grid(
 
 def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: RankEnv) -> int:
     if config.transport == "mpi":
-        raise ConfigError(
-            "transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead of torchrun"
-        )
+        hint = "use transport=gloo, or mpiexec instead of torchrun"
+        raise ConfigError(f"transport=mpi does not work under torchrun; {hint}")
     from paragan.core.dist import World
     from paragan.distributed.launch.join import destroy_groups
     from paragan.runs.grids import of_torchrun
@@ -63,13 +62,15 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
 def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
     """Launch the requested number of workers and a coordinator."""
     if config.workers is None:
-        raise ConfigError("workers is required for transport=mpi; pass workers=N, or put mpiexec before the command")
+        hint = "pass workers=N, or put mpiexec before the command"
+        raise ConfigError(f"workers is required for transport=mpi; {hint}")
     RunFolder(out).refuse_in_use()
     words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
     words += ("--trust",) if outside_names(config) else ()
     with install() as interrupt:
         interrupt.patient = True
-        code, reason = mpiexec.launch(mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s), interrupt)
+        job = mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s)
+        code, reason = mpiexec.launch(job, interrupt)
     if reason:
         if exit_status.lacks_exit(out):
             with suppress(CheckpointError), RunFolder(out):  # another process may use it now
@@ -99,7 +100,8 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_ran
     finally:
         if rank == 0 and run:
             with suppress(OSError, CheckpointError):  # a full disk must not hide the error
-                exit_status.write(out, RankEnv(rank, size, rank, size, run_id=run), error, code, str(error or ""))
+                place = RankEnv(rank, size, rank, size, run_id=run)
+                exit_status.write(out, place, error, code, str(error or ""))
 
 
 def _train_together(
@@ -113,7 +115,8 @@ def _train_together(
     from paragan.runs.train import train_run
 
     try:
-        return train_run(with_num_workers(config, company), recipe, out, fresh, interrupt, company=company)
+        config = with_num_workers(config, company)
+        return train_run(config, recipe, out, fresh, interrupt, company=company)
     finally:
         if not company.has_broadcast:
             with suppress(RankError, OSError):

@@ -42,13 +42,15 @@ class TrialRun:
         self.config = config
         self.model = model
         self.ranks = world.size
-        self.device = devices.select_device(config.train.threads) if world.group is None else world.device
+        is_alone = world.group is None
+        self.device = devices.select_device(config.train.threads) if is_alone else world.device
         self.rows = world.share(config.train.batch)[1]
         self.found = build.open_data(config)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
-        sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
+        parts = (self.found, self.device, self.model)
+        sides = {side: build.maker(self.config, side, *parts) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
     def __call__(self, config: RunConfig, budget_s: float) -> Timing:
@@ -65,13 +67,15 @@ class TrialRun:
                 walls_s.append(time.perf_counter() - began_wall)
         step_s = min(steps_s)
         compiled = config.train.executor != "eager"
-        return Timing(step_s, max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s) if compiled else 0.0)
+        set_up_s = max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s)
+        return Timing(step_s, set_up_s if compiled else 0.0)
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """Return a function that makes one step, with separate players."""
         config = replace(config, train=replace(config.train, batch=self.rows))
         game = build.gan(config, self.found, self.device, None, self.model)
-        refuse_unsupported_executor(config.train.executor, game, {Side.G: config.g, Side.D: config.d}, self.ranks)
+        players = {Side.G: config.g, Side.D: config.d}
+        refuse_unsupported_executor(config.train.executor, game, players, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:

@@ -99,7 +99,8 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
 
     The config is the recipe's, or a minimal one; players run on one process, in full precision.
     """
-    is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
+    is_file = request.target.endswith((".yaml", ".yml"))
+    is_recipe = is_file or request.target in registry.names("recipes")
     if is_recipe:
         config = load(request.target, request.overrides, ANY if request.trust else None)
     else:
@@ -120,7 +121,8 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         try:
             real = build.open_data(config)
         except Exception as error:
-            raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None
+            hint = "pass --shape CxHxW and --classes N, which need no data"
+            raise ConfigError(f"{error}; or {hint}") from None
         shape = real.train.shape
         classes = real.num_classes
         pairs = real.has_pairs

@@ -48,7 +48,8 @@ class SampleRequest:
             raise ConfigError(f"--grid: {self.grid!r} is not ROWSxCOLUMNS, such as 4x10")
         rows, columns = map(int, self.grid.split("x"))
         if rows * columns > _MAX_IMAGES:
-            raise ConfigError(f"--grid: {rows * columns:,} images are too many; a sheet has at most {_MAX_IMAGES:,}")
+            found = f"{rows * columns:,} images are too many"
+            raise ConfigError(f"--grid: {found}; a sheet has at most {_MAX_IMAGES:,}")
         return rows, columns
 
     @property
@@ -69,7 +70,8 @@ def check_request(request: SampleRequest) -> None:
     if request.frames is not None and request.walk is None:
         raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
     if request.num is not None and (request.grid or request.by_class):
-        raise ConfigError("--num does not combine with --grid or --classes, which set the number; leave one out")
+        found = "--num does not combine with --grid or --classes, which set the number"
+        raise ConfigError(f"{found}; leave one out")
     _ = request.shape
 
 
@@ -85,11 +87,11 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
     if request.walk is not None:
         frames = request.frames or _FRAMES_PER_POINT * request.walk
         film = gallery.Film(sheet, request.walk, frames, request.mode)
-        film.save(sampler, target, request.seed, request.truncation, lambda done: update(done, film.frames))
+        film.save(sampler, target, request.seed, request.truncation, lambda n: update(n, film.frames))
         return target
     total = len(sheet.which_B)
     images = gallery.render_sheet(
-        sampler, sheet, request.seed, request.truncation, lambda done: update(done, total), request.mode
+        sampler, sheet, request.seed, request.truncation, lambda n: update(n, total), request.mode
     )
     images.save(target, sheet.columns)
     return target
@@ -97,7 +99,8 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
 
 def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
     if not sampler.takes_condition:
-        raise ConfigError("--input does not apply: this generator makes images from latents; leave it out")
+        found = "--input does not apply: this generator makes images from latents"
+        raise ConfigError(f"{found}; leave it out")
     options = {
         "--grid": request.grid,
         "--class": request.classes,
@@ -107,7 +110,8 @@ def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
     }
     for option, value in options.items():
         if value:
-            raise ConfigError(f"{option} does not apply: this generator makes images from images; leave it out")
+            found = f"{option} does not apply: this generator makes images from images"
+            raise ConfigError(f"{found}; leave it out")
 
 
 def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
@@ -119,7 +123,8 @@ def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, upda
     inputs = None
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
     if request.inputs is not None:
-        inputs = normalise(paired.read_inputs(str(request.inputs), sampler.info.shape))[: request.num]
+        found = paired.read_inputs(str(request.inputs), sampler.info.shape)
+        inputs = normalise(found)[: request.num]
         count = len(inputs)
     images, columns = gallery.render_pairs(
         sampler, count, inputs, request.seed, lambda done: update(done, count), request.mode
@@ -145,7 +150,8 @@ def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
         return request.out
     kind, ending = ("sample", ".png") if request.walk is None else ("walk", ".webp")
     seed = sampler.seed if request.seed is None else request.seed
-    words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *map(_file_name_word, request.name_words)]
+    options = map(_file_name_word, request.name_words)
+    words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *options]
     name = "-".join(words)[:150] + ending
     return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
 

@@ -51,9 +51,9 @@ def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, 
     """Write the exit status of this rank. error: the exception that ended it, if any."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
     bug = code == 1 and error is not None and not _is_transient(error)
-    end = ExitStatus(
-        place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id, cause, bug or code in _FINAL
-    )
+    is_final = bug or code in _FINAL
+    found = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
+    end = ExitStatus(*found, cause, is_final)
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")

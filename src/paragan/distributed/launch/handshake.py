@@ -48,7 +48,8 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
             f"{code_digest()}; install the same version on both hosts"
         )
     if theirs.get("torch") != torch.__version__:
-        return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
+        found = f"found torch {theirs.get('torch')}"
+        return f"{found}, expected {torch.__version__}: results would differ"
     if theirs.get("config") not in (None, text_digest(config)):
         found = "found another config than the coordinator's"
         return f"{found}, expected the same command and files on all hosts"

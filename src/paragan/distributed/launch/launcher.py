@@ -84,7 +84,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
             return _ABORTED
         if not any(codes):
             return 0
-        if interrupt.requested or any(end.is_final for end in exit_status.read_all(job.folder, run)):
+        if interrupt.requested or any(e.is_final for e in exit_status.read_all(job.folder, run)):
             break
     return _report_failure(job, run, interrupt.requested)
 
@@ -129,7 +129,8 @@ def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
     end = exit_status.first_failure(exit_status.read_all(job.folder, run))
     if end is None:
-        lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
+        unknown = "no rank could tell why it ended (killed, or out of memory?)"
+        lost = f"{unknown}; see {job.log}; {RESUME_HINT}"
         code, reason = (PREEMPTED, "stopped before the first step") if stop_requested else (RankError.exit_code, lost)
     else:
         code = end.code

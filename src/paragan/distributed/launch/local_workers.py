@@ -41,7 +41,8 @@ class LocalWorkers:
         """Return why a worker has failed, by the last line of its output; empty if none has."""
         for number, code in enumerate(self._processes.codes):
             if code not in (None, 0):
-                return f"worker {number + 1} {self._processes.exit_reason(number)}; see {self._log(number)}"
+                reason = self._processes.exit_reason(number)
+                return f"worker {number + 1} {reason}; see {self._log(number)}"
         return ""
 
     def kill(self, about: Mapping[str, Any]) -> None:

@@ -89,9 +89,8 @@ def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) 
         if interrupt.requested and not is_forwarded:
             requested_at = min(requested_at, now)
             deadline = requested_at + job.timeout_s + _SAVE_S
-            rank_0 = next(
-                (pid for pid, env in _run_processes(run).items() if (rank_and_size(env) or (-1,))[0] == 0), None
-            )
+            found = _run_processes(run).items()
+            rank_0 = next((pid for pid, env in found if (rank_and_size(env) or (-1,))[0] == 0), None)
             if rank_0 is not None and not _catches_sigterm(rank_0):
                 return
             if is_forwarded := rank_0 is not None or now > requested_at + _FIND_S:

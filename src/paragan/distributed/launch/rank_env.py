@@ -85,7 +85,7 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
         words = Path(f"/proc/{agent}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False
-    return "--standalone" in words or any("c10d" in (word, word.partition("=")[2]) for word in words)
+    return "--standalone" in words or any("c10d" in (w, w.partition("=")[2]) for w in words)
 
 
 def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:

@@ -127,8 +127,8 @@ class ReceiveBuffer:
 
 
 def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
-    calls = (f"{'exchange' if number > 0 else 'gather'} {abs(number)}" for number in (found, expected))
+    calls = (f"{'exchange' if n > 0 else 'gather'} {abs(n)}" for n in (found, expected))
     here = next(calls)
     there = next(calls)
-    found = f"found worker {peer} at {here}, expected {there}"
-    return WorkerError(f"{found}: all workers make the same calls", peer)
+    text = f"found worker {peer} at {here}, expected {there}"
+    return WorkerError(f"{text}: all workers make the same calls", peer)

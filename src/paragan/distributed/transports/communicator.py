@@ -109,11 +109,11 @@ class Communicator:
     def close(self) -> None:
         """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
         with self._recording_failure():
-            self._arrivals.wait_until(
-                lambda: [peer for peer in self._peers_with_posts() if not self._arrivals.has_closed(peer)]
-            )
+            arrivals = self._arrivals
+            has_closed = arrivals.has_closed
+            arrivals.wait_until(lambda: [p for p in self._peers_with_posts() if not has_closed(p)])
             self._send_leave(CLOSED)
-            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
+            arrivals.wait_until(lambda: [peer for peer in self.links if not has_closed(peer)])
         self._has_left = True
         self._arrivals.discard()
         self._leave(orderly=True)

@@ -86,13 +86,15 @@ class Listener:
                 continue
             try:
                 sock, address = self._server.accept()
-                self._start_connection(ControlConnection(sock, f"{address[0]}:{address[1]}", self._send_s))
+                peer = f"{address[0]}:{address[1]}"
+                self._start_connection(ControlConnection(sock, peer, self._send_s))
                 continue
             except TimeoutError:
                 pass
             except (OSError, RuntimeError) as error:  # no more files or threads
                 if not self._over.wait(_LOOK_S):
-                    self.refused.append(f"{self.address[0]}:{self.address[1]}: cannot accept ({_reason(error)})")
+                    host, port = self.address[:2]
+                    self.refused.append(f"{host}:{port}: cannot accept ({_reason(error)})")
             self._strangers.release()
 
     def _start_connection(self, line: ControlConnection) -> None:

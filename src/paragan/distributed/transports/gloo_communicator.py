@@ -107,7 +107,8 @@ class _Link(PeerConnection):
     def abort(self) -> None:
         """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
         with suppress(RuntimeError):
-            self._group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
+            wait = self._group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait
+            wait(timedelta(milliseconds=1))
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the receiving thread gets the error as well, and reports it

@@ -42,7 +42,8 @@ class MpiWorld:
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
         others = [rank for rank in range(self.size) if rank != self.rank]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in others]
-        wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
+        rest = Backoff(*PAUSE_S)
+        wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, rest)
 
     def receive_text(self, timeout_s: float) -> str:
         """Return the text of process 0. Raises `WorkerError` if none arrives in time."""
@@ -152,7 +153,7 @@ class MpiCommunicator(Communicator):
         with self._recording_failure():
             self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         self._pending = None
-        return {peer: [taken[peer][place] for place in where] for peer, (_, where) in places.items()}
+        return {peer: [taken[peer][at] for at in where] for peer, (_, where) in places.items()}
 
     def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
         """Copy each worker's messages into one buffer, shared by workers that receive the same.
@@ -209,7 +210,8 @@ class _Halo:
     def __init__(self, local: Any, rank: int) -> None:
         self._local = local
         self._near = list(local.outedges)
-        self._gives = [peer != rank and peer not in self._near[:place] for place, peer in enumerate(self._near)]
+        near = self._near
+        self._gives = [peer != rank and peer not in near[:place] for place, peer in enumerate(near)]
         found = torch.zeros(len(self._near), dtype=torch.uint8)
         local.Neighbor_alltoall(torch.tensor(self._gives, dtype=torch.uint8).numpy(), found.numpy())
         self._takes = found.bool().tolist()

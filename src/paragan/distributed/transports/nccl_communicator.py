@@ -79,7 +79,8 @@ class NcclCommunicator(GlooCommunicator):
             if not _ON_LINK <= size <= self.most_bytes:
                 found = f"found a message of {size} bytes from worker {peer}"
                 raise WorkerError(f"{found}, expected at most {self.most_bytes}", peer)
-        coming = [torch.empty(n, dtype=torch.uint8, device=self.device) for n in sizes if n != _ON_LINK]
+        lengths = [size for size in sizes if size != _ON_LINK]
+        coming = [torch.empty(n, dtype=torch.uint8, device=self.device) for n in lengths]
         ways = iter(coming), iter(on_host)
         return coming, [next(ways[size == _ON_LINK]) for size in sizes]
 
@@ -128,7 +129,8 @@ class NcclCommunicator(GlooCommunicator):
             for since, error in failed:
                 if time.monotonic() - since > _GONE_S:
                     found = f"found no way from worker {self.rank}'s accelerator to worker {left[0]}'s"
-                    raise ConfigError(f"transport: {found} ({str(error)[:200]}); use gloo") from error
+                    why = str(error)[:200]
+                    raise ConfigError(f"transport: {found} ({why}); use gloo") from error
             return left
 
         threading.Thread(target=make, daemon=True, name="groups").start()

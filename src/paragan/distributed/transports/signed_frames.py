@@ -124,7 +124,8 @@ class FrameSigner:
         return values
 
     def _signature(self, body: bytes) -> bytes:
-        return hmac.digest(self.key, self.direction + self.count.to_bytes(8, "big") + body, "sha256")
+        content = self.direction + self.count.to_bytes(8, "big") + body
+        return hmac.digest(self.key, content, "sha256")
 
 
 def _number(text: str) -> float:
