@@ -170,7 +170,7 @@ def test_interval_of_three_or_more_rounds_leaves_the_first_out():
 
 def test_failing_row_has_its_reason_and_the_others_are_measured(measured):
     failed = measured[2][-1]
-    assert failed.error.startswith("precision: ") and "fp16" in failed.error and not failed.seconds
+    assert failed.error.startswith("precision fp16 ") and "fp16" in failed.error and not failed.seconds
     assert all(result.error is None and result.metrics for result in measured[2][:-1])
     assert f"| invalid | 1 | not run: {failed.error}" in report.table(measured[2])
 
