@@ -13,7 +13,8 @@ from paragan.core.option_types import Category, Interval
 
 _PLAIN: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "text"},
-    **{type(None): "null", None: "null", Any: "any value", dict: "a map", list: "a list", tuple: "a list"},
+    **{type(None): "null", None: "null", Any: "any value"},
+    **{dict: "a map", list: "a list", tuple: "a list"},
 }
 
 
@@ -34,7 +35,8 @@ class Field:
     @property
     def is_list(self) -> bool:
         """Whether the type is a list, or an optional list of options classes."""
-        parts = get_args(self.hint) if self.inner is not None and _is_union(self.hint) else (self.hint,)
+        has_parts = self.inner is not None and _is_union(self.hint)
+        parts = get_args(self.hint) if has_parts else (self.hint,)
         return any(map(_is_list, parts))
 
     @property
@@ -64,7 +66,8 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the types in an optional type, in a list, or in an optional list."""
     if _is_union(hint):
-        return tuple(chain.from_iterable(_members(part) if _is_list(part) else (part,) for part in get_args(hint)))
+        parts = (_members(part) if _is_list(part) else (part,) for part in get_args(hint))
+        return tuple(chain.from_iterable(parts))
     return get_args(hint) if _is_list(hint) else (hint,)
 
 
@@ -92,7 +95,7 @@ def describe(hint: Any) -> str:
         bounds = [_describe_bounds(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
         return " ".join([describe(arguments[0]), *bounds])
     if origin is Literal:
-        words = ", ".join(str(word).lower() if isinstance(word, bool) else str(word) for word in arguments)
+        words = ", ".join(str(w).lower() if isinstance(w, bool) else str(w) for w in arguments)
         return f"one of {words}" if len(arguments) > 1 else words
     if _is_union(hint):
         return " or ".join(map(describe, arguments))

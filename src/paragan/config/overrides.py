@@ -88,7 +88,8 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        problems.append(Problem(COMMAND_LINE, "", f"{shorten(word)} is not an override; use key.path=value"))
+        text = f"{shorten(word)} is not an override; use key.path=value"
+        problems.append(Problem(COMMAND_LINE, "", text))
         return
     try:
         _write(tree, match[1].split("."), _parse_value(match[2], problems))
@@ -101,7 +102,7 @@ def merge(tree: Node, other: Node) -> None:
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None
-        are_maps = former is not None and isinstance(former.value, dict) and isinstance(value.value, dict)
+        are_maps = isinstance(value.value, dict) and isinstance(former and former.value, dict)
         if are_maps and former is not None and "name" not in entries_of(value):
             merge(former, value)
         else:
@@ -137,12 +138,12 @@ def _entry(node: Node, key: str) -> Node | None:
     if isinstance(node.value, dict):
         return node.value.get(key)
     if not isinstance(node.value, list):
-        raise UnreadableError(
-            COMMAND_LINE, f"{key!r} cannot be set below the value {shorten(node.value)}, which is not a map"
-        )
+        text = f"{key!r} cannot be set below the value {shorten(node.value)}, which is not a map"
+        raise UnreadableError(COMMAND_LINE, text)
     count = len(node.value)
     if not key.isdecimal() or int(key) > count:
-        raise UnreadableError(COMMAND_LINE, f"invalid index {key!r}; use 0 to {count} ({count} appends)")
+        text = f"invalid index {key!r}; use 0 to {count} ({count} appends)"
+        raise UnreadableError(COMMAND_LINE, text)
     return node.value[int(key)] if int(key) < count else None
 
 

@@ -59,7 +59,8 @@ def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
     """Yield the settings of the options below a dotted key. tree: as written for the whole run."""
     kind: type = type(options)
     for field in fields_of(kind).values():
-        setting = Setting(f"{path}{field.name}", meanings(kind).get(field.name, ""), describe(field.hint))
+        meaning = meanings(kind).get(field.name, "")
+        setting = Setting(f"{path}{field.name}", meaning, describe(field.hint))
         yield from _expand(setting, getattr(options, field.name), field.default, tree)
 
 
@@ -80,7 +81,8 @@ def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[
         kind = setting.kind.removeprefix("a list, each ")
         for number, item in enumerate(value):
             one = dataclasses.replace(setting, key=f"{setting.key}.{number}", kind=kind)
-            before = default[number] if isinstance(default, tuple) and number < len(default) else dataclasses.MISSING
+            is_known = isinstance(default, tuple) and number < len(default)
+            before = default[number] if is_known else dataclasses.MISSING
             yield from _expand(one, item, before, tree)
     else:
         yield _with_value(setting, value, default, tree)
@@ -100,7 +102,8 @@ def _default(default: Any) -> dict[str, Any]:
 
 def summary(category: str, name: str) -> str:
     """Return the first paragraph of the docstring of a category's file."""
-    text = ast.get_docstring(ast.parse(registry.find_source(category, name).read_text(encoding="utf-8"))) or ""
+    source = registry.find_source(category, name).read_text(encoding="utf-8")
+    text = ast.get_docstring(ast.parse(source)) or ""
     return " ".join(text.partition("\n\n")[0].split())
 
 
@@ -108,5 +111,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Choice):
         return value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -202,13 +202,14 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # the recipe is incomplete without overrides
         return {}
-    return {key: list(both) for key, both in compare(plain, replace(config, history=plain.history)).items()}
+    changes = compare(plain, replace(config, history=plain.history))
+    return {key: list(both) for key, both in changes.items()}
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
     """Return the outside code that a config names: dotted paths and files."""
     leaves = _flat(to_tree(config)).items()
-    names = {value for key, value in leaves if key.rpartition(".")[2] == "name" and isinstance(value, str)}
+    names = {v for key, v in leaves if key.rpartition(".")[2] == "name" and isinstance(v, str)}
     return frozenset(name for name in names if "." in name)
 
 
@@ -233,7 +234,8 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         hint = registry.did_you_mean(registry.closest_name(recipe, known))
         choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
         raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
-    return strict_yaml.read_file(registry.find_source("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+    path = registry.find_source("recipes", recipe)
+    return strict_yaml.read_file(path, problems, shown=f"recipes/{recipe}.yaml")
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:
@@ -249,7 +251,8 @@ def _is_of_a_run(recipe: str, tree: Node) -> bool:
 
 
 def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
-    preset = strict_yaml.read_file(registry.find_source("presets", name), problems, shown=f"presets/{name}.yaml")
+    path = registry.find_source("presets", name)
+    preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
     _check_format(preset)
     merge(tree, preset)
 

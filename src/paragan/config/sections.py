@@ -61,7 +61,8 @@ class Section:
             if node is None or (node.value is None and field.is_optional):
                 continue
             path = dotted(self.path, key)
-            if field.is_list and isinstance(node.value, dict if field.inner is None else (str, dict)):
+            single = dict if field.inner is None else (str, dict)
+            if field.is_list and isinstance(node.value, single):
                 node.value = [Node(node.place, node.value)]
             if field.inner is not None and not field.is_list:
                 yield path, _expand(node, field), field
@@ -159,7 +160,8 @@ class Sections(dict[str, Section]):
         return "." in name and self._outside is NAMES_ONLY
 
     def _refuse(self, node: Node, path: str, category: Category) -> None:
-        text = f"must be {describe_choices(category.name, category.also)}, not {shorten(node.plain())}"
+        valid = describe_choices(category.name, category.also)
+        text = f"must be {valid}, not {shorten(node.plain())}"
         self.problems.append(Problem(node.place, path, text))
 
 
@@ -170,7 +172,8 @@ def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation
     file = f"{name.replace('.', '/')}.py"
     is_missing = error.startswith((f"unknown {registry.noun(category)} {name!r}", "cannot import "))
     if is_missing and os.path.isfile(outside_file.absolute_path(file, place.source)):
-        return f"{error.partition(';')[0].partition(':')[0]}; to use the file {file}, pass {key}={file}"
+        problem = error.partition(";")[0].partition(":")[0]
+        return f"{problem}; to use the file {file}, pass {key}={file}"
     return error
 
 

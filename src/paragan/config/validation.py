@@ -70,7 +70,8 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
     if isinstance(value, dict) and isinstance(node.value, dict):
         return LocatedDict(value, path, {key: entry.place for key, entry in node.value.items()})
     if isinstance(value, tuple) and isinstance(node.value, list):
-        return tuple(_add_places(item, node.value[i], dotted(path, str(i))) for i, item in enumerate(value))
+        items = enumerate(value)
+        return tuple(_add_places(item, node.value[i], dotted(path, str(i))) for i, item in items)
     options = value.options if isinstance(value, Choice) else value
     if dataclasses.is_dataclass(options):
         kind: type = type(options)
@@ -138,12 +139,14 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None
-    return Problem(node.place, dotted(section.path, key), f"must be a list, not {shorten(node.plain())}")
+    text = f"must be a list, not {shorten(node.plain())}"
+    return Problem(node.place, dotted(section.path, key), text)
 
 
 def _must_be(hint: Any, node: Node) -> str:
     words = [word for word in literal_words(hint) if isinstance(word, str)]
-    suggestion = did_you_mean(closest_name(node.value, words) if isinstance(node.value, str) else None)
+    nearest = closest_name(node.value, words) if isinstance(node.value, str) else None
+    suggestion = did_you_mean(nearest)
     return f"must be {describe(hint)}, not {shorten(node.plain())}{suggestion}"
 
 
@@ -164,7 +167,8 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
         return f"unknown key; {hint}"
     if section.category and (owners := _files_with_option(section.category, key)):
         name = owners[0] if len(owners) == 1 else "NAME"
-        return f"unknown key; it belongs to {', '.join(owners)}: pass {dotted(section.path, 'name')}={name} too"
+        where = dotted(section.path, "name")
+        return f"unknown key; it belongs to {', '.join(owners)}: pass {where}={name} too"
     suggestion: str | None
     if (sibling := closest_name(key, section.keys)) is not None:
         suggestion = dotted(section.path, sibling)
@@ -182,4 +186,5 @@ def _last(path: str) -> str:
 
 
 def _files_with_option(category: str, key: str) -> list[str]:
-    return [name for name in registry.names(category) if key in fields_of(registry.options(category, name))]
+    names = registry.names(category)
+    return [name for name in names if key in fields_of(registry.options(category, name))]

@@ -40,4 +40,5 @@ def cosine_decay(start: float, final: float | None, kimg: float, rows: Rows) -> 
     """
     if final is None:
         return start
-    return final + (start - final) * (1 + cos(pi * min(1.0, rows.step * rows.total / (1000 * kimg)))) / 2
+    done = min(1.0, rows.step * rows.total / (1000 * kimg))
+    return final + (start - final) * (1 + cos(pi * done)) / 2

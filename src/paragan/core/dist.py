@@ -85,7 +85,8 @@ class World:
         self.count("control", lengths, padded)
         gathered = [torch.empty_like(padded) for _ in range(self.size)]
         dist.all_gather(gathered, padded, group=self.control)
-        return [json.loads(bytes(t[:n].tolist())) for t, n in zip(gathered, lengths.tolist(), strict=True)]
+        pairs = zip(gathered, lengths.tolist(), strict=True)
+        return [json.loads(bytes(t[:n].tolist())) for t, n in pairs]
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """Return each rank's host tensor; they may differ only in their first axis. Collective."""

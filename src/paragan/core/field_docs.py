@@ -19,7 +19,7 @@ def meanings(kind: type) -> dict[str, str]:
     for cls in reversed(kind.__mro__):
         if dataclasses.is_dataclass(cls):
             found |= _written(cls)
-    return found | {one.name: one.metadata[MEANING] for one in dataclasses.fields(kind) if MEANING in one.metadata}
+    return found | {f.name: f.metadata[MEANING] for f in dataclasses.fields(kind) if MEANING in f.metadata}
 
 
 def _written(kind: type) -> dict[str, str]:

@@ -41,7 +41,8 @@ class TensorLayout:
         size = -(-shape[0] // of)
         start = min(index * size, shape[0])
         stop = min(start + size, shape[0])
-        return replace(whole, offset=(start, *whole.offset[1:]), length=(stop - start, *whole.shape[1:]))
+        length = (stop - start, *whole.shape[1:])
+        return replace(whole, offset=(start, *whole.offset[1:]), length=length)
 
     @property
     def is_whole(self) -> bool:
@@ -60,7 +61,7 @@ class TensorLayout:
     def within(self, outer: TensorLayout) -> tuple[slice, ...]:
         """Return the slices of a tensor with the layout `outer` that hold this box."""
         starts = [mine - theirs for mine, theirs in zip(self.offset, outer.offset, strict=True)]
-        return tuple(slice(start, start + length) for start, length in zip(starts, self.length, strict=True))
+        return tuple(slice(start, start + n) for start, n in zip(starts, self.length, strict=True))
 
     def overlap(self, other: TensorLayout) -> TensorLayout | None:
         """Return the intersection with another box of the same tensor, or None if it is empty."""

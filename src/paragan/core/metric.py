@@ -56,7 +56,8 @@ class SampleFeatures:
         """Concatenate at least one set, in order."""
         logits = [piece.logits_BK for piece in pieces]
         labels = [piece.requested_labels_B for piece in pieces]
-        return cls(torch.cat([piece.features_BF for piece in pieces]), _concatenate(logits), _concatenate(labels))
+        features_BF = torch.cat([piece.features_BF for piece in pieces])
+        return cls(features_BF, _concatenate(logits), _concatenate(labels))
 
     def __len__(self) -> int:
         return len(self.features_BF)

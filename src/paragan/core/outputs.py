@@ -35,7 +35,8 @@ class DiscriminatorOutput:
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
         """Split the samples into pieces of these sizes."""
         logits = self.logits_B.split(sizes)
-        more = [[None] * len(sizes) if v is None else v.split(sizes) for v in (self.features, self.classes_BK)]
+        values = (self.features, self.classes_BK)
+        more = [[None] * len(sizes) if v is None else v.split(sizes) for v in values]
         return tuple(DiscriminatorOutput(*each) for each in zip(logits, *more, strict=True))
 
 

@@ -20,7 +20,7 @@ class Pieces:
 
     def boxes(self) -> dict[str, TensorLayout]:
         """Return the layout of every tensor, without empty pieces."""
-        found = {name: self.layout.get(name) or TensorLayout.whole(held.shape) for name, held in self.tensors.items()}
+        found = {k: self.layout.get(k) or TensorLayout.whole(held.shape) for k, held in self.tensors.items()}
         return {name: box for name, box in found.items() if box.is_whole or not box.is_empty}
 
 
@@ -43,7 +43,7 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def under(self, prefix: str) -> StoredTensors:
         """Return the tensors whose names begin with a prefix, named without it."""
-        shapes = {name[len(prefix) :]: shape for name, shape in self.shapes.items() if name.startswith(prefix)}
+        shapes = {k[len(prefix) :]: shape for k, shape in self.shapes.items() if k.startswith(prefix)}
         return StoredTensors(shapes, lambda name, box: self.read(prefix + name, box))
 
     def read(self, name: str, box: TensorLayout) -> Tensor:

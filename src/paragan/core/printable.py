@@ -5,4 +5,4 @@ from __future__ import annotations
 
 def to_printable(text: object) -> str:
     """Return the text with a question mark for every unprintable character but newlines."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in str(text))
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in str(text))

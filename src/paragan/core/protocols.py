@@ -102,7 +102,10 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
 
 def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
     """Return the state of penalties and augmentations under `OWNER/NAME`."""
-    return {f"{owner.name}/{name}": value for owner in owners for name, value in owner.state.items()}
+    found = {}
+    for owner in owners:
+        found |= {f"{owner.name}/{name}": value for name, value in owner.state.items()}
+    return found
 
 
 @dataclass(frozen=True)

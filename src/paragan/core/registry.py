@@ -100,13 +100,14 @@ def descriptions(category: str) -> dict[str, str]:
     if category == "recipes":
         sources |= {str(path): path for path in _local_recipes()}
     described = {name: _description(path) for name, path in sources.items()}
-    of_torch = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if category == "optim" else {}
+    kinds = TORCH_OPTIMISERS if category == "optim" else ()
+    of_torch = {kind: f"torch.optim.{kind}" for kind in kinds}
     return of_torch | described
 
 
 def _local_recipes() -> list[Path]:
     """Return the recipes in the working directory: YAML files with sections `model` and `loss`."""
-    paths = sorted(path for path in Path().glob("*.yaml") if path.is_file() and path.stat().st_size < _MAX_RECIPE_BYTES)
+    paths = sorted(p for p in Path().glob("*.yaml") if p.is_file() and p.stat().st_size < _MAX_RECIPE_BYTES)
     return [path for path in paths if {"model", "loss"} <= _top_level_keys(path)]
 
 
@@ -123,7 +124,8 @@ def load(category: str, name: str) -> ModuleType:
         module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
-        raise ConfigError(f"{noun(category)} {name!r} does not define {' and '.join(missing)}; define that in {path}")
+        names_missing = " and ".join(missing)
+        raise ConfigError(f"{noun(category)} {name!r} does not define {names_missing}; define that in {path}")
     return module
 
 
@@ -144,7 +146,8 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
         return _find_outside_module(name)
     if name not in names(category) and (category, name) not in _HIDDEN:
         hint = did_you_mean(closest_name(name, [*also, *names(category)]))
-        raise ConfigError(f"unknown {noun(category)} {name!r}; choose {describe_choices(category, also)}{hint}")
+        valid = describe_choices(category, also)
+        raise ConfigError(f"unknown {noun(category)} {name!r}; choose {valid}{hint}")
     package = _ROOT / category / name / "__init__.py"
     return package if package.is_file() else _ROOT / category / f"{name}{_suffix(category)}"
 
@@ -152,7 +155,8 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
 def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
     """Return the valid names of a category, for messages."""
     known = ", ".join([*also, *names(category)])
-    return f"{f'one of {known}' if known else f'a {noun(category)}'} (or a dotted path or .py file of your code)"
+    choice = f"one of {known}" if known else f"a {noun(category)}"
+    return f"{choice} (or a dotted path or .py file of your code)"
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:

@@ -28,14 +28,17 @@ def generator(*words: int | str) -> torch.Generator:
 
 def normal(seed: int, stream: str, rows: Rows, shape: tuple[int, ...]) -> Tensor:
     """Return standard normal numbers, float32, (rows.count, *shape)."""
-    return torch.randn((rows.total, *shape), generator=generator(seed, stream, rows.step))[rows.window]
+    source = generator(seed, stream, rows.step)
+    return torch.randn((rows.total, *shape), generator=source)[rows.window]
 
 
 def uniform(seed: int, stream: str, rows: Rows, shape: tuple[int, ...]) -> Tensor:
     """Return uniform numbers in [0, 1), float32, (rows.count, *shape)."""
-    return torch.rand((rows.total, *shape), generator=generator(seed, stream, rows.step))[rows.window]
+    source = generator(seed, stream, rows.step)
+    return torch.rand((rows.total, *shape), generator=source)[rows.window]
 
 
 def integers(seed: int, stream: str, rows: Rows, high: int) -> Tensor:
     """Return uniform integers in [0, high), int64, (rows.count,)."""
-    return torch.randint(high, (rows.total,), generator=generator(seed, stream, rows.step))[rows.window]
+    source = generator(seed, stream, rows.step)
+    return torch.randint(high, (rows.total,), generator=source)[rows.window]

@@ -88,7 +88,8 @@ def _split(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeou
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     parts = (range(first), range(first, world.size))
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    long_wait_group = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, _LONG_WAIT_S)))
+    long_wait = timedelta(seconds=max(timeout_s, _LONG_WAIT_S))
+    long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
     return Roles(world, worlds[world.rank >= first], ranks, long_wait_group, timeout_s)
 
 

@@ -98,7 +98,8 @@ def _read(path: Path, place: SourceLocation) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise UnreadableError(SourceLocation(place.source, line), "not UTF-8 text; save the file as UTF-8") from None
+        here = SourceLocation(place.source, line)
+        raise UnreadableError(here, "not UTF-8 text; save the file as UTF-8") from None
 
 
 class _Composer:
@@ -116,7 +117,8 @@ class _Composer:
         tree = self._node(next(self.events), ())
         next(self.events)  # the end of the document
         if isinstance(extra := next(self.events), yaml.DocumentStartEvent):
-            raise UnreadableError(self._place(extra), "a second document (---) is not supported; split the file")
+            text = "a second document (---) is not supported; split the file"
+            raise UnreadableError(self._place(extra), text)
         return tree
 
     def _node(self, event: Any, path: tuple[str, ...], place: SourceLocation | None = None) -> Node:
@@ -157,13 +159,11 @@ class _Composer:
         place = self._place(event)
         key = ".".join(path[:4])
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise UnreadableError(
-                place, "anchors and aliases (&name, *name) are not supported; write every value out", key
-            )
+            text = "anchors and aliases (&name, *name) are not supported; write every value out"
+            raise UnreadableError(place, text, key)
         if event.tag is not None:
-            raise UnreadableError(
-                place, f"the tag {shorten(event.tag)} is not supported; write the value without a tag", key
-            )
+            text = f"the tag {shorten(event.tag)} is not supported; write the value without a tag"
+            raise UnreadableError(place, text, key)
         if len(path) >= _MAX_DEPTH:
             raise UnreadableError(place, f"nested deeper than {_MAX_DEPTH} levels; write a flatter file", key)
 
@@ -184,7 +184,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: _Dumper, text: str) -> Any:
     style = None if parse_scalar(text) == text else "'"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if text.isprintable() else '"')
+    style = style if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _list(dumper: _Dumper, items: list[Any]) -> Any:

@@ -18,6 +18,7 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     if isinstance(tree, (tuple, list)):
         return type(tree)(map_tensors(function, value) for value in tree)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        fields = {f.name: map_tensors(function, getattr(tree, f.name)) for f in dataclasses.fields(tree)}
+        names = [field.name for field in dataclasses.fields(tree)]
+        fields = {name: map_tensors(function, getattr(tree, name)) for name in names}
         return dataclasses.replace(tree, **fields)
     return tree

@@ -62,7 +62,8 @@ class Rows:
     def _part(self, k: int, n: int) -> Rows:
         skipped = (k - self.first // self.stride) % n
         count = max(0, -(-(self.count - skipped) // n))
-        return Rows(self.step, self.first + skipped * self.stride, count, self.total, self.stride * n)
+        first = self.first + skipped * self.stride
+        return Rows(self.step, first, count, self.total, self.stride * n)
 
     @property
     def window(self) -> slice:
@@ -107,7 +108,8 @@ class Batch:
 
     def parts(self, n: int) -> tuple[Batch, ...]:
         """Split into `n` micro-batches."""
-        return tuple(Batch(rows, _cut(self.tensors, self.rows, rows)) for rows in self.rows.parts(n))
+        parts = self.rows.parts(n)
+        return tuple(Batch(rows, _cut(self.tensors, self.rows, rows)) for rows in parts)
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,8 @@ class TurnInputs:
         if len(fakes) == 1:
             return fakes[0]
         parts = self.rows.parts(len(fakes))
-        places = torch.cat([torch.arange(self.rows.count)[rows.within(self.rows)] for rows in parts])
+        here = self.rows
+        places = torch.cat([torch.arange(here.count)[rows.within(here)] for rows in parts])
         return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
 
 
