@@ -102,7 +102,8 @@ def merge(tree: Node, other: Node) -> None:
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None
-        are_maps = isinstance(value.value, dict) and isinstance(former and former.value, dict)
+        old = None if former is None else former.value
+        are_maps = isinstance(old, dict) and isinstance(value.value, dict)
         if are_maps and former is not None and "name" not in entries_of(value):
             merge(former, value)
         else:

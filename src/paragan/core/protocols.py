@@ -102,7 +102,7 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
 
 def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
     """Return the state of penalties and augmentations under `OWNER/NAME`."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for owner in owners:
         found |= {f"{owner.name}/{name}": value for name, value in owner.state.items()}
     return found

@@ -7,6 +7,7 @@ forgetting them (Shrivastava et al. 2017, section 2.3). Images that are too old 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -62,7 +63,7 @@ class Buffer:
         self._deliveries.append(DrawnFakes(images, y_B, (version,) * len(images)))
         self._num_used = 0
         oldest = version - self.options.max_age
-        self._deliveries = [delivery for delivery in self._deliveries if delivery.versions[0] >= oldest]
+        self._deliveries = [one for one in self._deliveries if one.versions[0] >= oldest]
         while len(self) > self.options.capacity and len(self._deliveries) > 1:
             del self._deliveries[0]
 
@@ -101,14 +102,14 @@ def _rank_in_class(y_B: Tensor) -> Tensor:
 
 def _rows(delivery: DrawnFakes, rows: Tensor) -> DrawnFakes:
     images = delivery.images[rows.to(delivery.images.device)]
-    return DrawnFakes(
-        images, None if delivery.y_B is None else delivery.y_B[rows], tuple(delivery.versions[n] for n in rows.tolist())
-    )
+    y_B = None if delivery.y_B is None else delivery.y_B[rows]
+    return DrawnFakes(images, y_B, tuple(delivery.versions[n] for n in rows.tolist()))
 
 
 def _concatenate(parts: list[DrawnFakes]) -> DrawnFakes:
     if len(parts) == 1:
         return parts[0]
     labels = [part.y_B for part in parts if part.y_B is not None]
-    versions = tuple(version for part in parts for version in part.versions)
-    return DrawnFakes(torch.cat([part.images for part in parts]), torch.cat(labels) if labels else None, versions)
+    versions = tuple(chain.from_iterable(part.versions for part in parts))
+    images = torch.cat([part.images for part in parts])
+    return DrawnFakes(images, torch.cat(labels) if labels else None, versions)

@@ -46,6 +46,5 @@ def _graph_obstacle(player: Player, ranks: int) -> str | None:
         return f"the device {device.type}, which has no graphs"
     if ranks > 1:
         return f"{ranks} ranks"
-    return (
-        f"{player.side.value}.micro_batches={player.policy.micro_batches}" if player.policy.micro_batches > 1 else None
-    )
+    parts = player.policy.micro_batches
+    return f"{player.side.value}.micro_batches={parts}" if parts > 1 else None

@@ -55,12 +55,13 @@ class GAN:
         """Penalties that would train D's label head, by side that has none; empty without head."""
         net = getattr(self.d, "net", None)  # None if D is on other ranks
         modules = () if net is None else net.modules()
-        trained_by = next((names for module in modules if (names := getattr(module, "trained_by", None))), ())
+        heads = (getattr(module, "trained_by", None) for module in modules)
+        trained_by = next(filter(None, heads), ())
         if not trained_by:
             return {}
         penalties = {Side.G: self.g_penalties, Side.D: self.d_penalties}
-        names_by_side = {side: {penalty.name for penalty in of_side} for side, of_side in penalties.items()}
-        return {side: trained_by for side, names in names_by_side.items() if not names & set(trained_by)}
+        by_side = {side: {one.name for one in of_side} for side, of_side in penalties.items()}
+        return {side: trained_by for side, names in by_side.items() if not names & set(trained_by)}
 
     @property
     def g_needs_real(self) -> bool:
@@ -88,7 +89,9 @@ class GAN:
         """End a step with these updates. images: real ones of one update of D, over all ranks."""
         num_real = images * self.d.updates_per_step
         self.clock.advance(num_real)
-        scalars = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}
+        scalars: dict[str, Tensor] = {}
+        for side, update in updates.items():
+            scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
         if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None:
             values = adapts.observe(d.scalars["sign"], num_real, self.total)
             share = d.rows.count / d.rows.total
@@ -103,13 +106,13 @@ class GAN:
         if adaptive(self.augment) is not None:
             # The sum is NaN for NaN logits.
             observations["sign"] = observations["real"].sign() + 0 * observations["real"]
-        return LossTerms(
-            {"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, observations_B=observations
-        )
+        loss_B = self._adversarial(self.loss.d, outputs, real, fake)
+        return LossTerms({"adversarial": loss_B}, observations_B=observations)
 
     def _g_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         real = None if outputs.real is None else outputs.real.logits_B
-        return LossTerms({"adversarial": self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)})
+        loss_B = self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)
+        return LossTerms({"adversarial": loss_B})
 
     def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
         """Return one of the two losses per sample, of the logits of this micro-batch."""

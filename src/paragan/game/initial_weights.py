@@ -33,16 +33,16 @@ def start_from(
     mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
-    left = {name: (shape, weights.shapes.get(name)) for name, shape in mine.items() if name not in matching}
+    left = {k: (shape, weights.shapes.get(k)) for k, shape in mine.items() if k not in matching}
     if not matching & own:
         return LoadedWeights(0, 0, False, left)
     stays = StoredTensors.of(initial() if left else {})
-    started = StoredTensors(mine, lambda name, box: (weights if name in matching else stays).read(name, box))
+    started = StoredTensors(mine, lambda k, box: (weights if k in matching else stays).read(k, box))
     player.strategy.load(player.net, started)
     _copy_to_masters(player, started)
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
-        averaged = StoredTensors(mine, lambda name, box: (average if name in matching else stays).read(name, box))
+        averaged = StoredTensors(mine, lambda k, box: (average if k in matching else stays).read(k, box))
         player.strategy.load(player.ema.net, averaged if with_average else started)
     return LoadedWeights(len(matching), len(matching & own), with_average, left)
 

@@ -52,7 +52,8 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
 
 def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
     torch.manual_seed(0)  # noise inside the generator
-    return GeneratorOutput.of(generator(z_BZ, torch.full((len(z_BZ),), label, device=z_BZ.device))).images
+    y_B = torch.full((len(z_BZ),), label, device=z_BZ.device)
+    return GeneratorOutput.of(generator(z_BZ, y_B)).images
 
 
 def _disturb(net: nn.Module, deviation: float) -> None:

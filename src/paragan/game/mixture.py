@@ -28,14 +28,16 @@ class Mixture(nn.Module):
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())
-        member_B = torch.searchsorted(self.shares.cumsum(0), quantile_B).clamp(max=len(self.members) - 1)
+        member_B = torch.searchsorted(self.shares.cumsum(0), quantile_B)
+        member_B = member_B.clamp(max=len(self.members) - 1)
         images: Tensor | None = None
         for number, member in enumerate(self.members):
             rows = (member_B == number).nonzero().squeeze(1)
             if not len(rows):
                 continue
             generated = member(z_BZ[rows, :-1], *(() if y_B is None else (y_B[rows],)))
-            images = generated.new_empty((len(z_BZ), *generated.shape[1:])) if images is None else images
+            if images is None:
+                images = generated.new_empty((len(z_BZ), *generated.shape[1:]))
             images[rows] = generated
         assert images is not None, "a batch has rows"
         return images

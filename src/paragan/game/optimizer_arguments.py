@@ -37,7 +37,7 @@ def refusal(
     given = [key for key in arguments if key in parameters]
     # An error such as "Invalid beta" names the argument.
     named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]
-    wrong = named or [key for key in given if _length(arguments[key]) != _length(parameters[key].default)]
+    wrong = named or [k for k in given if _length(arguments[k]) != _length(parameters[k].default)]
     if not wrong:
         return f"{where('')}: {name} raised {type(error).__name__}: {error}; {listed}"
     default = f"{name}'s default is {wrong[0]}={parameters[wrong[0]].default}"

@@ -95,7 +95,8 @@ class Player:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
         _seed_layers(turn, self.version, self.plain_network)
-        outputs = [generate(self.training_network, feed) for feed in turn.feed.parts(self.policy.micro_batches)]
+        feeds = turn.feed.parts(self.policy.micro_batches)
+        outputs = [generate(self.training_network, feed) for feed in feeds]
         if outputs[0].extra:
             names = ", ".join(outputs[0].extra)
             raise ConfigError(
@@ -161,7 +162,8 @@ class Player:
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
-        self.apply_gradients(ComputedGradients(LossTerms({}), norm, Rows(self.version, 0, images, images)))
+        rows = Rows(self.version, 0, images, images)
+        self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 
     def _undo_look_ahead(self) -> None:
@@ -187,7 +189,7 @@ class Player:
         own = {id(weight) for weight in self._weights}
         stepped = optimizer_weights(self.optimizer).values()
         plain = getattr(kind, "zero_grad", None) is torch.optim.Optimizer.zero_grad
-        return plain and all(id(weight) in own and not isinstance(weight, DTensor) for weight in stepped)
+        return plain and all(id(w) in own and not isinstance(w, DTensor) for w in stepped)
 
     def _begin_update(self) -> None:
         for layer in self._update_once_layers:
@@ -201,7 +203,8 @@ class Player:
         if self.scaler is not None:
             self.scaler.update(ok)
         taken = ok.to(torch.int64)  # local SGD: the minimum over ranks
-        self.strategy.synchronize(self.net, self.optimizer, self.version, [*self._counters(), taken])
+        counters = [*self._counters(), taken]
+        self.strategy.synchronize(self.net, self.optimizer, self.version, counters)
         self._images_since_average += batch
         if self.ema is not None and self.is_synchronized:
             self.ema.follow(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
@@ -236,16 +239,20 @@ class Player:
     def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
         """Return these rows' shares of the means over the global batch, to be summed over ranks."""
         terms = computed.terms
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
-        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / computed.rows.total
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
+        rows |= terms.observations_B
+        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
+        sums = sums / computed.rows.total
         share = self.strategy.rank_weight(self.net)
-        return {**dict(zip(rows, sums.unbind(), strict=True)), "gradient_norm": computed.norm * share}
+        means = dict(zip(rows, sums.unbind(), strict=True))
+        return {**means, "gradient_norm": computed.norm * share}
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
     """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
     if any(getattr(net, "draws", False) for net in nets):
-        torch.manual_seed(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
+        feed = turn.feed
+        torch.manual_seed(rng.key(feed.seed, "noise", turn.side.value, version, feed.rows.first))
 
 
 def _other(side: Side) -> Side:
@@ -254,4 +261,6 @@ def _other(side: Side) -> Side:
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient in the weight's memory layout, which fused CPU kernels assume."""
-    return gradient if gradient.stride() == weight.stride() else torch.empty_like(weight).copy_(gradient)
+    if gradient.stride() == weight.stride():
+        return gradient
+    return torch.empty_like(weight).copy_(gradient)

@@ -100,11 +100,14 @@ class Policy:
     def _check_group(self, number: int, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
         """Let the constructor check a group's arguments; it checks only those for all groups."""
         settings = arguments_of(number, group)
-        weight = next(g["params"][0] for g in optimizer.param_groups if g.get("match") == group["match"])
+        pattern = group["match"]
+        weight = next(g["params"][0] for g in optimizer.param_groups if g.get("match") == pattern)
         try:
-            self.kind([weight], **with_floats(self.kind, {"lr": self.lr, **self.arguments, **settings}))
+            given = {"lr": self.lr, **self.arguments, **settings}
+            self.kind([weight], **with_floats(self.kind, given))
         except _REFUSALS as error:
-            raise ConfigError(refusal(self.kind, settings, error, partial(key_of, number, group))) from None
+            where = partial(key_of, number, group)
+            raise ConfigError(refusal(self.kind, settings, error, where)) from None
 
 
 def _lr_on(device: torch.device, lr: float) -> Tensor:

@@ -37,7 +37,9 @@ class Prior:
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """Return z_BZ and y_B for these rows, on the CPU."""
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
-        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes) if self.num_classes else None
+        if not self.num_classes:
+            return z, None
+        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes)
 
     @property
     def num_comparable_classes(self) -> int:
@@ -48,14 +50,16 @@ class Prior:
         """Return real samples for networks and penalties; no labels in a game without classes."""
         if self.num_classes or "label" not in real.tensors:
             return real
-        return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
+        tensors = {name: value for name, value in real.tensors.items() if name != "label"}
+        return replace(real, tensors=tensors)
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
         """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""
         z, y = self.draw(stream, real.rows)
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
         tensors = present_tensors(**{**shared, "latent": z, "label": y})
-        return TurnInputs(real.rows, self.seed, tensors, self.real_batch(real), arguments=self.arguments)
+        batch = self.real_batch(real)
+        return TurnInputs(real.rows, self.seed, tensors, batch, arguments=self.arguments)
 
 
 def latent_of(generator: nn.Module) -> int:

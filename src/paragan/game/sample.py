@@ -82,4 +82,5 @@ def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))
     classes = min(prior.num_classes, 10)
     z, _ = prior.draw("grid", Rows(0, 0, columns, columns))
-    return z.repeat(classes, 1), torch.arange(classes, device=prior.device).repeat_interleave(columns)
+    labels = torch.arange(classes, device=prior.device)
+    return z.repeat(classes, 1), labels.repeat_interleave(columns)

@@ -45,7 +45,8 @@ class Snapshot:
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:
     """Return a copy of parameters and buffers (`Strategy.weights`) as bytes, in their order."""
-    return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in weights.values()])
+    flat = [value.detach().contiguous().reshape(-1) for value in weights.values()]
+    return torch.cat([value.view(torch.uint8) for value in flat])
 
 
 def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -53,7 +54,8 @@ def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor
     if len(data) != (expected := num_bytes(like)):
         raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: the networks of the ranks differ")
     parts = torch.split(data, [num_bytes([value]) for value in like])
-    return (part.clone().view(value.dtype).view(value.shape) for part, value in zip(parts, like, strict=True))
+    pairs = zip(parts, like, strict=True)
+    return (part.clone().view(value.dtype).view(value.shape) for part, value in pairs)
 
 
 def num_bytes(values: Iterable[Tensor]) -> int:

@@ -86,7 +86,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     # An average that was switched on after the save starts at the weights.
     if player.ema is not None:
         player.strategy.load(player.ema.net, average or exact)
-    prefix = _optimizer_prefix(_saved_replica(*player.strategy.optimizer_replica(player.net), saved))
+    replica = player.strategy.optimizer_replica(player.net)
+    prefix = _optimizer_prefix(_saved_replica(*replica, saved))
     _restore_optimizer(player, saved.under(prefix), exact)
     player.updates.copy_(saved["player/updates"])
     if player.scaler is not None and "player/scale" in saved:

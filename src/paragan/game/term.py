@@ -31,6 +31,8 @@ class Term(Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         values = self.function(context.outputs, context.feed)
         if not isinstance(values, Tensor) or values.dim() == 0:
-            found = "a mean over the batch" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-            raise ConfigError(f"term {self.name} returned {found}; return one value per sample: keep the batch axis")
+            is_mean = isinstance(values, Tensor)
+            found = "a mean over the batch" if is_mean else f"a {type(values).__name__}"
+            problem = f"term {self.name} returned {found}"
+            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
         return self.weight * self.interval * (values.flatten(1).mean(1) if values.dim() > 1 else values)

@@ -54,7 +54,8 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) ->
             tried = replace(without, augment=augment, **_penalty_field(side, copied))
             with reraise_as_config_error(_description(game, side, penalty)):
                 turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
-                players[side].compute_gradients(turn, against=players[Side.G if side is Side.D else Side.D])
+                other = Side.G if side is Side.D else Side.D
+                players[side].compute_gradients(turn, against=players[other])
 
 
 def _penalty_field(side: Side, penalty: Penalty | None) -> dict[str, Any]:
@@ -64,7 +65,8 @@ def _penalty_field(side: Side, penalty: Penalty | None) -> dict[str, Any]:
 def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:
     if penalty is not None:
         return f"penalty {penalty.name}"
-    return f"model: an update of {side.value.upper()}" + ("" if game.augment is None else " with augmented images")
+    images = "" if game.augment is None else " with augmented images"
+    return f"model: an update of {side.value.upper()}{images}"
 
 
 def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
@@ -72,8 +74,11 @@ def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: 
     prior = game.prior
 
     def images(stream: str) -> torch.Tensor:
-        return (rng.uniform(prior.seed, f"trial/{stream}", rows, shape) * 2 - 1).to(prior.device, prior.dtype)
+        drawn = rng.uniform(prior.seed, f"trial/{stream}", rows, shape)
+        return (drawn * 2 - 1).to(prior.device, prior.dtype)
 
-    y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device) if num_classes else None
+    y = None
+    if num_classes:
+        y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
     condition = images("condition") if has_pairs else None
     return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))

@@ -32,7 +32,9 @@ def validate_networks(
     """
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
-        condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
+        condition = None
+        if conditioned:
+            condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype)
         _refuse_label_mismatch(g, (z, y, condition), "Generator", prior.num_classes)
         with reraise_as_config_error(f"model: Generator.forward(z, y{', condition' * conditioned})"):
             images = GeneratorOutput.of(g(z, y, condition)).images
@@ -88,7 +90,8 @@ def _takes(forward: Any, count: int) -> bool:
 
 
 def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
-    with reraise_as_config_error(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
+    arguments = "x, y" if condition is None else "x, y, condition"
+    with reraise_as_config_error(f"model: Discriminator.forward({arguments})"):
         output = d(x, y, condition)
     logits = DiscriminatorOutput.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
@@ -112,7 +115,9 @@ def _expect_shape(found: Any, shape: tuple[int, ...], who: str, what: str) -> No
 
 
 def _brief(value: Any) -> str:
-    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    if isinstance(value, Tensor):
+        return f"a tensor of {tuple(value.shape)}"
+    return f"a {type(value).__name__}"
 
 
 def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
@@ -133,7 +138,7 @@ def refuse_unsupported(
     """Raise `ConfigError` if strategy or network does not support a player's settings."""
     can = player.strategy.can
     comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
-    comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
+    comparing += [f"the penalty {one.name}" for one in penalties if Can.COUPLED in one.needs]
     if options.micro_batches > 1 and comparing:
         raise ConfigError(
             f"{player.side.value}.micro_batches={options.micro_batches} does not support "

@@ -51,7 +51,7 @@ class CompiledModule:
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:
         self._module = module
         self._recorded = recorded
-        self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
+        self._weight = next((w for w in module.parameters() if w.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
         for layer in update_once_layers(module):
             # set on the instance from the start: dynamo recompiles when an attribute appears

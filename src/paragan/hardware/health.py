@@ -53,7 +53,8 @@ def temporary_disk(place: str | None = None, free: Callable[[str], int] = free_b
     place = place or tempfile.gettempdir()
     gb = free(place) / _GB
     cure = "" if gb >= 0.5 else "free some space there or set TMPDIR to a larger disk"
-    return CheckResult("disk temporary", "warn" if cure else "ok", f"{gb:.1f} GB free in {place}", cure)
+    level: Level = "warn" if cure else "ok"
+    return CheckResult("disk temporary", level, f"{gb:.1f} GB free in {place}", cure)
 
 
 def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_bytes) -> CheckResult:
@@ -62,7 +63,8 @@ def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_byt
         return CheckResult("shared memory", "ok", f"this system has no {place}")
     gb = free(place) / _GB
     cure = "" if gb >= 0.1 else "several processes may run out of it: start the container with --shm-size=1g"
-    return CheckResult("shared memory", "warn" if cure else "ok", f"{gb:.2f} GB free in {place}", cure)
+    level: Level = "warn" if cure else "ok"
+    return CheckResult("shared memory", level, f"{gb:.2f} GB free in {place}", cure)
 
 
 def writable(place: str = ".") -> CheckResult:
@@ -83,7 +85,8 @@ def clock(now: Callable[[], float] = time.time, installed: float | None = None) 
     utc = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
     if days > 1:
         found = f"{utc}, {days:.0f} days before paragan was installed"
-        return CheckResult("clock", "warn", found, "set the clock: records and file times depend on it")
+        cure = "set the clock: records and file times depend on it"
+        return CheckResult("clock", "warn", found, cure)
     return CheckResult("clock", "ok", utc)
 
 
@@ -92,11 +95,9 @@ def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) 
     before = tick()
     time.sleep(wait_s)
     seconds = tick() - before
-    if wait_s / 2 <= seconds <= wait_s + 5:
-        return CheckResult(
-            "monotonic clock", "ok", f"{seconds * 1000:.0f} ms passed while waiting {wait_s * 1000:.0f} ms"
-        )
     found = f"{seconds * 1000:.0f} ms passed while waiting {wait_s * 1000:.0f} ms"
+    if wait_s / 2 <= seconds <= wait_s + 5:
+        return CheckResult("monotonic clock", "ok", found)
     cure = "time-outs and speeds cannot be trusted: the machine is paused or overloaded, look at its load or its host"
     return CheckResult("monotonic clock", "warn", found, cure)
 
@@ -106,7 +107,8 @@ def encoding(names: tuple[str, ...] | None = None) -> CheckResult:
     names = names or (locale.getencoding(), sys.getfilesystemencoding(), sys.stdout.encoding or "none")
     invalid = [name for name in names if name.lower().replace("-", "") not in ("utf8", "utf8sig")]
     cure = "class names with accents may not be shown or read: set PYTHONUTF8=1" if invalid else ""
-    return CheckResult("text", "warn" if invalid else "ok", ", ".join(dict.fromkeys(invalid or names)), cure)
+    found = ", ".join(dict.fromkeys(invalid or names))
+    return CheckResult("text", "warn" if invalid else "ok", found, cure)
 
 
 def open_files(limit: int | None = None) -> CheckResult:

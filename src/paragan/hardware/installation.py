@@ -20,7 +20,8 @@ from paragan.hardware.health import CheckResult
 
 NEEDED = {  # as in pyproject.toml
     **{"torch": "2.11", "numpy": "1.26", "pillow": "10.3", "pydantic": "2.7"},
-    **{"annotated-types": "0.6", "pyyaml": "6.0.1", "typer": "0.29", "jinja2": "3.1.4", "safetensors": "0.4.5"},
+    **{"annotated-types": "0.6", "pyyaml": "6.0.1", "typer": "0.29"},
+    **{"jinja2": "3.1.4", "safetensors": "0.4.5"},
 }
 Versions = Mapping[str, str]
 _NVIDIA_DRIVER = "/proc/driver/nvidia/version"
@@ -35,15 +36,17 @@ def versions() -> dict[str, str]:
 def python() -> CheckResult:
     """Report the versions of paragan, Python and the system."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return CheckResult("paragan", "ok", f"{paragan.__version__}, Python {platform.python_version()}, {system}")
+    python = platform.python_version()
+    return CheckResult("paragan", "ok", f"{paragan.__version__}, Python {python}, {system}")
 
 
 def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
     """Check the required packages and their minimum versions."""
     there = installed()
-    wrong = [f"{name}>={least}" for name, least in NEEDED.items() if _number(there.get(name, "")) < _number(least)]
+    wrong = [f"{k}>={least}" for k, least in NEEDED.items() if _number(there.get(k, "")) < _number(least)]
     found = ", ".join(f"{name} {there.get(name, 'missing')}" for name in NEEDED)
-    cure = f"install what is missing or too old: pip install {' '.join(repr(w) for w in wrong)}" if wrong else ""
+    names = " ".join(repr(w) for w in wrong)
+    cure = f"install what is missing or too old: pip install {names}" if wrong else ""
     return CheckResult("packages", "FAIL" if wrong else "ok", found, cure)
 
 
@@ -91,7 +94,9 @@ def torchvision_import_error(timeout_s: float = 20.0) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"its import did not end within {timeout_s:g} s"
-    return None if ended.returncode == 0 else (ended.stderr.strip().splitlines() or ["its import fails"])[-1]
+    if ended.returncode == 0:
+        return None
+    return (ended.stderr.strip().splitlines() or ["its import fails"])[-1]
 
 
 def torch_build() -> str:
@@ -133,7 +138,8 @@ def devices(
         return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
     if driver():
         cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
-        return CheckResult("devices", "warn", "an NVIDIA driver is installed, but torch is a CPU build", cure)
+        found = "an NVIDIA driver is installed, but torch is a CPU build"
+        return CheckResult("devices", "warn", found, cure)
     return CheckResult("devices", "ok", "none: the CPU is used")
 
 
@@ -147,7 +153,8 @@ def visible_devices() -> list[str]:
     ask = getattr(torch, kind.type)
     if not hasattr(ask, "get_device_properties"):
         return [f"{kind.type} x {torch.accelerator.device_count()}"]
-    known = [ask.get_device_properties(number) for number in range(torch.accelerator.device_count())]
+    count = torch.accelerator.device_count()
+    known = [ask.get_device_properties(number) for number in range(count)]
     return [f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in known]
 
 
@@ -160,10 +167,12 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
     threads = torch.get_num_threads() if threads is None else threads
     usable = _usable() if usable is None else usable
     kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
-    found = f"{usable} cores, {threads} threads, {torch.backends.cpu.get_cpu_capability()}, precision auto is {kind}"
+    capability = torch.backends.cpu.get_cpu_capability()
+    found = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind}"
     if threads <= usable:
         return CheckResult("processor", "ok", found)
-    return CheckResult("processor", "warn", found, f"more threads than cores are slow: set OMP_NUM_THREADS={usable}")
+    cure = f"more threads than cores are slow: set OMP_NUM_THREADS={usable}"
+    return CheckResult("processor", "warn", found, cure)
 
 
 def _usable() -> int:

@@ -31,13 +31,16 @@ def all_reduce(
             words = [sys.executable, "-P", *command, str(rank), str(timeout_s / 2), f"{folder}/store"]
             processes.start(words, log=log)
         if not processes.wait(timeout_s):
-            return CheckResult("gloo", "FAIL", f"two processes did not meet within {timeout_s:g} s", _CURE)
+            problem = f"two processes did not meet within {timeout_s:g} s"
+            return CheckResult("gloo", "FAIL", problem, _CURE)
         texts = [log.read_text() for log in logs]
         has_failed = processes.has_failed
     errors = [line for text in texts for line in re.findall(r"^[\w.]*Error\b.*", text, re.M)]
     if has_failed:
-        return CheckResult("gloo", "FAIL", (errors or ["two processes could not add up a number"])[0][:200], _CURE)
-    return CheckResult("gloo", "ok", f"two processes added up a number in {texts[1].split()[-1]} ms")
+        error = (errors or ["two processes could not add up a number"])[0]
+        return CheckResult("gloo", "FAIL", error[:200], _CURE)
+    ms = texts[1].split()[-1]
+    return CheckResult("gloo", "ok", f"two processes added up a number in {ms} ms")
 
 
 def run_rank(rank: int, timeout_s: float, store_path: str) -> None:

@@ -40,7 +40,8 @@ class Moments(torch.optim.Optimizer):
         for name, (least, below) in {"lr": (0.0, float("inf")), "eps": (0.0, 1.0)}.items():
             if not least <= float(defaults[name]) < below:
                 limit = f"below {below:g}" if below < float("inf") else "finite"
-                raise ValueError(f"{name} must be at least {least:g} and {limit}, not {defaults[name]}")
+                needed = f"at least {least:g} and {limit}"
+                raise ValueError(f"{name} must be {needed}, not {defaults[name]}")
         if not all(0 <= beta < 1 for beta in defaults["betas"]):
             raise ValueError(f"betas must be at least 0 and below 1, not {list(defaults['betas'])}")
         super().__init__(params, dict(defaults))
@@ -93,9 +94,8 @@ def follow(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Te
 def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tensor]:
     """Return bias-corrected means, mean / (1 - beta^step); 0 before the first step."""
     weights = [1 - beta**step for step in steps]
-    return [
-        mean / torch.where(weight > 0, weight, 1).to(mean.dtype) for mean, weight in zip(means, weights, strict=True)
-    ]
+    pairs = zip(means, weights, strict=True)
+    return [mean / torch.where(weight > 0, weight, 1).to(mean.dtype) for mean, weight in pairs]
 
 
 def adam_direction(due: Due) -> list[Tensor]:

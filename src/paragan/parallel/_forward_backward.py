@@ -38,7 +38,8 @@ def _discriminate_both(
     """Call D once on real and fake samples together; twice if D mixes the samples of a batch."""
     if d.mixes:
         return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
-    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    pairs = zip(real, fake, strict=True)
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
     on_real, on_fake = DiscriminatorOutput.of(d(*both)).split([len(real[0]), len(fake[0])])
     return on_real, on_fake
 
@@ -58,7 +59,8 @@ def _differentiable(feed: TurnInputs) -> TurnInputs:
     assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
     sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
-    return replace(feed, real=replace(feed.real, tensors={**feed.real.tensors, **sample}), fakes=fakes)
+    real = replace(feed.real, tensors={**feed.real.tensors, **sample})
+    return replace(feed, real=real, fakes=fakes)
 
 
 def _leaf(images: Tensor) -> Tensor:
@@ -129,11 +131,13 @@ class _TurnRun:
         late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
         early = tuple(penalty for penalty in turn.penalties if penalty not in late)
-        done = self.micro_batches(replace(turn.with_fakes(leaves), penalties=early), parts, reduces=False)
+        on_leaves = replace(turn.with_fakes(leaves), penalties=early)
+        done = self.micro_batches(on_leaves, parts, reduces=False)
         with self.reduction.around(True):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in late}
-            losses = [self._scaled(values.sum() / turn.feed.rows.total) for values in late_B.values()]
+            total = turn.feed.rows.total
+            losses = [self._scaled(values.sum() / total) for values in late_B.values()]
             gradients = [*(leaf.grad for leaf in leaves), *(None for _ in losses)]
             self._backward([*fakes, *losses], gradients, last=True)
         done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
@@ -151,7 +155,8 @@ class _TurnRun:
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
         whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
-        return PenaltyContext(self.nets[turn.side], feed, replace(outputs, whole=whole), self.gradient, whole)
+        outputs = replace(outputs, whole=whole)
+        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole)
 
     def _scaled(self, loss: Tensor) -> Tensor:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
@@ -174,11 +179,12 @@ _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 def gather(parts: list[LossTerms]) -> LossTerms:
     """Return the detached terms of all micro-batches, concatenated; the caller sums them."""
-    return LossTerms(_joined([terms.loss_B for terms in parts]), _joined([terms.observations_B for terms in parts]))
+    loss_B = _joined([terms.loss_B for terms in parts])
+    return LossTerms(loss_B, _joined([terms.observations_B for terms in parts]))
 
 
 def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: torch.cat([part[name].detach() for part in parts if name in part]) for name in parts[-1]}
+    return {k: torch.cat([part[k].detach() for part in parts if k in part]) for k in parts[-1]}
 
 
 def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:

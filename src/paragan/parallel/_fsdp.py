@@ -47,7 +47,8 @@ class Sharded(none.Strategy):
 
         def cut(net: nn.Module) -> nn.Module:
             convert(net, world, self.demands.norm_ranks)
-            return shard(self.apply_memory_options(net), mesh, self.demands, self.reshards_after_forward)
+            net = self.apply_memory_options(net)
+            return shard(net, mesh, self.demands, self.reshards_after_forward)
 
         net = build_sharded(make, cut, self.demands.offload)
         return attach_placement(net, Placement(world, net, mesh))
@@ -59,7 +60,7 @@ class Sharded(none.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, self.name)
-        pieces = {name: local_shard(p.detach()).requires_grad_() for name, p in net.named_parameters()}
+        pieces = {k: local_shard(p.detach()).requires_grad_() for k, p in net.named_parameters()}
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
 

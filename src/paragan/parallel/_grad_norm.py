@@ -32,4 +32,5 @@ def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.d
 def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
     """Clip gradients to a norm of `max_norm` (Pascanu et al. 2013), without a host sync."""
     if max_norm is not None and grads:
-        torch._foreach_mul_(list(grads), (max_norm / (norm + 1e-6)).clamp(max=1.0).to(grads[0].device))
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_(list(grads), factor.to(grads[0].device))

@@ -22,7 +22,8 @@ class MasterWeights:
 
     def __init__(self, weights: Mapping[str, Tensor], build: Build, device: torch.device) -> None:
         self.weights = list(weights.values())
-        self.copies = [w.detach().to(device, torch.float32, copy=True).requires_grad_() for w in self.weights]
+        copies = (w.detach().to(device, torch.float32, copy=True) for w in self.weights)
+        self.copies = [copy.requires_grad_() for copy in copies]
         self.inner = build(zip(weights, self.copies, strict=True))
 
     @property

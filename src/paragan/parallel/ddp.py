@@ -113,7 +113,8 @@ def zero_of(weights: Sequence[nn.Parameter]) -> Tensor:
 def _buffer_options() -> dict[str, Any]:
     """Return options that disable the broadcast of buffers; renamed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
-    return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+    name = "forward_sync_buffers"
+    return {name if name in known else "broadcast_buffers": False}
 
 
 # Without annotations: torch inspects them, and cannot resolve strings.

@@ -60,4 +60,5 @@ class Strategy(Sharded):
         ranks = torch.arange(world.size).view(-1, host)
         if self.options.order == "shard-across":
             ranks = ranks.T
-        return with_world_timeout(DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard")), world)
+        mesh = DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))
+        return with_world_timeout(mesh, world)

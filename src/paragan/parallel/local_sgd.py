@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any, Literal
 
 import torch
@@ -92,7 +93,8 @@ class Strategy(none.Strategy):
         if here.anchor:
             moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
             _mean(moved, here.world, "parameters")
-            torch._foreach_add_(here.anchor, [m.to(a.dtype) for m, a in zip(moved, here.anchor, strict=True)])
+            steps = [m.to(a.dtype) for m, a in zip(moved, here.anchor, strict=True)]
+            torch._foreach_add_(here.anchor, steps)
             torch._foreach_copy_(weights, here.anchor)
         else:
             _mean(weights, here.world, "parameters")
@@ -107,7 +109,8 @@ class Strategy(none.Strategy):
     def _settle_buffers(self, net: nn.Module, world: World) -> None:
         vectors = [b for m in net.modules() if isinstance(m, SpectralNorm) for b in m.buffers()]
         known = {id(v) for v in vectors}
-        _mean([b for b in net.buffers() if b.is_floating_point() and id(b) not in known], world, "norm")
+        others = [b for b in net.buffers() if b.is_floating_point() and id(b) not in known]
+        _mean(others, world, "norm")
         for vector in vectors:
             world.count("norm", vector)
             world.broadcast(vector)
@@ -125,9 +128,13 @@ class Strategy(none.Strategy):
 def _moments(optimizer: Any) -> list[Tensor]:
     """Return state tensors of the optimiser, in an order that is equal on all ranks."""
     weights = optimizer_weights(optimizer).values()
-    keys = sorted({key for entry in optimizer.state.values() for key in entry})
-    held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]
-    return [value for weight, value in held if isinstance(value, Tensor) and value.shape == weight.shape]
+    keys = sorted(set(chain.from_iterable(optimizer.state.values())))
+    found = []
+    for key, weight in product(keys, weights):
+        value = optimizer.state.get(weight, {}).get(key)
+        if isinstance(value, Tensor) and value.shape == weight.shape:
+            found.append(value)
+    return found
 
 
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
@@ -139,4 +146,5 @@ def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)
         pieces = flat.div_(world.size).split([t.numel() for t in some])
-        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])
+        means = [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)]
+        torch._foreach_copy_(some, means)

@@ -64,7 +64,8 @@ class Strategy(protocols.Strategy):
         """Return the optimiser of these weights, with master weights if options need them."""
         if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights.items())
-        device = torch.device("cpu") if self.demands.offload else next(iter(weights.values())).device
+        first = next(iter(weights.values()))
+        device = torch.device("cpu") if self.demands.offload else first.device
         return MasterWeights(weights, policy.optimizer, device)  # type: ignore[return-value]
 
     def forward_backward(

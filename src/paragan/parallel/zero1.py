@@ -32,7 +32,7 @@ class Strategy(ddp.Strategy):
         refuse_whole_weight_optimizers(policy, "zero1")
         here = placement_of(net)
         boxes = self.optimizer_layout(net)
-        pieces = {name: boxes[name].cut(p.detach()).requires_grad_() for name, p in net.named_parameters()}
+        pieces = {k: boxes[k].cut(p.detach()).requires_grad_() for k, p in net.named_parameters()}
         here.shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return self.optimizer_of(policy, pieces)
 
@@ -40,7 +40,8 @@ class Strategy(ddp.Strategy):
         norm = super().finish(net, max_norm, scale)
         here = placement_of(net)
         for weight, piece in here.shards:
-            piece.grad = None if weight.grad is None else self._box(weight, here.world).cut(weight.grad)
+            grad = weight.grad
+            piece.grad = None if grad is None else self._box(weight, here.world).cut(grad)
         return norm
 
     @torch.no_grad()
@@ -58,8 +59,9 @@ class Strategy(ddp.Strategy):
             world.count("parameters", mine)
             dist.all_gather_into_tensor(everyone, mine, group=world.group)
             for theirs, flat in zip(pieces, everyone.split(len(mine)), strict=True):
-                cuts = flat[: sum(piece.numel() for piece in theirs)].split([piece.numel() for piece in theirs])
-                torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in zip(cuts, theirs, strict=True)])
+                sizes = [piece.numel() for piece in theirs]
+                cuts = zip(flat[: sum(sizes)].split(sizes), theirs, strict=True)
+                torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in cuts])
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
         world = placement_of(net).world
