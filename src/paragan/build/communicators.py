@@ -23,11 +23,11 @@ _MAX_GENOME_BYTES = 1 << 34
 def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
     """Connect to a store; `RankError` if the address has none."""
     try:
-        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S)))
+        patience = timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
+        return dist.TCPStore(host, port, is_master=False, timeout=patience)
     except RuntimeError as error:
-        raise RankError(
-            f"worker: no store at {host}:{port} ({str(error)[:200]}); run the same command again to resume"
-        ) from None
+        problem = f"worker: no store at {host}:{port} ({str(error)[:200]})"
+        raise RankError(f"{problem}; run the same command again to resume") from None
 
 
 def communicator_factory(

@@ -45,7 +45,8 @@ class Data:
     @property
     def scored(self) -> tuple[Source, Source]:
         """Both splits with the labels that `data.labels=false` hides, from which a judge learns."""
-        train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in (self.train, self.held_out))
+        both = (self.train, self.held_out)
+        train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in both)
         return train, held_out
 
 
@@ -89,7 +90,8 @@ def batch_stream(
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
-    takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
+    model = model or registry.load("models", config.model.name)
+    takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
     if found.has_pairs and config.augment is not None:

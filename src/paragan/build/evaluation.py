@@ -54,9 +54,9 @@ def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Eval
 
 def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
     """Return the evaluation options, with the extractor that `auto` selects."""
-    return replace(
-        config.evaluation, features=scorers.resolve_features(config.evaluation, config.data.name, train.shape)
-    )
+    options = config.evaluation
+    features = scorers.resolve_features(options, config.data.name, train.shape)
+    return replace(options, features=features)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:
@@ -73,7 +73,9 @@ class MixtureDistance:
     evaluator: Callable[[], Evaluator]
 
     def __call__(self, features: SampleFeatures) -> float:
-        return self._empty.update(features).compute() if features.features_BF.isfinite().all() else float("inf")
+        if not features.features_BF.isfinite().all():
+            return float("inf")
+        return self._empty.update(features).compute()
 
     @cached_property
     def _empty(self) -> fd.Metric:

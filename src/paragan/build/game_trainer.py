@@ -100,5 +100,8 @@ def _period(config: RunConfig, roles: Roles) -> int:
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
     """Open the writers of a run that has finished `step` steps."""
-    made = {w.name: registry.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
+    made = {}
+    for writer in config.writers:
+        kind = registry.load("writers", writer.name).Writer
+        made[writer.name] = kind(writer.options, folder, step)
     return MultiWriter(made.items())

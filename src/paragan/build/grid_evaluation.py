@@ -49,7 +49,8 @@ def fitness_evaluator(
         order = Order(len(source), rng.key(prior.seed, "fitness"))
         fetched = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
         tensors = {name: tensor.to(prior.device) for name, tensor in fetched.items()}
-        return prior.real_batch(Batch(Rows(time, 0, count, count), normalise_images(tensors, source)))
+        images = normalise_images(tensors, source)
+        return prior.real_batch(Batch(Rows(time, 0, count, count), images))
 
     def real_of_cell(number: int) -> Batch:
         return real(None if diets.of(number) is train else number)

@@ -51,20 +51,23 @@ def initialised(
             f"run of model.name={config.model.name} with the same sizes"
         )
     text = "; ".join(_described(side, one) for side, one in taken.items())
-    return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {text}"
+    init = replace(config.init, sha256=found.sha256)
+    return replace(config, init=init), f"{path}, step {found.step}: {text}"
 
 
 def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:
     none = StoredTensors.of({})
     name = side.value
     initial = partial(_initial, side, config, trainer, model)
-    return start_from(trainer.players[name], found.networks.get(name, none), found.averages.get(name, none), initial)
+    average = found.averages.get(name, none)
+    return start_from(trainer.players[name], found.networks.get(name, none), average, initial)
 
 
 def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | None) -> dict[str, Tensor]:
     """Return the state of the whole network at step 0; every rank constructs it."""
     source = trainer.batches.source
-    return build.maker(config, side, build.Data(source, source), trainer.prior.device, model)().state_dict()
+    data = build.Data(source, source)
+    return build.maker(config, side, data, trainer.prior.device, model)().state_dict()
 
 
 def _described(side: Side, taken: LoadedWeights) -> str:
@@ -77,7 +80,8 @@ def _described(side: Side, taken: LoadedWeights) -> str:
     shown = [f"{key} {_shapes(*both)}" for key, both in list(taken.left.items())[:_MOST_NAMED]]
     more = f", and {len(taken.left) - _MOST_NAMED} more" if len(taken.left) > _MOST_NAMED else ""
     total = taken.tensors + len(taken.left)
-    return f"{name} {taken.tensors} of {total} tensors{average}, as initialised: {', '.join(shown)}{more}"
+    rest = f"{', '.join(shown)}{more}"
+    return f"{name} {taken.tensors} of {total} tensors{average}, as initialised: {rest}"
 
 
 def _shapes(here: tuple[int, ...], there: tuple[int, ...] | None) -> str:

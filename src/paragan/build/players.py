@@ -37,9 +37,8 @@ def player(
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
-    calling = replace(
-        _calling(options, net, make.device, scaled), compiler=executors.call_compiler(executor, make.device)
-    )
+    calling = _calling(options, net, make.device, scaled)
+    calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
     return Player(side, net, strategy, policy(options), calling, ema)
 
 

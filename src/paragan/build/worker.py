@@ -37,13 +37,16 @@ def worker(
     config, if it started this one. Raises `ConfigError` if the worker does not fit the run.
     """
     torch_device = devices.device_from_option(device)
-    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
-    about = worker_info(str(torch_device), config or None, place, peers.accelerator_uuid(torch_device))
+    is_mpi = external_workers is not None and external_workers.mpi
+    place = external_workers.rank if external_workers is not None and is_mpi else None
+    uuid = peers.accelerator_uuid(torch_device)
+    about = worker_info(str(torch_device), config or None, place, uuid)
     line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
     try:
         welcome = line.receive(CONNECT_TIMEOUT_S)
         if welcome is None:
-            return f"no message from the coordinator at {host}:{port} ({line.disconnect_reason or 'silent'})"
+            reason = line.disconnect_reason or "silent"
+            return f"no message from the coordinator at {host}:{port} ({reason})"
         if welcome["kind"] == "refused":
             raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
         run = loads(welcome["config"], "the coordinator's config")

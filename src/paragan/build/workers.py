@@ -49,9 +49,8 @@ def evolution(
     assert config.grid is not None and config.workers is not None
     if config.workers > config.grid.num_cells:
         most = config.grid.num_cells
-        raise ConfigError(
-            f"workers: {config.workers} workers are too many for a grid of {most} cells; use at most {most}"
-        )
+        problem = f"{config.workers} workers are too many for a grid of {most} cells"
+        raise ConfigError(f"workers: {problem}; use at most {most}")
     if config.transport == "nccl" and external_workers is None and peers.num_nccl_devices() < config.workers:
         num = peers.num_nccl_devices()
         problem = f"nccl needs an accelerator for each of {config.workers} workers, and this host has {num}"

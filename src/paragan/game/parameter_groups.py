@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -42,7 +43,7 @@ def split_into_groups(
         first["param_names"].append(name)
     for number, group in enumerate(matched):
         if not group["params"]:
-            names = [name for each in (default, *matched) for name in each["param_names"]]
+            names = list(chain.from_iterable(each["param_names"] for each in (default, *matched)))
             raise ConfigError(_without_match(number, groups[number], names))
     return [group for group in (default, *matched) if group["params"]]
 
