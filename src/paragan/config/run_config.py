@@ -87,9 +87,8 @@ class RunConfig:
         if not _ADDRESS.fullmatch(self.coordinator):
             raise ValueError(f"coordinator must be HOST:PORT, such as 127.0.0.1:0, not {self.coordinator!r}")
         if self.grid is None and self.workers is not None:
-            raise ValueError(
-                f"workers={self.workers} needs a grid; set grid.shape, or pass devices={self.workers} for one pair"
-            )
+            problem = f"workers={self.workers} needs a grid"
+            raise ValueError(f"{problem}; set grid.shape, or pass devices={self.workers} for one pair")
         if self.grid is not None and self.init is not None:
             raise ValueError("init is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":

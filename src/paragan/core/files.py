@@ -87,9 +87,8 @@ def create_subfolder(folder: Path, name: str) -> Path:
 def refuse_link(path: Path) -> None:
     """Raise `CheckpointError` if `path` is a symbolic link, which redirects what is written."""
     if path.is_symlink():
-        raise CheckpointError(
-            f"{path} is a symbolic link, and nothing is written through links in a run folder; remove the link"
-        )
+        problem = f"{path} is a symbolic link, and nothing is written through links in a run folder"
+        raise CheckpointError(f"{problem}; remove the link")
 
 
 @contextmanager

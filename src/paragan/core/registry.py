@@ -232,9 +232,8 @@ def _options(path: Path, name: str) -> type:
         if not isinstance(error.__cause__, NameError):
             raise
         allowed = ", ".join(_READABLE[1:])
-        raise ConfigError(
-            f"{path}: {error.__cause__}; `Options` is read, not imported, and may use only {allowed}"
-        ) from None
+        problem = f"{path}: {error.__cause__}"
+        raise ConfigError(f"{problem}; `Options` is read, not imported, and may use only {allowed}") from None
     if not is_dataclass(kind):
         raise ConfigError(f"{path}: `Options` is not a dataclass; put @dataclass(frozen=True) above it")
     return kind

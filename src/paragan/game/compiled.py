@@ -27,9 +27,8 @@ def refuse_unsupported_executor(
         if executor == "graphs":
             obstacle = obstacle or _graph_obstacle(player, ranks)
     if obstacle is not None:
-        raise ConfigError(
-            f"train.executor={executor} does not support {obstacle}; set train.executor=eager, or change that setting"
-        )
+        problem = f"train.executor={executor} does not support {obstacle}"
+        raise ConfigError(f"{problem}; set train.executor=eager, or change that setting")
 
 
 def _obstacle(player: Player, options: PlayerOptions) -> str | None:

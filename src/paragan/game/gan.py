@@ -35,14 +35,12 @@ class GAN:
     def __post_init__(self) -> None:
         for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
             if not isinstance(penalties, tuple):
-                raise ConfigError(
-                    f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}; write (penalty,)"
-                )
+                problem = f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}"
+                raise ConfigError(f"{problem}; write (penalty,)")
             for penalty in penalties:
                 if not isinstance(penalty, Penalty):
-                    raise ConfigError(
-                        f"{side.value}: {type(penalty).__name__} is not a penalty; derive it from paragan.Penalty"
-                    )
+                    problem = f"{side.value}: {type(penalty).__name__} is not a penalty"
+                    raise ConfigError(f"{problem}; derive it from paragan.Penalty")
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(

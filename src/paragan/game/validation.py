@@ -95,9 +95,8 @@ def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -
         output = d(x, y, condition)
     logits = DiscriminatorOutput.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
-        raise ConfigError(
-            f"model: Discriminator returned {_brief(logits)} for {len(x)} images; return one logit for each"
-        )
+        problem = f"model: Discriminator returned {_brief(logits)} for {len(x)} images"
+        raise ConfigError(f"{problem}; return one logit for each")
     _refuse_non_finite(logits, "Discriminator", "logits")
     if not logits.requires_grad:
         raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
@@ -168,9 +167,8 @@ def refuse_unsupported(
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
     """Raise `ConfigError` for too many ranks or micro-batches, or updates of G other than one."""
     if batch < world.size:
-        raise ConfigError(
-            f"train.batch={batch} is less than one image for each of {world.size} ranks; pass a larger batch"
-        )
+        problem = f"train.batch={batch} is less than one image for each of {world.size} ranks"
+        raise ConfigError(f"{problem}; pass a larger batch")
     if options.micro_batches > batch // world.size:
         on = "" if world.size == 1 else f" on {world.size} ranks"
         raise ConfigError(

@@ -96,9 +96,8 @@ def report_compile_errors() -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error) or not _is_compiler_error(error):
             raise
-        raise ConfigError(
-            f"train.executor=compile does not run here ({error_line(error)}); pass train.executor=eager"
-        ) from error
+        problem = f"train.executor=compile does not run here ({error_line(error)})"
+        raise ConfigError(f"{problem}; pass train.executor=eager") from error
 
 
 def error_line(error: BaseException) -> str:

@@ -40,9 +40,8 @@ class Sharded(none.Strategy):
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         if self.demands.weight_dtype is not None:
-            raise ConfigError(
-                f"precision pure is not supported by strategy {self.name!r}, which shards weights; use bf16, or zero1"
-            )
+            problem = f"precision pure is not supported by strategy {self.name!r}, which shards weights"
+            raise ConfigError(f"{problem}; use bf16, or zero1")
         mesh = self.mesh(world)
 
         def cut(net: nn.Module) -> nn.Module:

@@ -125,6 +125,5 @@ def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
     """Raise `ConfigError` for an optimiser that cannot step shards of weights."""
     name = getattr(policy.kind, "__name__", "")
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
-        raise ConfigError(
-            f"optimizer {name} needs whole weights, which strategy {strategy!r} shards; use Adam, or strategy ddp"
-        )
+        problem = f"optimizer {name} needs whole weights, which strategy {strategy!r} shards"
+        raise ConfigError(f"{problem}; use Adam, or strategy ddp")
