@@ -8,14 +8,14 @@ import pytest
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LIMITS = {  # name -> (target, limit now)
-    "lines": (32_000, 43_500),
-    "lines over 100 columns, %": (3.0, 4.7),
+    "lines": (32_000, 43_300),
+    "lines over 100 columns, %": (3.0, 3.0),
     "files over 300 lines": (0, 0),
-    "files over 250 lines": (5, 20),
-    "90th percentile of function lines": (16, 17),
+    "files over 250 lines": (5, 21),
+    "90th percentile of function lines": (16, 16),
     "public definitions without a docstring, %": (10.0, 10.0),
-    "comprehensions with two `for`s": (0, 28),
-    "parallel assignments that could be separate": (0, 57),
+    "comprehensions with two `for`s": (0, 0),
+    "parallel assignments that could be separate": (0, 0),
 }
 
 

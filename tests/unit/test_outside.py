@@ -11,7 +11,7 @@ from paragan.cli.new import new
 
 CTOR = "def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:"
 G_OUT, D_OUT = "return self.layers(z)", "return self.layers(x).squeeze(1)"
-LATENT = "self.latent, self.num_classes = options.latent, 0"
+LATENT = "self.latent = options.latent"
 MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "unknown name": ("nets.py", "from torch", "oops\nfrom torch", "importing {0}.nets raised NameError"),
     "absent package": ("nets.py", "from torch", "import timmmm\nfrom torch", "No module named 'timmmm'"),

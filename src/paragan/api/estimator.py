@@ -209,7 +209,9 @@ def _refuse_unseen(net: _Object, held: Any) -> None:
     """Raise `ConfigError` for weights in a list, another object or the class: never trained."""
     seen = {id(weight) for weight in net.parameters()}
     kinds = (nn.Module, nn.Parameter)
-    on_class = {n: value for kind in type(held).__mro__ for n, value in vars(kind).items() if isinstance(value, kinds)}
+    on_class: dict[str, Any] = {}
+    for kind in reversed(type(held).__mro__):
+        on_class |= {name: value for name, value in vars(kind).items() if isinstance(value, kinds)}
     for name, value in {**on_class, **vars(held)}.items():
         if _weights_in(value) - seen:
             raise ConfigError(

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Container, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     if not given and following and not following.startswith("--"):
         value = following
     key = option.lstrip("-")
-    names = [name for parameter in context.command.params for name in parameter.opts]
+    names = chain.from_iterable(parameter.opts for parameter in context.command.params)
     options = [name for name in names if name.startswith("--")]
     if (meant := registry.closest_name(option, options, 0.8)) is not None:
         hint = f"did you mean {meant}?"

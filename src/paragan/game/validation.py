@@ -59,7 +59,7 @@ def validate_networks(
 def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
     """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
     forward = net.module.forward
-    (_, y, condition) = inputs
+    _, y, condition = inputs
     first = "z" if who == "Generator" else "x"
     if condition is not None or _takes(forward, 1 if y is None else 2):
         return

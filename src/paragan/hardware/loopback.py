@@ -35,7 +35,7 @@ def all_reduce(
             return CheckResult("gloo", "FAIL", problem, _CURE)
         texts = [log.read_text() for log in logs]
         has_failed = processes.has_failed
-    errors = [line for text in texts for line in re.findall(r"^[\w.]*Error\b.*", text, re.M)]
+    errors = re.findall(r"^[\w.]*Error\b.*", "\n".join(texts), re.M)
     if has_failed:
         error = (errors or ["two processes could not add up a number"])[0]
         return CheckResult("gloo", "FAIL", error[:200], _CURE)

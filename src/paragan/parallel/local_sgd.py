@@ -107,7 +107,8 @@ class Strategy(none.Strategy):
             dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
 
     def _settle_buffers(self, net: nn.Module, world: World) -> None:
-        vectors = [b for m in net.modules() if isinstance(m, SpectralNorm) for b in m.buffers()]
+        norms = [module for module in net.modules() if isinstance(module, SpectralNorm)]
+        vectors = list(chain.from_iterable(norm.buffers() for norm in norms))
         known = {id(v) for v in vectors}
         others = [b for b in net.buffers() if b.is_floating_point() and id(b) not in known]
         _mean(others, world, "norm")

@@ -192,8 +192,8 @@ def _columns(by_cell: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, 
 def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
     """Return the values of one cell in the order of QUANTITIES."""
     fitness, lr, born = (to_mapping(line.get(name)) for name in ("fitness", "lr", "born"))
-    (g_cell, g_generation) = _birth(born.get("g"), cells)
-    (_, d_generation) = _birth(born.get("d"), cells)
+    g_cell, g_generation = _birth(born.get("g"), cells)
+    _, d_generation = _birth(born.get("d"), cells)
     scores = [line.get("score"), fitness.get("g"), fitness.get("d")]
     rates = [finite_or_nan(lr.get(side)) for side in ("g", "d")]
     births = (g_cell, g_generation, d_generation)

@@ -16,7 +16,7 @@ _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
     *("data.prefetch", "data.threads"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
-    *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
+    *("g.strategy", "g.recompute", "g.offload", "d.strategy", "d.recompute", "d.offload"),
 )
 _RATES = re.compile(r"[gd]\.(optimizer\.(lr|groups.*)|schedule\.\w+)")
 _MOST_NAMED = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ def refuse_different(config: RunConfig, world: World) -> None:
         values = [rank[name] for rank in ranks]
         _refuse(f"{name} is", values, "install the same version on all hosts")
     configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    keys = {key: None for other in configs[1:] for key in differences(configs[0], other)}
+    keys = chain.from_iterable(differences(configs[0], other) for other in configs[1:])
     key = next((key for key in keys if key not in _MAY_DIFFER), None)
     if key is not None:
         values = [_value(to_tree(one), key.split(".")) for one in configs]

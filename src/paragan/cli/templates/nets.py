@@ -25,9 +25,9 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        self.latent = options.latent  # 0 classes: no network receives labels
-        self.num_classes = 0
-        (channels, height, width) = shape
+        self.latent = options.latent
+        self.num_classes = 0  # neither network receives labels
+        channels, height, width = shape
         n = options.width
         self.layers = nn.Sequential(
             *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
@@ -45,7 +45,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        (channels, height, width) = shape
+        channels, height, width = shape
         n = options.width
         self.layers = nn.Sequential(
             *(nn.Conv2d(channels, n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),

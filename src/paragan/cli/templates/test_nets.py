@@ -1,5 +1,6 @@
 """Test of the networks; run `python -m mygan.test_nets`, or pytest, after each change."""
 
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -12,7 +13,8 @@ def test_every_weight_moves_and_latents_give_different_pictures():
     recipe = str(Path(__file__).with_name("recipe.yaml"))
     config = load(recipe, ["train.kimg=1.28", "every.sample_kimg=1.28"])
     trainer = build.trainer(config, Path(mkdtemp()), print, stop=lambda: False)
-    weights = [weight for player in trainer.players.values() for weight in player.net.parameters()]
+    players = trainer.players.values()
+    weights = list(chain.from_iterable(player.net.parameters() for player in players))
     before = [weight.detach().clone() for weight in weights]
     events = [event for event in trainer.run() if isinstance(event, Event)]
     pictures = [event.x_BCHW for event in events if event.x_BCHW is not None]

@@ -39,7 +39,7 @@ class StackedAdam:
         self.flat_CP = flat_CP
         self._shapes = [weight.shape for weight in players[0].net.parameters()]
         first = players[0]
-        (self.beta1, self.beta2) = first.optimizer.defaults["betas"]
+        self.beta1, self.beta2 = first.optimizer.defaults["betas"]
         self.eps = first.optimizer.defaults["eps"]
         self.max_norm = first.policy.max_norm
         self.schedule = first.policy.schedule

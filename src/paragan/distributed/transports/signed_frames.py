@@ -2,6 +2,7 @@
 
 A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
 JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is derived
+from itertools import chain, chain
 from the run's token and a nonce from either end, so that a frame is valid once, at one position of
 one connection. The body is authenticated, not encrypted.
 """
@@ -138,5 +139,5 @@ def _too_deep(values: Any) -> bool:
     level = [values]
     for _ in range(_MOST_DEPTH):
         within = [item.values() if isinstance(item, Mapping) else item for item in level]
-        level = [v for items in within for v in items if isinstance(v, list | tuple | Mapping)]
+        level = [v for v in chain.from_iterable(within) if isinstance(v, list | tuple | Mapping)]
     return bool(level)
