@@ -2,7 +2,6 @@
 
 A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
 JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is derived
-from itertools import chain, chain
 from the run's token and a nonce from either end, so that a frame is valid once, at one position of
 one connection. The body is authenticated, not encrypted.
 """
@@ -16,6 +15,7 @@ import os
 import secrets
 import struct
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
