@@ -73,7 +73,7 @@ def both_close(post, inbox):
 
 
 @BOTH
-def test_nothing_is_waited_for_longer_than_asked(ends):
+def test_waits_end_at_their_time_out(ends):
     post, inbox = ends()
     for wait_s in (0.0, 0.2):
         began = time.monotonic()
@@ -97,7 +97,7 @@ def test_who_sends_faster_than_is_taken_waits(ends):
 
 
 @BOTH
-def test_who_takes_nothing_for_too_long_is_told(ends):
+def test_slow_receiver_raises_at_the_time_out(ends):
     post, _ = ends(timeout_s=1.0)
     began = time.monotonic()
     with pytest.raises(RankError):
@@ -121,7 +121,7 @@ def test_silence_is_not_death():
     both_close(post, inbox)
 
 
-def test_an_end_that_is_gone_is_told_to_the_other():
+def test_closed_end_raises_at_the_other_end():
     here, there = groups(1.0)
     inbox = gloo_link.GlooReceiver(there, 0, 1 << 20, timeout_s=1.0)  # nobody sends
     with pytest.raises(RankError, match="rank 0 of the link is unreachable"):

@@ -67,7 +67,7 @@ def test_layout_of_a_sharded_tensor_is_its_shard(pools, size, dim):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing(tmp_path, two_ranks, rank):
+def test_full_disk_on_one_rank_raises_on_all_and_leaves_no_file(tmp_path, two_ranks, rank):
     folder = str(tmp_path)
     two_ranks.run(f"{CASES}:save_held", folder=folder, step=1)
     told = two_ranks.run(f"{CASES}:full_disk", folder=folder, rank=rank, step=2)
@@ -78,7 +78,7 @@ def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing(tmp_path, two
     assert [found[0] for found in two_ranks.run(f"{CASES}:read_held", folder=folder)] == [2, 2]
 
 
-def test_hosts_without_a_common_file_system_are_told_in_a_line(tmp_path, two_ranks):
+def test_hosts_without_a_common_file_system_get_one_line(tmp_path, two_ranks):
     told = two_ranks.run(f"{CASES}:one_unseen", folder=str(tmp_path), rank=1)
     assert all("rank 1: " in line and "all hosts need a shared file system" in line for line in told)
     assert not list(tmp_path.glob("*/*"))

@@ -119,7 +119,7 @@ def test_who_is_stopped_while_another_comes_waits_no_longer():
         assert time.monotonic() - began < FAR_S
 
 
-def test_who_drops_tells_the_others_whom_it_lacked():
+def test_dropped_worker_reports_the_missing_worker():
     graph = graph_of(3, [(0, 1), (1, 2)])
     stopped = threading.Event()
     store = dist.HashStore()
@@ -171,7 +171,7 @@ def test_what_was_posted_comes_before_a_close():
     assert not closing.is_alive()
 
 
-def test_posts_that_nobody_takes_keep_no_memory():
+def test_unread_posts_release_their_memory():
     """The other end's thread is held up: all but the one under way and the newest are let go."""
     with both() as (here, there):
         with here._connections[1]._lock:  # its answer waits

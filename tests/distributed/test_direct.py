@@ -191,7 +191,7 @@ def test_who_closes_has_sent_all():
         assert not closing.is_alive()
 
 
-def test_two_that_live_but_find_no_way_are_told_what_to_do():
+def test_unreachable_workers_get_a_remedy():
     def pair(store, rank, device, timeout_s):
         raise RuntimeError("Duplicate GPU detected")
 
@@ -203,7 +203,7 @@ def test_two_that_live_but_find_no_way_are_told_what_to_do():
 
 
 @pytest.mark.parametrize("what", ["dies", "is slow"])
-def test_who_waits_for_a_way_asks_whether_it_is_stopped_and_who_is_gone(what):
+def test_waiting_for_a_connection_checks_for_stop_and_failed_workers(what):
     over, store = threading.Event(), dist.HashStore()
 
     def pair(store, rank, device, timeout_s):

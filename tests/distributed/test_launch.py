@@ -154,7 +154,7 @@ def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, capfd
 
 
 @pytest.mark.slow
-def test_the_first_failure_is_told_once_and_not_tried_again(tmp_path, started):
+def test_first_failure_is_reported_once_and_not_retried(tmp_path, started):
     out = tmp_path / "run"
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "loss.py").write_text(ODD_LOSS)
@@ -219,7 +219,7 @@ def test_ranks_with_other_settings_are_refused(tmp_path, started):
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
+def test_missing_rank_ends_the_start_at_the_time_out(tmp_path, started):
     started.append(process := by_hand(tmp_path / "run", 0, free_port(), "train.timeout_s=1"))
     said, complaints = process.communicate(timeout=100)
     assert process.returncode == 75, said + complaints
@@ -229,7 +229,7 @@ def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_nobody_waits_for_a_rank_that_hangs(tmp_path, started):
+def test_hanging_rank_ends_the_run_at_the_time_out(tmp_path, started):
     port, out = free_port(), tmp_path / "run"
     started += [by_hand(out, rank, port, "train.timeout_s=5", "train.kimg=160") for rank in range(2)]
     wait_for(lambda: newest(out) >= "step-000000020", started[0])

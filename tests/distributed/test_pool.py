@@ -45,7 +45,7 @@ def test_one_start_serves_many_cases(two_ranks):
         pytest.param("is_not_there", {}, "AttributeError", marks=pytest.mark.slow),
     ],
 )
-def test_a_failure_is_told_and_the_next_case_runs(two_ranks, case, arguments, told):
+def test_failure_is_reported_and_the_next_case_runs(two_ranks, case, arguments, told):
     assert works(two_ranks)
     with pytest.raises(AssertionError, match=told):
         two_ranks.run(f"{CASES}:{case}", **arguments)
@@ -64,7 +64,7 @@ def test_between_cases_the_processes_are_stopped(two_ranks):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_stopped_processes_end_with_whoever_started_them():
+def test_stopped_processes_end_with_their_parent():
     program = (
         "import os; from tests.distributed.pool import Pool; pool = Pool(1); "
         f"pool.run('{CASES}:describe', word='w'); print(pool._members[0].pid, flush=True); os._exit(1)"

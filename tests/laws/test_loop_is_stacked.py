@@ -227,7 +227,7 @@ class Normed(nn.Module):
         ({"version": 3}, "G has different numbers of updates in the cells"),
     ],
 )
-def test_what_cannot_be_stacked_is_told(change, why):
+def test_unstackable_cells_give_the_reason(change, why):
     found = cells()
     assert stacked.unstackable_reason(found) is None
     if "net" in change:

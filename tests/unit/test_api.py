@@ -110,7 +110,7 @@ def test_labels_are_taken_in_turn_by_name_or_number(trained):
         ({"n": 0}, "n must be an integer from 1"),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_line(trained, wrong, said):
+def test_invalid_arguments_are_one_line(trained, wrong, said):
     with pytest.raises(pg.ConfigError) as told:
         pg.load(trained[0]).sample(**{"n": 3, **wrong})
     assert str(told.value).startswith(said)
@@ -154,7 +154,7 @@ def test_a_run_samples_without_its_data(tmp_path):
         generator.sample(2, labels="dogs")
 
 
-def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
+def test_class_names_that_differ_in_case_only_are_distinguished(trained):
     digits = pg.load(trained[0])
     generator = replace(digits, info=replace(digits.info, class_names=("ab", "AB", "c", *map(str, range(7)))))
     assert generator.sample(3, labels=["ab", "AB", "C"]).labels == (0, 1, 2)

@@ -133,7 +133,7 @@ def test_stacked_norms_follow_each_alone():
         torch.testing.assert_close(buffers["norm.var"][i], norm.norm.var, rtol=1e-12, atol=0)
 
 
-def test_networks_that_mix_samples_are_told_apart():
+def test_networks_that_mix_samples_are_recognised():
     assert mixes_samples(nn.Sequential(batch_norm(2))) and mixes_samples(nn.Sequential(batch_norm(2, 3)))
     assert mixes_samples(nn.Sequential(nn.BatchNorm2d(2)))
     assert not mixes_samples(nn.Sequential(nn.Conv2d(2, 2, 3), nn.GroupNorm(1, 2)))

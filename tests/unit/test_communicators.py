@@ -54,7 +54,7 @@ def test_who_is_stopped_waits_no_longer(wait):
     assert time.monotonic() - began < WAIT_S / 5
 
 
-def test_who_drops_tells_the_others_and_whom_it_lacked():
+def test_dropped_worker_raises_elsewhere_with_the_missing_worker():
     """Nobody waits for the time-out of 0, which waits for 1, which waits for 2."""
     stopped = []
     world = thread_communicator.create_communicators(3, WAIT_S, stopped=lambda: False)
@@ -79,7 +79,7 @@ def test_who_drops_tells_the_others_and_whom_it_lacked():
         world[2].wait(0)
 
 
-def test_a_drop_after_no_error_is_told_too():
+def test_drop_without_an_error_is_reported():
     here, there = thread_communicator.create_communicators(2, WAIT_S)
     there.abort()
     there.abort()
@@ -96,7 +96,7 @@ def test_what_came_before_a_worker_left_is_taken():
         here.exchange({1: []})
 
 
-def test_calls_that_do_not_meet_are_told():
+def test_mismatched_calls_raise():
     here, there = thread_communicator.create_communicators(2, 2.0)
 
     def do(rank):
@@ -188,7 +188,7 @@ def test_nothing_follows_a_farewell():
     assert way.went == [(MessageKind.POST, [0]), (MessageKind.LEAVE, [])]
 
 
-def test_who_waits_for_a_post_is_told_of_a_worker_that_left():
+def test_waiting_for_a_post_raises_if_the_worker_leaves():
     world = thread_communicator.create_communicators(3, WAIT_S)
     with pytest.raises(WorkerError, match=r"worker 2 did not answer within 0\.2 s"):
         world[0].wait(2, timeout_s=0.2)
@@ -213,7 +213,7 @@ def test_who_closed_is_no_error_for_those_that_still_work():
         here.wait(1)
 
 
-def test_who_closes_alone_is_told():
+def test_close_by_one_worker_alone_raises():
     here, _ = thread_communicator.create_communicators(2, 0.3)
     with pytest.raises(WorkerError, match="worker 1 did not answer"):
         here.close()
@@ -228,7 +228,7 @@ def test_alone_all_is_here():
     alone.close()
 
 
-def test_without_mpi4py_one_is_told_what_to_do(monkeypatch):
+def test_missing_mpi4py_gives_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_runtime", raising=False)
     monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_communicator", raising=False)

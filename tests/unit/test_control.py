@@ -135,7 +135,7 @@ def test_a_message_that_cannot_be_sent_leaves_the_line_as_it_was(listener):
     worker.close()
 
 
-def test_nothing_is_waited_for_longer_than_asked(listener):
+def test_waits_end_at_their_time_out(listener):
     worker, line = meet(listener)
     for wait_s in (0.0, 0.2):
         began = time.monotonic()
@@ -148,7 +148,7 @@ def test_nothing_is_waited_for_longer_than_asked(listener):
     worker.close()
 
 
-def test_who_is_not_received_from_waits_and_is_told(listener, monkeypatch):
+def test_sender_without_a_receiver_raises_at_the_time_out(listener, monkeypatch):
     """Memory is bounded: what nobody takes stays with the one who sends."""
     monkeypatch.setattr(control, "_ATTEMPT_S", 5 * WAIT_S)
     worker = connect(TOKEN, *listener.address, 5 * WAIT_S, {}, send_s=0.5)
@@ -189,7 +189,7 @@ def test_a_listener_closes_with_all_it_has():
     [end.close() for end in (worker, unaccepted, stranger)]
 
 
-def test_one_worker_too_many_is_told(listener, monkeypatch):
+def test_surplus_worker_is_refused(listener, monkeypatch):
     listener._most = 1
     monkeypatch.setattr(control, "_PAUSE_S", 2 * WAIT_S)  # one attempt
     worker, line = meet(listener)
@@ -213,7 +213,7 @@ def test_a_coordinator_may_come_later_and_to_the_same_port(listener):
     [end.close() for end in (*worker, again)]
 
 
-def test_nobody_there_is_told_in_time(listener):
+def test_missing_coordinator_raises_at_the_time_out(listener):
     listener.close()
     began = time.monotonic()
     with pytest.raises(

@@ -268,7 +268,7 @@ def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
     [end.close() for end in (line, worker)]
 
 
-def test_who_dawdles_is_dropped_and_holds_up_nobody(listener):
+def test_slow_handshake_is_dropped_without_delaying_others(listener):
     """More of them than are served at once, each a byte now and then, which no limit per `recv` would end."""
     listener._hello_s = 1.0
     slow = [socket.create_connection(listener.address, WAIT_S) for _ in range(70)]

@@ -168,7 +168,7 @@ def test_frozen_weights_and_inputs_without_a_gradient():
 
 
 @pytest.mark.usefixtures("nobody")
-def test_evaluation_asks_nobody():
+def test_evaluation_needs_no_communication():
     for net in (AffineBatchNorm(3), nn.BatchNorm2d(3), nn.BatchNorm2d(3, track_running_stats=False)):
         alone = copy.deepcopy(net.double().eval())
         convert(net, TWO, None)

@@ -150,7 +150,7 @@ def broken(graph, inputs):
     raise RuntimeError("no C++ compiler found\nbut many lines")
 
 
-def test_a_compiler_that_fails_is_told_in_a_line(tmp_path, monkeypatch, capsys):
+def test_failing_compiler_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(executors, "BACKEND", broken)
     words = ["train", "digits", *TINY, MLP, "--out", str(tmp_path / "run")]
     assert main([*words, "train.executor=compile"]) == 2
@@ -159,7 +159,7 @@ def test_a_compiler_that_fails_is_told_in_a_line(tmp_path, monkeypatch, capsys):
     assert main([*words, "train.executor=eager"]) == 0  # as the line says: in the same folder
 
 
-def test_a_second_derivative_of_what_is_compiled_is_told_in_a_line():
+def test_second_derivative_of_compiled_code_is_one_line():
     called = CalledNetwork(small_gan.network(Side.D), Calling(compiler=executors.call_compiler("compile", CPU)))
     x, y = small_gan.PROBE[Side.D]
     x = x.clone().requires_grad_()

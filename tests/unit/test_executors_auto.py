@@ -70,7 +70,7 @@ COMPILED = ("compile", "fp32", False)
 DENSE = "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"
 
 
-def test_the_fastest_is_chosen_and_every_one_is_told(tmp_path):
+def test_fastest_executor_is_chosen_and_all_times_are_printed(tmp_path):
     found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0, COMPILED: 1.0}, set_up_s=100.0), LONG)
     assert clock.asked == [*[LAST, FIRST] * 4, COMPILED] and clock.budgets_s == [10, *[20] * 7, float("inf")]
     assert way(found) == COMPILED and found.d.channels_last is False
@@ -108,7 +108,7 @@ def test_a_short_run_is_not_compiled(tmp_path):
 @pytest.mark.parametrize(
     "error", [ConfigError("train.executor: found compile, which does not run here"), MemoryError("no memory")]
 )
-def test_what_does_not_compile_is_told_and_left_out(tmp_path, error):
+def test_executor_that_does_not_compile_is_reported_and_left_out(tmp_path, error):
     found, said = choose(tmp_path, Clock({LAST: 3.0, FIRST: 2.0, COMPILED: error}), LONG)
     assert way(found) == FIRST and said[2].startswith("executor  compile fp32: left out (") and str(error) in said[2]
 

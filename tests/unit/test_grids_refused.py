@@ -69,7 +69,7 @@ def test_mpi_under_torchrun(tmp_path):
         start(tmp_path, "transport=mpi", place=RankEnv(0, 3, 0, 3))
 
 
-def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
+def test_gloo_under_mpiexec_is_reported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "0")
     with pytest.raises(ConfigError, match="transport=gloo does not work in 4 processes of mpiexec; use transport=mpi"):
@@ -159,7 +159,7 @@ class TestWorker:
         assert main(["worker", "127.0.0.1:1"]) == 2
         assert "PARAGAN_TOKEN or PARAGAN_TOKEN_FILE is required" in capfd.readouterr().err
 
-    def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
+    def test_refused_worker_gets_the_reason(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
         server = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
         monkeypatch.setattr(workers, "incompatibility", lambda theirs, text: "found another moon, expected this one")
@@ -182,7 +182,7 @@ class TestWorker:
             thread.join(5)
         assert len(said) == 1 and said[0].endswith("was refused: found another moon, expected this one")
 
-    def test_one_that_has_left_is_nobody(self, listener):
+    def test_worker_that_left_is_not_counted(self, listener):
         """It came, and was gone before it could be told anything."""
 
         class Gone:
@@ -202,7 +202,7 @@ class TestWorker:
 
 
 class TestCompany:
-    def test_what_is_told_is_heard(self):
+    def test_refusal_reaches_the_worker(self):
         told = []
         first = external_workers.ExternalWorkers(0, 2, told.append, lambda: "")
         assert not first.has_broadcast
@@ -220,7 +220,7 @@ class TestCompany:
     def test_where_the_first_could_not_begin_the_others_end(self):
         assert serve(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
 
-    def test_the_first_tells_the_others_that_it_could_not(self, tmp_path, monkeypatch):
+    def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path, monkeypatch):
         told = []
         mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):

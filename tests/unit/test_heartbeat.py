@@ -95,7 +95,7 @@ def test_beats_end_with_their_line(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_state_that_fails_is_told_and_the_worker_lives(capfd):
+def test_failing_state_is_reported_and_the_worker_continues(capfd):
     post = Post()
     beats = PeriodicHeartbeat(post.send, 0.01, lambda: 1 / 0)
     found = [post.next() for _ in range(2)]
@@ -104,7 +104,7 @@ def test_a_state_that_fails_is_told_and_the_worker_lives(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_state_that_cannot_be_sent_is_told_and_the_worker_lives():
+def test_unsendable_state_is_reported_and_the_worker_continues():
     post = Post()
 
     def send(kind, **values):

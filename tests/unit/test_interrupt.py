@@ -47,7 +47,7 @@ def loop():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_the_first_signal_asks_and_says_so(loop, number):
+def test_first_signal_requests_a_stop_and_prints_a_line(loop, number):
     loop.send_signal(number)
     assert loop.stdout.readline() == "False\n"
     out, error = loop.communicate("\n", timeout=30)

@@ -91,7 +91,7 @@ def test_a_request_to_stop_ends_the_wait():
         join._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
 
 
-def test_a_world_alone_has_a_group_where_one_is_asked_for():
+def test_world_of_one_process_has_a_group_on_request():
     assert join.join(None, torch.device("cpu"), 5) == World()
     before = listeners([os.getpid()])
     world = join.join(None, torch.device("cpu"), 5, alone_group=True)
@@ -201,7 +201,7 @@ def test_the_first_to_fail_is_heard_and_the_others_follow(pair):
         assert failure.resolve_failure(pair[0], follower) is follower
 
 
-def test_a_bug_is_told_by_its_type(pair):
+def test_bug_is_reported_by_its_type(pair):
     failure.resolve_failure(pair[1], KeyError("name"))
     assert "KeyError: 'name'" in str(failure.resolve_failure(pair[0], BROKEN))
     assert failure.resolve_failure(pair[0], BROKEN).exit_code == 1

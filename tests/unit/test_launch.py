@@ -147,7 +147,7 @@ def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
     assert json.loads((tmp_path / "exit.json").read_text()) == left  # rank 0's own word stands
 
 
-def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, monkeypatch):
+def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkeypatch):
     launched = []
     monkeypatch.setattr(launcher, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
@@ -163,7 +163,7 @@ def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, mon
         start.start_training(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
 
 
-def test_all_accelerators_are_used_unless_told(monkeypatch):
+def test_all_accelerators_are_used_by_default(monkeypatch):
     monkeypatch.setattr(start, "_accelerators", lambda: 4)
     assert start._devices(load("digits")) == 4
     assert start._devices(load("digits", ["devices=1"])) == 1

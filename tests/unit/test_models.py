@@ -98,7 +98,7 @@ def test_the_poster_counts_both(name, total):
 @pytest.mark.parametrize(
     ("shape", "size"), [((1, 28, 28), 32), ((3, 32, 64), 64), ((3, 2000, 2000), 0), ((3, 4, 4), 8)]
 )
-def test_odd_sizes_are_refused_with_a_remedy(name, side, shape, size):
+def test_unsupported_sizes_are_refused_with_a_remedy(name, side, shape, size):
     size = size or {"dcgan": 128, "sngan": 512, "sagan": 512}.get(name, 1024)
     found = f"{shape[1]}x{shape[2]}"
     with pytest.raises(

@@ -87,7 +87,7 @@ def test_modules_next_to_the_file_are_found_after_installed_ones(project):
         ("gan.py", "/gan.py does not exist; give the path of a .py file"),
     ],
 )
-def test_a_name_that_is_not_found_tells_which_file_is_there(project, name, said):
+def test_unknown_name_suggests_the_file_of_that_name(project, name, said):
     (project / "parts").mkdir()
     (project / "parts" / "wgan.py").write_text(NETS)
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", name))

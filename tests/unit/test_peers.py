@@ -24,7 +24,7 @@ def test_nor_has_a_host_without_accelerators():
 
 
 @pytest.mark.parametrize("before", [None, "0"])
-def test_nobody_watches_the_group_who_would_end_the_process(monkeypatch, before):
+def test_no_watchdog_of_the_group_can_end_the_process(monkeypatch, before):
     """What torch is told is told while the group is made, and not for longer; then the two ends meet."""
     name, seen = "TORCH_NCCL_BLOCKING_WAIT", []
 

@@ -22,7 +22,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-def test_the_environment_tells_the_place():
+def test_rank_and_size_come_from_the_environment():
     found = rank_env.from_environment(ENVIRONMENT)
     assert (found.rank, found.size, found.local_rank, found.local_size) == (3, 4, 1, 2)
     assert (found.attempt, found.run_id, found.launcher_pid, found.store_path, found.lock_fd) == (

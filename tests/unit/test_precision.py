@@ -30,7 +30,7 @@ def test_auto_follows_what_the_processor_is_fast_at(cpuinfo, fast, monkeypatch):
     assert precision.dtype_of("auto", DENSE, CPU) is None
 
 
-def test_what_is_asked_for_is_given():
+def test_requested_precision_is_used():
     assert precision.dtype_of("fp32", CONV, CPU) is None
     assert precision.dtype_of("bf16", DENSE, CPU) is torch.bfloat16
     with pytest.raises(ConfigError, match="fp16 is not supported on a CPU"):

@@ -14,7 +14,7 @@ def dropped(x, p=0.25, seed=0):
     return Dropout(p)(x.clone(memory_format=torch.preserve_format))
 
 
-def test_dropout_keeps_the_mean_and_the_asked_share():
+def test_dropout_preserves_the_mean_and_drops_the_given_share():
     out = dropped(torch.ones(64, 8, 16, 16))
     assert out.unique().tolist() == [0, pytest.approx(1 / 0.75)]
     assert out.mean() == pytest.approx(1, abs=0.01)

@@ -182,7 +182,7 @@ DEEP = {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}
     ],
     ids=["nan", "infinity", "set", "large", "deep", "loop"],
 )
-def test_what_cannot_be_sent_is_told_and_costs_no_turn(values, told):
+def test_unsendable_value_raises_and_uses_no_counter(values, told):
     out, into = ends(most_bytes=200)
     with pytest.raises(ValueError, match=told):
         out.pack(values)
