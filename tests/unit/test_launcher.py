@@ -67,7 +67,9 @@ def pid(folder, rank):
 
 
 def test_ranks_that_all_succeed_end_the_run(folder, capfd):
-    assert launched(folder, "print('out', rank); print('err', rank, file=sys.stderr)") == 0
+    # one write for each line, also with PYTHONUNBUFFERED: two ranks append to one log
+    code = "sys.stdout.write(f'out {rank}\\n'); sys.stderr.write(f'err {rank}\\n')"
+    assert launched(folder, code) == 0
     out, err = capfd.readouterr()
     assert (out, err) == ("out 0\n", "")
     assert {"out 1", "err 0", "err 1"} <= set(log(folder).splitlines())
