@@ -47,8 +47,9 @@ def last_step(folder: Path) -> dict:
 
 def test_loss_in_one_file_trains(run):
     values = last_step(run("digits", *SMALL, NO_SCORES, "loss=scratchpkg.bounded_loss"))
-    real, fake = values["d/real"], values["d/fake"]
-    assert values["d/loss/adversarial"] >= (real - 0.9) ** 2 + fake**2 - 1e-6  # Jensen's inequality, over the batch
+    floor = 50.0  # of this loss alone
+    assert floor <= values["d/loss/adversarial"] < 2 * floor
+    assert floor <= values["g/loss/adversarial"] < 2 * floor
 
 
 def test_model_in_one_file_trains(run):
@@ -89,3 +90,5 @@ def test_scheme_with_roles_in_one_file_trains_on_two_ranks(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     values = last_step(tmp_path / "run")
     assert values["step"] == 4 and {"g/loss/adversarial", "d/loss/adversarial"} <= values.keys()
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert "delays" in {json.loads(line)["kind"] for line in lines}  # recorded only where players are on separate ranks
