@@ -20,7 +20,7 @@ from benchmarks import asynchronous_ring as ring
 from benchmarks.asynchronous_rows import Row, Table
 from paragan import build
 from paragan.build.evaluation import extractor_context, scorer
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, read_recipe
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
 from paragan.core.types import Batch
@@ -113,7 +113,7 @@ def _ordered(table: Table, row: Row, keep: Path) -> Row:
 
 
 def _of_recipe(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> Game:
-    config = load(table.recipe, table.row_words(row, data, seed))
+    config = read_recipe(table.recipe, table.row_words(row, data, seed))
     torch.set_num_threads(1)
     found, score = _shared(table, data, keep)
     device = torch.device("cpu")
@@ -126,7 +126,7 @@ def _shared(
     table: Table, data: str | None, keep: Path
 ) -> tuple[build.Data, Callable[[Player, Prior], dict[str, float]]]:
     """The data, and one judge for all rows: scores of two judges cannot be compared."""
-    config: RunConfig = load(table.recipe, table.row_words(Row("sync"), data, 0))
+    config: RunConfig = read_recipe(table.recipe, table.row_words(Row("sync"), data, 0))
     found = build.open_data(config)
     scored = scorer(config, extractor_context(config, found, keep / table.name, print, torch.device("cpu")))
     assert scored is not None

@@ -23,7 +23,7 @@ from benchmarks.paired_timing import Ratio
 from benchmarks.record import write
 from paragan.build import grid as build_cells
 from paragan.coevolution.population import Population
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.datasets import mnist
 
 EQUAL = (
@@ -62,7 +62,7 @@ def keep(name: str, lines: Mapping[str, Line], note: str, **more: Any) -> None:
 
 def grid(shape: str, batches: int, words: Sequence[str]) -> Population:
     """All cells of a grid in this process, as the recipe has it but for these words."""
-    config = load("cellular-mnist", (*words, f"grid.shape={shape}", f"grid.batches={batches}"))
+    config = read_recipe("cellular-mnist", (*words, f"grid.shape={shape}", f"grid.batches={batches}"))
     return build_cells.evolution(config, Path(mkdtemp()), print, lambda: False, reading=True).population
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from paragan.build import grid
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.mixture import mixture_features
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 
 FD = "fd[mnist_cnn]"
@@ -25,7 +25,7 @@ def scored(folder: Path) -> dict[str, Any]:
     fd: of mixtures and of single generators; singles: of every cell's generator; coverage: of the run's own mixture.
     chosen: what the choice went by, and whom it fell on. updates: of each player of each cell.
     """
-    run = grid.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
+    run = grid.evolution(read_recipe(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     if not run.resume() or run.ensemble is None:
         raise SystemExit(f"{folder}: found no finished run, expected one whose ensemble was looked for")
     own = run.compute_score().metrics

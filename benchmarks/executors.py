@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.paired_timing import Ratio, compare, keep
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import ALONE
 from paragan.runs import choose_executor
 from paragan.runs.choose_executor import candidates, name_of
@@ -25,7 +25,7 @@ from paragan.runs.trial_steps import TrialRun
 
 def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool = False) -> dict[str, Ratio]:
     torch.set_num_threads(1)
-    config = load(recipe, [*words, "train.executor=auto", "train.threads=1"])
+    config = read_recipe(recipe, [*words, "train.executor=auto", "train.threads=1"])
     bench = TrialRun(config, ALONE, None)
     plain = replace(config, train=replace(config.train, executor="eager"))
     fixed = list(candidates(plain, bench.device, bench.networks()))

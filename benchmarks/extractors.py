@@ -10,7 +10,7 @@ from paragan.features._extractor import ExtractorContext, FeatureExtractor
 def extractor_next_to(data: str, name: str, source: Source) -> FeatureExtractor:
     """The extractor `name` for images of this source. data: folder that its weights are searched from."""
     options = registry.options("features", name)()
-    found: FeatureExtractor = registry.load("features", name).prepare(
+    found: FeatureExtractor = registry.load_module("features", name).prepare(
         options, ExtractorContext(name, source, source, path=data)
     )
     return found

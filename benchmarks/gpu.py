@@ -74,7 +74,7 @@ def stepper(
 
     def seat(side: Side, kind) -> Player:
         make = NetworkFactory(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
-        placed = registry.load("parallel", strategy).Strategy(None, demands)
+        placed = registry.load_module("parallel", strategy).Strategy(None, demands)
         return Player(side, placed.prepare(make, world), placed, policy, calling)
 
     seats = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]

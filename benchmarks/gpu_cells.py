@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.record import write
 from paragan.build import grid
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.hardware import device as devices
 
 NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"
@@ -35,7 +35,7 @@ ROUNDS = 5
 def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], float]:
     """Seconds of a step of all cells, over so many."""
     words = (*WORDS, networks, f"grid.shape={shape}", f"grid.executor={kind}")
-    population = grid.evolution(load("digits", words), Path(mkdtemp()), print, lambda: False, True).population
+    population = grid.evolution(read_recipe("digits", words), Path(mkdtemp()), print, lambda: False, True).population
 
     def run(steps: int) -> float:
         _settle()

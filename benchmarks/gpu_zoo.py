@@ -62,7 +62,7 @@ class Case:
         return (3, self.side, self.side)
 
     def net(self, side: Side) -> nn.Module:
-        module = registry.load("models", self.model)
+        module = registry.load_module("models", self.model)
         kind = module.Generator if side is Side.G else module.Discriminator
         return kind(module.Options(conditional=self.classes > 0, **self.options), self.shape, self.classes)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from benchmarks.record import write
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.protocols import Paired
 from paragan.evaluation.pair_evaluator import PairEvaluator
 
@@ -67,7 +67,7 @@ def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:
     """Scores after each epoch as a user would get them, and the seconds it took."""
     kimg = 0.4 * epochs
     words = [f"data.path={data}", f"train.kimg={kimg:g}", "every.sample_kimg=0", "every.save_kimg=0"]
-    config = load("pix2pix-facades", words)
+    config = read_recipe("pix2pix-facades", words)
     began, found = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         trainer = build.trainer(config, Path(folder), print, lambda: False)
@@ -81,7 +81,9 @@ def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:
 
 
 def main(data: str, epochs: int = 3) -> None:
-    config = load("pix2pix-facades", [f"data.path={data}", "data.load_size=256"])  # no crop: whole training photos
+    config = read_recipe(
+        "pix2pix-facades", [f"data.path={data}", "data.load_size=256"]
+    )  # no crop: whole training photos
     found = build.open_data(config)
     baseline = constant(found.train, found.held_out)
     print("constant colour per class:", {name: round(value, 4) for name, value in baseline.items()}, flush=True)

@@ -26,7 +26,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.game.prior import Prior
@@ -121,7 +121,7 @@ def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.
 
 def naive(data: str, seed: int, share: float) -> Curve:
     """The same pair and settings in a plain loop, for a share of the length."""
-    config = load("sngan-cifar10", [f"data.path={data}", "data.variant=lossless", f"seed={seed}"])
+    config = read_recipe("sngan-cifar10", [f"data.path={data}", "data.variant=lossless", f"seed={seed}"])
     found = build.open_data(config)
     x_BCHW, y_B = found.train.fetch(np.arange(len(found.train))).values()
     x_BCHW = x_BCHW.float() / 127.5 - 1

@@ -26,7 +26,7 @@ from benchmarks import step_loop, step_nets
 from benchmarks.paired_timing import Ratio, compare, keep
 from benchmarks.record import machine
 from paragan import build
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
@@ -66,7 +66,7 @@ class Case:
     def config(self, *words: str) -> RunConfig:
         """The recipe with the settings of this case."""
         always = ("data.path=nowhere", "g.ema=null", f"model.width={self.width}", "d.updates_per_step=1")
-        return load(self.recipe, [*self.words, *always, *words])
+        return read_recipe(self.recipe, [*self.words, *always, *words])
 
     def real(self) -> Batch:
         """One batch, which either side is shown at every step."""

@@ -20,7 +20,7 @@ from torch import nn
 from benchmarks.paired_timing import compare, keep
 from benchmarks.step import Images
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows
 from paragan.schemes import synchronous
@@ -68,7 +68,7 @@ def ours(batch: int) -> Callable[[], object]:
     """The library's."""
     found: Any = Images(SHAPE)
     words = ["data.path=nowhere", f"train.batch={batch}"]
-    game = build.gan(load("vanilla-mnist", words), build.Data(found, found), torch.device("cpu"))
+    game = build.gan(read_recipe("vanilla-mnist", words), build.Data(found, found), torch.device("cpu"))
     return partial(synchronous.step, game, repeat(real(batch)))
 
 

@@ -25,7 +25,7 @@ from torch import nn
 from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.game.prior import Prior
@@ -38,7 +38,7 @@ FD, EXTRACTOR = "fd[mnist_cnn]", "evaluation.features=mnist_cnn"
 def library(data: str, seed: int) -> list[float]:
     """The recipe as a user runs it; fd after each epoch."""
     words = [f"data.path={data}", f"seed={seed}", EXTRACTOR, "every.save_kimg=0", "every.sample_kimg=0"]
-    config = load("vanilla-mnist", words)
+    config = read_recipe("vanilla-mnist", words)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build.trainer(config, Path(folder), print, lambda: False)
         return [e.values[FD] for e in trainer.run() if e.kind == "score" and e.step]
@@ -46,7 +46,7 @@ def library(data: str, seed: int) -> list[float]:
 
 def naive(data: str, seed: int, paired: bool) -> list[float]:
     """The same pair and settings in a plain loop; fd after each epoch."""
-    config = load("vanilla-mnist", [f"data.path={data}", f"seed={seed}"])
+    config = read_recipe("vanilla-mnist", [f"data.path={data}", f"seed={seed}"])
     found = build.open_data(config)
     x_BCHW = found.train.fetch(np.arange(len(found.train)))["image"]
     x = x_BCHW.float().flatten(1) / 127.5 - 1

@@ -17,7 +17,7 @@ import paragan as pg
 
 WORDS = ["train.kimg=32", "every.sample_kimg=4", "every.save_kimg=4", "every.score_kimg=0", "g.ema.half_life_kimg=1"]
 
-cfg = pg.config.load("digits", [*WORDS, *sys.argv[1:]])  # 16x16 images of ten classes
+cfg = pg.config.read_recipe("digits", [*WORDS, *sys.argv[1:]])  # 16x16 images of ten classes
 torch.manual_seed(cfg.seed)
 
 

@@ -11,8 +11,8 @@ import paragan
 _HEAD = """# Python API
 
 Every name of `import paragan as pg`. [From Python](python.md) and [In your own loop](pieces.md) show them in use,
-[The ParaGAN poster's program](poster.md) the manager and the estimator. `pg.config.load("digits", ["train.kimg=10"])`
-loads the config of a recipe with changed settings.
+[The ParaGAN poster's program](poster.md) the manager and the estimator.
+`pg.config.read_recipe("digits", ["train.kimg=10"])` reads the config of a recipe with changed settings.
 """
 
 

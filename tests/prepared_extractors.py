@@ -15,7 +15,7 @@ from paragan.features._extractor import ExtractorContext, FeatureExtractor
 def prepared(name: str, source: Any = None, path: str | None = None, **options: Any) -> FeatureExtractor:
     """The extractor `name` with these options. source: images that it is for; path: of their data."""
     chosen = registry.options("features", name)(**options)
-    module = registry.load("features", name)
+    module = registry.load_module("features", name)
     context = ExtractorContext(name, source, source, path=path)
     found = module.prepare(chosen, context)
     return found if isinstance(found, FeatureExtractor) else found()

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from paragan import build
-from paragan.config import dump, load
+from paragan.config import dump, read_recipe
 from paragan.core.event import Event
 from paragan.engine.trainer import Trainer
 
@@ -18,7 +18,7 @@ SMALL = ("model.width=4", "model.latent=8")
 def train(folder: Path, *words: str, recipe: str = "digits") -> Trainer:
     """A finished run folder; the recipe's settings are made small unless `words` say otherwise."""
     model = () if any(word.startswith("model=") for word in words) else SMALL
-    config = load(recipe, [*TINY, *model, *words])
+    config = read_recipe(recipe, [*TINY, *model, *words])
     trainer = build.trainer(config, folder, print, stop=lambda: False)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(dump(config))

@@ -16,7 +16,7 @@ from paragan import build
 from paragan.build import evaluation, grid as build_grid, workers
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import ROUTINES
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, read_recipe
 from paragan.core.printable import to_printable
 
 # Routine names of the upstream-style loop -> ours. Its `update_genomes` are the training steps.
@@ -89,7 +89,7 @@ def _config(options: CellularOptions, grid: GridResult, *overrides: str) -> RunC
     assert options.mnist is not None
     fixed = (f"data.path={options.mnist}", "train.threads=1")
     size = (f"grid.shape={grid.shape}", f"grid.batches={options.batches}")
-    return load("cellular-mnist", (*fixed, *size, *overrides))
+    return read_recipe("cellular-mnist", (*fixed, *size, *overrides))
 
 
 def _timed(population: Population, processes: int) -> Iterate:

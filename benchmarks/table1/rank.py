@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.answering_processes import reserve_output
 from paragan.core.errors import outcome
 from paragan.distributed.launch.join import destroy_groups, join
@@ -27,7 +27,7 @@ from paragan.engine.trainer import Trainer
 def serve(job: dict[str, Any], requests: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:
     """Build the row's trainer, then send one reply per request: `{"steps": n}` or `{"score": true}`."""
     torch.set_num_threads(1)
-    config = load(job["recipe"], job["settings"])
+    config = read_recipe(job["recipe"], job["settings"])
     world = join(from_environment(), torch.device("cpu"), config.train.timeout_s, alone_group=job["distributed"])
     trainer = build.trainer(config, Path(job["folder"]), lambda line: None, lambda: False, reading=True, world=world)
     reply({"ready": True})

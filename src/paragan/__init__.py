@@ -14,7 +14,7 @@ Training:
     evaluate            Score a run; returns a RunScore.
     list_models, list_recipes, list_names
                         Names that a config may use.
-    RunConfig, config   All settings of a run; `config.load("digits")` reads a recipe.
+    RunConfig, config   All settings of a run; `config.read_recipe("digits")` reads a recipe.
     Trainer             The loop below `train`: yields the events of a run.
     Estimator           A generator and a discriminator from memory.
     ScalingManager      The manager of the ParaGAN poster, for a custom training loop.

@@ -32,11 +32,11 @@ def _keys() -> tuple[str, ...]:
             return [path]
         return [key for name, item in tree.items() for key in [*below(item, f"{path}.{name}" if path else name)]]
 
-    return tuple(below(config.to_tree(config.load("digits")), ""))
+    return tuple(below(config.to_tree(config.read_recipe("digits")), ""))
 
 
 def fuzz_yaml(draws: Random, folder: Path) -> None:
-    config.loads(mutate_text(draws, draws.choice(_recipes()), _TOKENS), "fuzzed.yaml", outside=())
+    config.parse_recipe(mutate_text(draws, draws.choice(_recipes()), _TOKENS), "fuzzed.yaml", outside=())
 
 
 def fuzz_overrides(draws: Random, folder: Path) -> None:
@@ -44,7 +44,7 @@ def fuzz_overrides(draws: Random, folder: Path) -> None:
     for _ in range(draws.randint(1, 4)):
         key, value = draws.choice(_keys()), draws.choice(_TOKENS)
         words.append(mutate_text(draws, f"{key}={value}", _TOKENS) if draws.random() < 0.5 else f"{key}={value}")
-    config.load("digits", words, outside=())
+    config.read_recipe("digits", words, outside=())
 
 
 TARGETS = {"yaml": fuzz_yaml, "overrides": fuzz_overrides}

@@ -17,7 +17,7 @@ WHOLE = Rows(step=3, first=0, count=6, total=6)
 def augment(request):
     kind = registry.options("augment", request.param)
     sure = {"p": 1.0} if "p" in {field.name for field in fields(kind)} else {}  # what happens by chance happens
-    return registry.load("augment", request.param).Augment(kind(**sure))
+    return registry.load_module("augment", request.param).Augment(kind(**sure))
 
 
 def images(channels=3, height=16, width=16):

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 
 
@@ -101,7 +101,7 @@ def make(given):
     """Opens one part of a data set, anew each time."""
     name, settings = given
     options = registry.options("datasets", name)(**settings)
-    return lambda split: registry.load("datasets", name).source(options, split)
+    return lambda split: registry.load_module("datasets", name).source(options, split)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_file_says_where_its_images_come_from(name):
 def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
     name, settings = given
     words = [f"data.name={name}", *(f"data.{key}={json.dumps(value)}" for key, value in settings.items())]
-    labelled, hidden = (build.open_data(load("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
+    labelled, hidden = (build.open_data(read_recipe("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
     assert hidden.num_classes == 0 and hidden.has_pairs == labelled.has_pairs
     for there, left, scored in zip(
         (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True

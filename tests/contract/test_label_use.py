@@ -24,7 +24,7 @@ CONDITIONAL = [
 @pytest.mark.parametrize("name", CONDITIONAL)
 @pytest.mark.parametrize("is_initialised", [False, True])
 def test_a_conditional_generator_uses_its_labels(name, is_initialised):
-    file = registry.load("models", name)
+    file = registry.load_module("models", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     small = {**SMALL, "g_widths": (8, 12)} if name == "mlp" else SMALL
     options = file.Options(**{key: value for key, value in small.items() if key in known})

@@ -30,7 +30,7 @@ def pairs(count, seed):
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
 CUTS = ((0, 7), (7, 40), (40, 60))
-KINDS = {name: registry.load("metrics", name).Metric for name in registry.names("metrics")}
+KINDS = {name: registry.load_module("metrics", name).Metric for name in registry.names("metrics")}
 PAIRED = [name for name, kind in KINDS.items() if Needs.PAIRS in kind.needs]
 JUDGED = [name for name in KINDS if name not in PAIRED]
 PERFECT = SampleFeatures(

@@ -28,7 +28,7 @@ SIZES = [(1, 8, 8), (3, 16, 16)]
 
 def options(name: str, **wanted):
     """The file's options, made small, with what of `wanted` it has."""
-    kind = registry.load("models", name).Options
+    kind = registry.load_module("models", name).Options
     fields = dataclasses.fields(kind)
     known = {one.name for one in fields if one.default is not None or not one.name.endswith("_widths")}
     return kind(**{key: value for key, value in {**SMALL, **wanted}.items() if key in known})
@@ -39,7 +39,9 @@ def is_conditional(name: str) -> bool:
 
 
 def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
-    net = getattr(registry.load("models", name), side)(options(name, conditional=classes > 0, **wanted), shape, classes)
+    net = getattr(registry.load_module("models", name), side)(
+        options(name, conditional=classes > 0, **wanted), shape, classes
+    )
     initialise(net.double(), seed, side)
     net.tested_shape = shape
     return net
@@ -87,8 +89,8 @@ def all_of(output: Tensor | DiscriminatorOutput) -> Tensor:
 
 def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
     """One that another file's class is, too, is looked at for that file's."""
-    kind = getattr(registry.load("models", name), side)
-    others = (getattr(registry.load("models", other), side) for other in MODELS if other != name)
+    kind = getattr(registry.load_module("models", name), side)
+    others = (getattr(registry.load_module("models", other), side) for other in MODELS if other != name)
     return (pytest.mark.slow,) if any(issubclass(kind, other) for other in others) else ()
 
 
@@ -125,7 +127,7 @@ def test_shapes_and_ranges(name, side, classes, shape):
 )
 def test_sizes_by_shape_alone(name, side, classes, pixels):
     """At the default width, on the meta device: nothing is computed."""
-    kind = registry.load("models", name)
+    kind = registry.load_module("models", name)
     chosen = options(name, conditional=classes > 0)
     default = {f.name: f.default for f in dataclasses.fields(chosen) if f.name in SMALL}
     with torch.device("meta"):
@@ -284,7 +286,9 @@ def test_labels_that_do_not_fit_are_refused(name, side):
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_labelled_data_does_not_make_it_conditional(name, side):
-    net = getattr(registry.load("models", name), side)(options(name, conditional=False), SIZES[0], CLASSES).double()
+    net = getattr(registry.load_module("models", name), side)(
+        options(name, conditional=False), SIZES[0], CLASSES
+    ).double()
     x, y = inputs(net, CLASSES)
     assert torch.equal(tensor_of(call(net, x)), tensor_of(call(net, x, y)))
 
@@ -293,4 +297,4 @@ def test_labelled_data_does_not_make_it_conditional(name, side):
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_conditional_without_classes_is_refused(name, side):
     with pytest.raises(ConfigError, match=r"needs labels, but the data has none; pass model\.conditional=false"):
-        getattr(registry.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)
+        getattr(registry.load_module("models", name), side)(options(name, conditional=True), SIZES[0], 0)

@@ -73,7 +73,7 @@ def test_it_is_its_paper(name):
     held = weights()
     expected = [weight.detach().clone() for weight in held]
     memory = [{} for _ in held]
-    optimizer = registry.load("optim", name).Optimizer(held, **how)
+    optimizer = registry.load_module("optim", name).Optimizer(held, **how)
     for number in range(STEPS):
         give(held, number)
         optimizer.step()
@@ -90,7 +90,7 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
     ends = []
     for broken in (True, False):
         held = weights(torch.float32)
-        optimizer = registry.load("optim", name).Optimizer(held, eps=1e-3)
+        optimizer = registry.load_module("optim", name).Optimizer(held, eps=1e-3)
         for number in range(4):
             if broken and number == skipped:
                 give(held, number, float("nan"))
@@ -104,7 +104,9 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
 @pytest.mark.parametrize("name", NAMES)
 def test_step_without_host_synchronization(name, monkeypatch):
     """Also where the learning rate follows a schedule."""
-    policy = Policy(registry.load("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8))
+    policy = Policy(
+        registry.load_module("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8)
+    )
     held = weights()
     optimizer = policy.optimizer((str(number), weight) for number, weight in enumerate(held))
     count = torch.tensor(0)
@@ -122,7 +124,7 @@ def test_step_without_host_synchronization(name, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_stopping_is_invisible(name):
     straight, stopped = weights(), weights()
-    kind = registry.load("optim", name).Optimizer
+    kind = registry.load_module("optim", name).Optimizer
     optimizers = [kind(straight), kind(stopped)]
     for number in range(4):
         if number == 2:
@@ -138,7 +140,7 @@ def test_stopping_is_invisible(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
     held = weights()
-    optimizer = registry.load("optim", name).Optimizer(held)
+    optimizer = registry.load_module("optim", name).Optimizer(held)
     give(held, 0)
     held[1].grad = None
     optimizer.step()
@@ -157,4 +159,4 @@ def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
 )
 def test_what_it_does_not_take(name, wrong, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        registry.load("optim", name).Optimizer(weights(), **wrong)
+        registry.load_module("optim", name).Optimizer(weights(), **wrong)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Rows, Side
@@ -26,12 +26,12 @@ CASES = [
     for name in NAMES
     for side in Side
     if "side" in {f.name for f in dataclasses.fields(registry.options("penalties", name))}
-    or registry.load("penalties", name).Penalty.side is side
+    or registry.load_module("penalties", name).Penalty.side is side
 ]
 
 
 def penalty(name: str, side: Side, **wanted):
-    file = registry.load("penalties", name)
+    file = registry.load_module("penalties", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     given = {"side": side.value, "every": 1, **wanted}
     return file.Penalty(file.Options(**{key: value for key, value in given.items() if key in known}))
@@ -59,7 +59,7 @@ def stirred(made=None):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_what_it_is(name):
-    made = registry.load("penalties", name).Penalty(registry.load("penalties", name).Options())
+    made = registry.load_module("penalties", name).Penalty(registry.load_module("penalties", name).Options())
     assert made.name == name
     assert made.interval >= 1
     assert isinstance(made.side, Side)
@@ -112,7 +112,7 @@ def test_networks_without_labels_train_on_labelled_data_or_are_refused_in_one_li
     known = {field.name for field in dataclasses.fields(registry.options("penalties", name))}
     chosen = {"name": name, **({"side": side.value} if "side" in known else {})}
     words = [f"penalties=[{json.dumps(chosen)}]", "loss=hinge", "data.size=8", "train.batch=8", *augment]
-    config = load("digits", words)
+    config = read_recipe("digits", words)
     found = build.open_data(config)
     game, refusal = game_or_refusal(config, found)
     if game is None:

@@ -22,23 +22,23 @@ def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
-    plain, preset = config.load(recipe), config.load(recipe, [f"preset={name}"])
+    plain, preset = config.read_recipe(recipe), config.read_recipe(recipe, [f"preset={name}"])
     changed = config.differences(plain, preset)
     assert changed or (recipe, name) == ("cellular-mnist", "lipizzaner")  # that recipe's grid is this one
     assert all(key.startswith(SETS[preset.grid != plain.grid]) for key in changed)
     assert preset.data == plain.data and preset.g.ema == plain.g.ema
     for words in ([f"preset={name}", "g.optimizer.lr=3e-3"], ["g.optimizer.lr=3e-3", f"preset={name}"]):
-        again = config.load(recipe, words)
+        again = config.read_recipe(recipe, words)
         assert config.differences(preset, again) == ["g.optimizer.lr"]
         assert again.g.optimizer.lr == 3e-3
 
 
 def test_the_pairs_are_what_they_are_called():
-    asymmetric = config.load("digits", ["preset=paragan"])
+    asymmetric = config.read_recipe("digits", ["preset=paragan"])
     assert (asymmetric.g.optimizer.name, asymmetric.d.optimizer.name) == ("adabelief", "Adam")
     assert "eps" not in asymmetric.d.optimizer.arguments  # nothing of another optimiser's is left
     for name, k in (("ttur", 1), ("ttur-biggan", 2)):
-        pair = config.load("sngan-cifar10", [f"preset={name}"])
+        pair = config.read_recipe("sngan-cifar10", [f"preset={name}"])
         assert pair.d.optimizer.lr == 4 * pair.g.optimizer.lr and pair.d.updates_per_step == k
 
 
@@ -46,4 +46,4 @@ def test_an_unknown_preset_is_refused_with_what_there_is():
     with pytest.raises(
         ConfigError, match=r"unknown preset 'paragn'; choose one of .*paragan, ttur, .*did you mean 'paragan'"
     ):
-        config.load("digits", ["preset=paragn"])
+        config.read_recipe("digits", ["preset=paragn"])

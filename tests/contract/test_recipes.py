@@ -41,14 +41,14 @@ def test_what_a_recipe_says_can_be_changed_can_be(name):
         if line[0] == "#"
     ]
     words = re.findall(r"[a-z_]+(?:\.[a-z_]+)+=[^\s,;]+", "\n".join(comments))
-    assert config.load(name, words) != config.load(name) or not words
+    assert config.read_recipe(name, words) != config.read_recipe(name) or not words
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_written_and_read_back_equal(name, tmp_path):
-    loaded = config.load(name)
+    loaded = config.read_recipe(name)
     (tmp_path / "config.yaml").write_text(config.dump(loaded), encoding="utf-8")
-    assert config.load(str(tmp_path / "config.yaml")) == loaded
+    assert config.read_recipe(str(tmp_path / "config.yaml")) == loaded
     json.dumps(config.to_tree(loaded), allow_nan=False)
 
 
@@ -57,7 +57,7 @@ def test_default_options_pass_their_own_check(folder, name):
     """Options are plain values: written as YAML and read through the validator they come back equal."""
     kind = registry.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
-    written = strict_yaml.dump(run_config._plain(kind()))
+    written = strict_yaml.to_yaml(run_config._plain(kind()))
     tree = strict_yaml.read_document(written, SourceLocation("defaults"), [])
     assert validate_config(kind, tree) == kind()
 
@@ -68,7 +68,7 @@ import sys
 from paragan import config
 from paragan.core import registry
 for name in {RECIPES}:
-    config.load(name)
+    config.read_recipe(name)
 for folder, name in {FILES}:
     registry.options(folder, name)
 print("torch" in sys.modules)
@@ -81,7 +81,7 @@ print("torch" in sys.modules)
 
 def test_vanilla_mnist_is_the_game_of_the_study():
     """The MLP pair, 5 epochs of 60,000 images, Adam 2e-4 with betas (0.5, 0.999), unconditional."""
-    recipe = config.load("vanilla-mnist")
+    recipe = config.read_recipe("vanilla-mnist")
     assert (recipe.model.name, recipe.data.name, recipe.loss.name) == ("mlp", "mnist", "nonsaturating")
     assert (recipe.train.batch, recipe.train.kimg, recipe.model.options.conditional) == (64, 300.0, False)
     for player in (recipe.g, recipe.d):
@@ -91,7 +91,7 @@ def test_vanilla_mnist_is_the_game_of_the_study():
 
 def test_sngan_cifar10_is_the_paper_but_for_width_length_and_rate():
     """Miyato et al. 2018, section 4: hinge, Adam with betas (0, 0.9), five updates of D for one of G."""
-    recipe = config.load("sngan-cifar10")
+    recipe = config.read_recipe("sngan-cifar10")
     assert (recipe.model.name, recipe.loss.name, recipe.scheme.name) == ("sngan", "hinge", "synchronous")
     assert (recipe.penalties, recipe.d.updates_per_step, recipe.g.updates_per_step) == ((), 5, 1)
     for player in (recipe.g, recipe.d):

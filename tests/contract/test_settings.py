@@ -11,7 +11,7 @@ import pytest
 
 from pages import settings as page
 from paragan.cli.main import main
-from paragan.config import RunConfig, load, to_tree
+from paragan.config import RunConfig, read_recipe, to_tree
 from paragan.config.field_types import fields_of
 from paragan.config.reference import of_options, of_run
 from paragan.core import registry
@@ -74,7 +74,7 @@ def test_the_reference_lists_every_setting_of_every_file(name, reference):
 def test_explain_says_every_setting_of_a_recipe(recipe):
     words = ["data.path=here"] if recipe == "own" else []
     flat = {setting.key: setting.value for setting in of_run(recipe, words)}
-    tree = to_tree(load(recipe, words))
+    tree = to_tree(read_recipe(recipe, words))
     tree.pop("format")
     missing = [path for path, value in _leaves(tree) if path not in flat or flat[path] != value]
     assert missing == []

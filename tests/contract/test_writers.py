@@ -36,7 +36,7 @@ def writer(request, tmp_path):
     """One writer beside the record, which stands first in any run."""
     if request.param == "tensorboard":
         pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
-    module = registry.load("writers", request.param)
+    module = registry.load_module("writers", request.param)
     (tmp_path / "run").mkdir()
     record = jsonl.Writer(jsonl.Options(), tmp_path / "run")
     made = module.Writer(registry.options("writers", request.param)(), tmp_path / "run", 0)
@@ -56,7 +56,9 @@ def test_tensorboard_has_numbers_and_images(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    made = registry.load("writers", "tensorboard").Writer(registry.options("writers", "tensorboard")(), tmp_path, 0)
+    made = registry.load_module("writers", "tensorboard").Writer(
+        registry.options("writers", "tensorboard")(), tmp_path, 0
+    )
     for note in NOTES:
         made.write(note)
     made.close()
@@ -71,7 +73,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for start, steps in ((0, (10, 20, 25)), (20, (30,))):  # stopped at 25, the checkpoint is of 20
-        made = registry.load("writers", "tensorboard").Writer(
+        made = registry.load_module("writers", "tensorboard").Writer(
             registry.options("writers", "tensorboard")(), tmp_path, start
         )
         for step in steps:

@@ -13,7 +13,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from paragan.checkpoint import writer as module
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
 from paragan.core.layout import TensorLayout
@@ -203,7 +203,7 @@ def diverged(world: World, folder: str, rank: int) -> list:
 def _tiny(world: World, folder: str, words: list[str]):
     from paragan import build
 
-    config = load("digits", [*TINY, *SMALL, *words])
+    config = read_recipe("digits", [*TINY, *SMALL, *words])
     return build.trainer(config, Path(folder), print, stop=lambda: False, world=world)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed import distributed_c10d
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
@@ -156,6 +156,6 @@ def groups(world: World, order: str) -> list[int]:
 
 def whole_run(world: World, folder: str, words: list[str]) -> list[str]:
     """What a run tells, by kind: two steps with telemetry, pictures, a checkpoint and a score."""
-    trainer = build.trainer(load("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
+    trainer = build.trainer(read_recipe("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
     with patch.object(classifier, "STEPS", 20):  # a judge that judges badly
         return [event.kind for event in trainer.run()]

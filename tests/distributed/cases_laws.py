@@ -22,7 +22,7 @@ SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "e
 
 
 def strategy(name: str, options: dict[str, Any] | None = None):
-    module = registry.load("parallel", name)
+    module = registry.load_module("parallel", name)
     return module.Strategy(module.Options(**(options or {})) if hasattr(module, "Options") else None)
 
 

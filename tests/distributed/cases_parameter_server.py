@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.player import Player
@@ -142,7 +142,7 @@ def a_run(world: World, folder: str, words: list[str]) -> list:
     """Steps saved, players held, what the optimisers keep, the clock, the stream's place, of a real run to its end."""
     small = () if any(word.startswith("model.name") for word in words) else SMALL
     words = [*TINY, *small, "scheme.name=parameter_server", "every.save_kimg=0.032", *words]
-    trainer = build.trainer(load("digits", words), Path(folder), print, stop=lambda: False, world=world)
+    trainer = build.trainer(read_recipe("digits", words), Path(folder), print, stop=lambda: False, world=world)
     resumed = trainer.resume()
     saved = [event.step for event in trainer.run() if event.kind == "checkpoint"]
     seats = (trainer.gan.g, trainer.gan.d)

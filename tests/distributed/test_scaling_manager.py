@@ -24,7 +24,7 @@ from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator
 
 classifier.STEPS = 20  # of the judge: how well it judges does not matter
 rank, bs, num_workers, odd = int(os.environ.get("RANK", 0)), *map(int, sys.argv[1:4])
-cfg = pg.config.load("digits", [
+cfg = pg.config.read_recipe("digits", [
     "data.size=8", "train.batch=16", "train.kimg=0.064", "train.timeout_s=60", "every.sample_kimg=0",
     "every.save_kimg=0", "every.score_kimg=0", "every.check_steps=1", "evaluation.num_images=20", "writers=[jsonl]",
     "g.precision=fp32", "d.precision=fp32",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.schemes import shared_fakes
 from paragan.schemes.asynchronous import Options, Scheme
 from tests.gpu.test_first_light import SMALL, moved, on
@@ -31,7 +31,7 @@ def test_no_delay_is_synchrony(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_run_with_delay(tmp_path, device):
     """What is here is used: the CPU where there is no accelerator."""
-    trainer = build.trainer(load("digits", [*SMALL, "scheme.name=asynchronous"]), tmp_path, print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", [*SMALL, "scheme.name=asynchronous"]), tmp_path, print, lambda: False)
     assert next(trainer.gan.g.net.parameters()).is_cuda == (device == "cuda") or torch.cuda.is_available()
     numbers, events = train_and_read(trainer)
     last = numbers[-1]

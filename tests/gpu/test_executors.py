@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.network import Calling
@@ -57,7 +57,7 @@ def test_auto_looks_at_all_and_takes_one(tmp_path, monkeypatch):
     monkeypatch.setattr(choose_executor, "WORTH_S", 0.0)
     words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "evaluation.features=null"]
     said: list[str] = []
-    found = choose_executor.choose_executor(load("digits", words), tmp_path, False, World(), said.append)
+    found = choose_executor.choose_executor(read_recipe("digits", words), tmp_path, False, World(), said.append)
     assert found.train.executor in ("eager", "compile", "graphs") and found.g.precision in ("bf16", "fp32")
     told = "\n".join(said)
     for way in ("eager bf16 channels-last", "eager fp32:", "compile", "graphs"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
@@ -69,16 +69,16 @@ def test_a_step_never_waits_for_the_device():
 def test_every_precision_trains(tmp_path, precision):
     schedule = ["g.schedule={name: cosine, warmup: 2, end: 20}", "d.schedule={name: linear, end: 40}"]
     settings = [*SMALL, *schedule, f"g.precision={precision}", f"d.precision={precision}"]
-    trainer = build.trainer(load("digits", settings), tmp_path, print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", settings), tmp_path, print, lambda: False)
     last = train_and_read(trainer)[0][-1]
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
     assert int(trainer.gan.g.updates) >= 15  # an fp16 scale may have to come down first
 
 
 def test_stop_and_go_on(tmp_path):
-    first = build.trainer(load("digits", [*SMALL, "train.kimg=0.32"]), tmp_path / "a", print, lambda: False)
+    first = build.trainer(read_recipe("digits", [*SMALL, "train.kimg=0.32"]), tmp_path / "a", print, lambda: False)
     list(first.run())
-    second = build.trainer(load("digits", SMALL), tmp_path / "a", print, lambda: False)
+    second = build.trainer(read_recipe("digits", SMALL), tmp_path / "a", print, lambda: False)
     assert second.resume()
     list(second.run())
     assert second.clock.images == 640

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.types import Side
@@ -62,7 +62,7 @@ def world_on(device):
 
 
 def seat(side, name, world, demands=NO_MEMORY_OPTIONS, dtype=torch.float64):
-    module = registry.load("parallel", name)
+    module = registry.load_module("parallel", name)
     strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, demands)
     plain = matrix_gan.make(side, ON)
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)
@@ -175,7 +175,7 @@ def test_a_recipe_trains_in_bf16(tmp_path, device, name):
 def run(folder, device, *words):
     """What the last step of a small run told, and its trainer."""
     with world_on(device) as world:
-        config = load("digits", [*SMALL, *QUIET, *words])
+        config = read_recipe("digits", [*SMALL, *QUIET, *words])
         trainer = build.trainer(config, folder, print, lambda: False, world=world)
         return train_and_read(trainer, world.sum)[0][-1], trainer
 

@@ -7,7 +7,7 @@ import torch
 
 from paragan import build
 from paragan.augment.diffaugment import Augment, Options
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Rows
 
@@ -39,7 +39,7 @@ def test_augmentation_does_not_wait_for_the_device():
 def test_a_run_with_telemetry_augmentation_and_scores(tmp_path, precision):
     both = [f"g.precision={precision}", f"d.precision={precision}"]
     words = [*SMALL, *both, "augment=diffaugment", "every.sample_kimg=0.32", "evaluation.num_images=100"]
-    events = list(build.trainer(load("digits", words), tmp_path, print, lambda: False).run())
+    events = list(build.trainer(read_recipe("digits", words), tmp_path, print, lambda: False).run())
     looks = [event.values for event in events if event.kind == "telemetry"]
     assert len(looks) == 3
     assert {"d/accuracy_train", "diversity", "g/top_singular_value"} <= looks[-1].keys()

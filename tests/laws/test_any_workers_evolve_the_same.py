@@ -10,7 +10,7 @@ import torch
 from paragan.build import grid as build_cells
 from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
 
@@ -41,7 +41,7 @@ def expected(words, tmp_path_factory):
 
 
 def grid(words, numbers, folder):
-    factory = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
+    factory = build_cells.GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
     return factory.population([factory.cell(number) for number in numbers], lambda text: None)
 
 

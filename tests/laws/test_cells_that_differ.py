@@ -12,7 +12,7 @@ import torch
 from paragan.build import grid as build_cells
 from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
 from paragan.game.policy import Policy
@@ -46,9 +46,9 @@ GENERATIONS = 3
 )
 def test_a_cell_alone_is_a_run_of_its_settings(tmp_path, own, runs):
     words = (*BASE, "train.kimg=0.16", "scheme=synchronous")
-    plain = run(load("digits", (*words, *runs)), tmp_path, "plain")
+    plain = run(read_recipe("digits", (*words, *runs)), tmp_path, "plain")
     grid = ("grid.shape=1x1", "grid.batches=5", *PLAIN_GRID, f"grid.cells=[{{at: [0], {own}}}]")
-    one = run(load("digits", (*words, *grid)), tmp_path, "one")
+    one = run(read_recipe("digits", (*words, *grid)), tmp_path, "one")
     assert one.population.generation == plain.clock.step / 5 == 2
     for name in ("g", "d"):
         (expected, counted), (found, counts) = everything(plain.players[name]), everything(one.players[name])
@@ -57,7 +57,7 @@ def test_a_cell_alone_is_a_run_of_its_settings(tmp_path, own, runs):
 
 
 def grid(words, cells, folder):
-    factory = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
+    factory = build_cells.GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
     return factory.population([factory.cell(number) for number in cells], lambda text: None)
 
 
@@ -156,9 +156,9 @@ def test_stacked_cells_may_differ_in_loss_and_optimiser():
 @pytest.mark.slow
 def test_stopping_a_grid_of_differing_cells_is_invisible(tmp_path):
     words = (*SMALL, "every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0")
-    straight = run(load("digits", (*words, "train.kimg=0.096")), tmp_path, "straight")
-    run(load("digits", (*words, "train.kimg=0.048")), tmp_path, "stopped")
-    config = load("digits", (*words, "train.kimg=0.096"))
+    straight = run(read_recipe("digits", (*words, "train.kimg=0.096")), tmp_path, "straight")
+    run(read_recipe("digits", (*words, "train.kimg=0.048")), tmp_path, "stopped")
+    config = read_recipe("digits", (*words, "train.kimg=0.096"))
     resumed = build_cells.evolution(config, tmp_path / "stopped", lambda text: None, lambda: False)
     assert resumed.resume() and 0 < resumed.population.generation < straight.population.generation
     for _ in resumed.run():

@@ -10,7 +10,7 @@ import torch
 
 from paragan import build
 from paragan.build import grid
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.game.state import state_of
 
@@ -59,8 +59,8 @@ def run(config, tmp_path: Path, name: str, judged: Path | None = None):
 @pytest.mark.parametrize("game", GAMES)
 def test_one_cell_is_the_plain_trainer(tmp_path, game):
     words = (*BASE, "train.kimg=0.24", *GAMES[game])
-    plain = run(load("digits", words), tmp_path, "plain")
-    one = run(load("digits", (*words, "grid.shape=1x1", "grid.batches=5", *PLAIN_GRID)), tmp_path, "one")
+    plain = run(read_recipe("digits", words), tmp_path, "plain")
+    one = run(read_recipe("digits", (*words, "grid.shape=1x1", "grid.batches=5", *PLAIN_GRID)), tmp_path, "one")
     assert (one.clock.step, one.clock.images) == (plain.clock.step, plain.clock.images)
     assert one.population.generation == plain.clock.step / 5 >= 2
     for name in ("g", "d"):
@@ -94,10 +94,10 @@ def numbers(evolution):
 )
 def test_stopping_a_grid_is_invisible(tmp_path, judged, more):
     words = (*BASE, *FULL, *more)
-    straight = run(load("digits", (*words, "train.kimg=0.192")), tmp_path, "straight", judged)
-    run(load("digits", (*words, "train.kimg=0.08")), tmp_path, "stopped", judged)
+    straight = run(read_recipe("digits", (*words, "train.kimg=0.192")), tmp_path, "straight", judged)
+    run(read_recipe("digits", (*words, "train.kimg=0.08")), tmp_path, "stopped", judged)
     resumed = grid.evolution(
-        load("digits", (*words, "train.kimg=0.192")), tmp_path / "stopped", lambda text: None, lambda: False
+        read_recipe("digits", (*words, "train.kimg=0.192")), tmp_path / "stopped", lambda text: None, lambda: False
     )
     assert resumed.resume() and 0 < resumed.population.generation < straight.population.generation
     for _ in resumed.run():
@@ -110,7 +110,7 @@ def test_stopping_a_grid_is_invisible(tmp_path, judged, more):
 def test_a_seed_repeats_a_grid(tmp_path, judged):
     words = (*BASE, *FULL, "train.kimg=0.08")
     first, again, other = (
-        run(load("digits", (*words, f"seed={seed}")), tmp_path, name, judged)
+        run(read_recipe("digits", (*words, f"seed={seed}")), tmp_path, name, judged)
         for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     )
     assert digests(first) == digests(again) != digests(other)
@@ -118,7 +118,7 @@ def test_a_seed_repeats_a_grid(tmp_path, judged):
 
 def test_a_line_keeps_the_cell_that_it_began_in(tmp_path):
     words = (*BASE, *FULL, "evaluation.features=null", "train.kimg=0.192", "grid.replacement=always")
-    found = run(load("digits", words), tmp_path, "run")
+    found = run(read_recipe("digits", words), tmp_path, "run")
     lines = {cell.number: {side: cell.centre[side].traits.cell for side in Side} for cell in found.cells}
     assert any(line != number for number, of in lines.items() for line in of.values())  # somebody's clone has won
     assert {cell.centre[side].traits.generation for cell in found.cells for side in Side} == {

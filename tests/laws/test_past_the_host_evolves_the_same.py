@@ -11,7 +11,7 @@ import torch.distributed as dist
 from paragan.build import communicators
 from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange, exchange_routes
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.hardware import peers
 from tests.distributed.cases_communicators import fine, together
@@ -74,7 +74,7 @@ class Past(Grid):
 
     def make_communicator(self, order, stopped):
         device = HOST if order["rank"] < order["size"] else None
-        return communicators.communicator_factory(load("digits", ["transport=nccl"]), self.store, device)(
+        return communicators.communicator_factory(read_recipe("digits", ["transport=nccl"]), self.store, device)(
             order, stopped
         )
 

@@ -11,7 +11,7 @@ import torch
 
 import paragan as pg
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from tests.laws.poster_nets import PosterDiscriminator, PosterGenerator
 from tests.tiny_run import train_and_read
@@ -29,16 +29,16 @@ SETTINGS = (
 
 def played(words, folder):
     """By the library: `build`, then `Trainer.run`. Returns the trainer and what it told."""
-    trainer = build.trainer(load("digits", [*SETTINGS, *words]), folder, print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", [*SETTINGS, *words]), folder, print, lambda: False)
     return trainer, *train_and_read(trainer)
 
 
 def looped(words, folder, bs, num_workers):
     """By the poster's program, from the same weights."""
-    cfg = load("digits", [*SETTINGS, *words])
+    cfg = read_recipe("digits", [*SETTINGS, *words])
     found, cpu = build.open_data(cfg), torch.device("cpu")
     start = {side: build.maker(cfg, side, found, cpu)() for side in Side}
-    cfg = load("digits", [*SETTINGS, "model.name=dcgan", *words])  # not looked at
+    cfg = read_recipe("digits", [*SETTINGS, "model.name=dcgan", *words])  # not looked at
     scale_mgr = pg.ScalingManager(config=cfg, bs=bs, num_workers=num_workers, out=folder)
     gan = pg.Estimator(PosterGenerator(start[Side.G]), PosterDiscriminator(start[Side.D]))
     for _ in cfg.max_steps:
@@ -92,7 +92,7 @@ def test_the_posters_loop_is_the_library(tmp_path, words, bs, num_workers, by_ha
 def test_the_parts_move(tmp_path):
     """Else equal would say nothing."""
     trainer, *_ = played([], tmp_path)
-    before = build.trainer(load("digits", SETTINGS), tmp_path / "start", print, lambda: False)
+    before = build.trainer(read_recipe("digits", SETTINGS), tmp_path / "start", print, lambda: False)
     for name, player in trainer.players.items():
         now = dict(player.net.named_parameters())
         for key, value in before.players[name].net.named_parameters():

@@ -12,7 +12,7 @@ from PIL import Image
 import paragan as pg
 from paragan import build
 from paragan.build import grid
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.engine.trainer import Trainer
 from paragan.loading.loader import Loader
 from paragan.loading.prefetch import Prefetcher
@@ -38,7 +38,7 @@ def words(images, steps, *more):
 
 
 def trainer(folder, *args, stop=lambda: False):
-    return build.trainer(load("digits", words(*args)), folder, print, stop)
+    return build.trainer(read_recipe("digits", words(*args)), folder, print, stop)
 
 
 def weights(run):
@@ -77,8 +77,8 @@ def test_resume_continues_after_the_batch_that_was_consumed(inline, images, tmp_
 
 def test_a_run_may_be_resumed_with_other_threads(images, tmp_path):
     settings = words(images, 2)
-    pg.train(load("digits", settings), out=tmp_path / "run")
-    run = pg.train(load("digits", words(images, 4, "data.prefetch=0")), out=tmp_path / "run")
+    pg.train(read_recipe("digits", settings), out=tmp_path / "run")
+    run = pg.train(read_recipe("digits", words(images, 4, "data.prefetch=0")), out=tmp_path / "run")
     assert run.is_finished
 
 
@@ -100,7 +100,7 @@ def test_an_interrupted_run_leaves_no_thread(images, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "_log_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pg.train(load("digits", words(images, 50)), out=tmp_path / "run")
+        pg.train(read_recipe("digits", words(images, 50)), out=tmp_path / "run")
     assert not threads()
 
 
@@ -111,14 +111,14 @@ def test_a_damaged_image_ends_the_run_with_its_name(images, tmp_path):
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_bytes(path.read_bytes()[:200])
     with pytest.raises(pg.DataError, match=r"class-\d/\d+\.jpg"):
-        pg.train(load("digits", words(damaged, 4)), out=tmp_path / "run")
+        pg.train(read_recipe("digits", words(damaged, 4)), out=tmp_path / "run")
     assert not threads()
 
 
 def test_data_in_memory_is_not_read_ahead_unless_requested(tmp_path):
     settings = ["data.size=8", "train.batch=16", *SMALL]
     plain, ahead = (
-        build.trainer(load("digits", [*settings, *more]), tmp_path, print, lambda: False)
+        build.trainer(read_recipe("digits", [*settings, *more]), tmp_path, print, lambda: False)
         for more in ((), ("data.prefetch=3",))
     )
     assert isinstance(plain.batches, Loader) and isinstance(ahead.batches, Prefetcher)
@@ -136,7 +136,10 @@ def test_a_grid_reads_ahead_if_requested(tmp_path, executor):
     ]
     plain, ahead = (
         grid.evolution(
-            load("cellular-mnist", [*settings, "data.name=digits", *more]), tmp_path / str(n), print, lambda: False
+            read_recipe("cellular-mnist", [*settings, "data.name=digits", *more]),
+            tmp_path / str(n),
+            print,
+            lambda: False,
         )
         for n, more in enumerate(((), ("data.prefetch=2",)))
     )

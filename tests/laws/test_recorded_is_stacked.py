@@ -9,7 +9,7 @@ import torch
 
 from paragan.build import grid
 from paragan.coevolution.executors import auto, loop, stacked
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import EmaOptions, ScheduleOptions
@@ -117,7 +117,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
         *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "data.size=8"),
         *("grid.batches=90", "grid.fitness.num_images=16", "grid.mixture.num_images=16"),
     )
-    config = load("digits", (*WORDS, *words))
+    config = read_recipe("digits", (*WORDS, *words))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
     assert isinstance(found.executor, auto.AutoExecutor) and list(found.executor.executors) == [
         "loop",
@@ -136,7 +136,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     ],
 )
 def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
-    config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
+    config = read_recipe("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)
 
@@ -152,6 +152,6 @@ def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
 )
 def test_recorded_executor_with_unsupported_games_raises(words, told, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
-    config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
+    config = read_recipe("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=f"grid.executor: recorded is not possible: {told}"):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from tests.tiny_run import train_and_read
 
 SETTINGS = [
@@ -17,7 +17,7 @@ SETTINGS = [
 
 
 def trainer(folder, kimg, *more):
-    return build.trainer(load("digits", [*SETTINGS, f"train.kimg={kimg}", *more]), folder, print, lambda: False)
+    return build.trainer(read_recipe("digits", [*SETTINGS, f"train.kimg={kimg}", *more]), folder, print, lambda: False)
 
 
 def tensors(run) -> dict[str, torch.Tensor]:

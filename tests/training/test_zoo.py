@@ -72,7 +72,7 @@ def test_recipe_score_decreases(name, data_root, request, tmp_path, monkeypatch)
 
     if name.endswith("imagenet128"):
         monkeypatch.setattr(classifier, "STEPS", 100)  # of images so large it learns for minutes
-    recipe = config.load(name)
+    recipe = config.read_recipe(name)
     kimg = length(recipe, name)
     words = [
         *NARROW[recipe.model.name],

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pytest
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.engine.advice import RULES, Advice, advise
 
@@ -147,7 +147,7 @@ def test_advise_every_rule_has_a_test():
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_advise_suggested_settings_exist(rule):
-    config = load("digits", ["augment.name=diffaugment"])
+    config = read_recipe("digits", ["augment.name=diffaugment"])
     for text in (rule.means, rule.try_):
         assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", text), "one sentence"
     keys = [key.split("=")[0] for key in re.findall(r"\b(?:[gd]|augment|train)\.[\w.]*\w(?:=\w+)?", rule.try_)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
@@ -159,7 +159,7 @@ def test_a_game_that_needs_more_than_images_and_labels_is_refused():
 
 def test_the_players_of_a_config_may_differ_in_their_batch(tmp_path):
     words = (*TINY, *SMALL, "scheme.name=asynchronous", "scheme.g_batch=32", "scheme.staleness=0")
-    trainer = build.trainer(load("digits", words), tmp_path, print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", words), tmp_path, print, lambda: False)
     list(trainer.run())
     assert (trainer.gan.g.images, trainer.gan.d.images) == (4 * 32, 4 * 16)
 

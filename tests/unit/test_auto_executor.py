@@ -8,7 +8,7 @@ import pytest
 
 from paragan.build import grid
 from paragan.coevolution.executors import auto, loop, stacked
-from paragan.config import load
+from paragan.config import read_recipe
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
 
 WORDS = (
@@ -58,7 +58,7 @@ def test_auto_executor_with_one_choice_measures_nothing():
 @pytest.mark.parametrize("chosen", ["loop", "stacked"])
 def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
     def begin(*more):
-        run = grid.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
+        run = grid.evolution(read_recipe("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
         assert isinstance(run.population.executor, auto.AutoExecutor)
         return run
 
@@ -70,7 +70,7 @@ def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
 
 
 def test_auto_executor_with_a_scheme_that_needs_players_never_stacks(tmp_path):
-    config = load("digits", (*WORDS, "scheme=extragradient"))
+    config = read_recipe("digits", (*WORDS, "scheme=extragradient"))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
     assert isinstance(found.executor, loop.LoopExecutor)
     found.evolve()

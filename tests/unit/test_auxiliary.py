@@ -9,7 +9,7 @@ import torch
 
 from paragan import build
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
@@ -85,7 +85,7 @@ def test_data_without_labels_is_refused():
 
 
 def discriminator(name, **more):
-    file = registry.load("models", name)
+    file = registry.load_module("models", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     wanted = {"width": 8, "head": "auxiliary", **more}
     net = file.Discriminator(file.Options(**{k: v for k, v in wanted.items() if k in known}), (1, 8, 8), 3).double()
@@ -128,7 +128,7 @@ COUNTS = {("biggan", 32, 10): 2_415_170, ("sngan", 32, 10): 1_055_105, ("sagan",
 @pytest.mark.parametrize(("case", "count"), COUNTS.items(), ids=str)
 def test_parameter_counts(case, count):
     name, side, classes = case
-    file = registry.load("models", name)
+    file = registry.load_module("models", name)
     with torch.device("meta"):
         net = file.Discriminator(file.Options(head="auxiliary"), (3, side, side), classes)
     assert sum(p.numel() for p in net.parameters()) == count
@@ -165,7 +165,7 @@ def test_reacgan_has_contragans_networks(side, count):
     ],
 )
 def test_head_that_no_penalty_trains_warns(model, penalties, told):
-    config = load("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
+    config = read_recipe("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
     assert [f"{side.value}: {' or '.join(names)}" for side, names in game.missing_label_penalties.items()] == told
 

@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 
 from paragan.build import worker as builder
-from paragan.config import dump, load
+from paragan.config import dump, read_recipe
 from paragan.core.dist import serve_store
 from paragan.distributed.transports.control import Listener
 
@@ -23,7 +23,7 @@ def test_worker_reading_data_sends_heartbeats(monkeypatch, tmp_path):
     """That may take longer than its coordinator waits for a heartbeat."""
     read = threading.Event()
     monkeypatch.setattr(builder, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
-    config = load("digits", ["grid.shape=2x2", "grid.heartbeat_s=0.01", "train.threads=1"])
+    config = read_recipe("digits", ["grid.shape=2x2", "grid.heartbeat_s=0.01", "train.threads=1"])
     store = serve_store("127.0.0.1", 0, timedelta(seconds=WAIT_S))
     listener = Listener(TOKEN)
     worker = threading.Thread(target=builder.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)

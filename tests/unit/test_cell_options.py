@@ -8,7 +8,7 @@ import torch
 from paragan.build import grid as build_cells
 from paragan.coevolution.diets import Diets
 from paragan.coevolution.options import CellOptions, GridOptions
-from paragan.config import dump, load, loads
+from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core.types import Rows, Side
 from paragan.datasets import digits
 from paragan.losses import hinge, least_squares, nonsaturating
@@ -30,7 +30,7 @@ def silent(text):
 
 
 def factory(folder, *words):
-    return build_cells.GridFactory.of(load("digits", (*WORDS, *words)), folder, silent)
+    return build_cells.GridFactory.of(read_recipe("digits", (*WORDS, *words)), folder, silent)
 
 
 def grid(folder, *words):
@@ -39,12 +39,12 @@ def grid(folder, *words):
 
 
 def evolution(folder, *words):
-    return build_cells.evolution(load("digits", (*WORDS, *words)), folder, silent, lambda: False)
+    return build_cells.evolution(read_recipe("digits", (*WORDS, *words)), folder, silent, lambda: False)
 
 
 def test_cell_options_survive_a_round_trip():
-    config = load("digits", (*WORDS, CELLS))
-    assert loads(dump(config), "again") == config
+    config = read_recipe("digits", (*WORDS, CELLS))
+    assert parse_recipe(dump(config), "again") == config
     assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions((2,))
     assert config.grid.diets == (1.0, 0.5, 1.0, 1.0)
 

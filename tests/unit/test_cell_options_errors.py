@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from tests.unit.test_cell_options import WORDS, grid
 
@@ -29,7 +29,7 @@ from tests.unit.test_cell_options import WORDS, grid
 )
 def test_invalid_cell_options_give_a_one_line_error(word, found):
     with pytest.raises(ConfigError) as caught:
-        load("digits", (*WORDS, f"grid.cells=[{word}]"))
+        read_recipe("digits", (*WORDS, f"grid.cells=[{word}]"))
     assert str(caught.value).startswith(f"command line: {found}") and "\n" not in str(caught.value)
 
 
@@ -50,14 +50,14 @@ def test_invalid_cell_options_give_a_one_line_error(word, found):
 )  # fmt: skip
 def test_invalid_grid_gives_a_one_line_error(words, found):
     with pytest.raises(ConfigError, match=r"^command line: grid: ") as caught:
-        load("digits", (*WORDS, *words))
+        read_recipe("digits", (*WORDS, *words))
     assert found in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("topology", ["tours", "mesh"])
 def test_unknown_topology_gives_a_one_line_error(topology):
     with pytest.raises(ConfigError, match=f"grid.topology: must be one of torus, ring, not '{topology}'"):
-        load("digits", (*WORDS, f"grid.topology={topology}"))
+        read_recipe("digits", (*WORDS, f"grid.topology={topology}"))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from benchmarks import (
 from paragan import build
 from paragan.build import grid
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.datasets import digits
 from paragan.features.judge import train_or_load
@@ -70,12 +70,12 @@ def test_all_are_updated_equally_often(runs):
 
 def test_independent_cells_have_no_neighbors(runs, small):
     (alone,) = runs["independent"]
-    rate = load("digits").g.optimizer.lr
+    rate = read_recipe("digits").g.optimizer.lr
     for moment in alone["course"]:
         assert [moment[side] for side in "gd"] == [{"lr": [rate] * 4, "kept": 1.0, "lines": 4}] * 2
     (met,) = runs["lipizzaner"]
     assert any(set(moment[side]["lr"]) != {rate} for moment in met["course"] for side in "gd")
-    plain = build.trainer(load("digits", [*WORDS, f"train.kimg={KIMG}"]), small.out / "x", print, lambda: False)
+    plain = build.trainer(read_recipe("digits", [*WORDS, f"train.kimg={KIMG}"]), small.out / "x", print, lambda: False)
     for _ in range(2 * GENERATIONS):
         plain.scheme.step(plain.gan, plain.batches)
     first = _opened(small.out / "independent-0").cells[0].centre
@@ -174,6 +174,6 @@ def test_the_table_and_the_drawing(runs, capsys):
 
 
 def _opened(folder):
-    run = grid.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
+    run = grid.evolution(read_recipe(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     assert run.resume()
     return run

@@ -58,10 +58,10 @@ def test_change_resumes_with_the_new_rate_and_records_it(run):
     assert [line["g/lr"] for line in lines(run, "step")] == [2e-4] * 4 + [1e-3] * 4
     texts = [line["text"] for line in lines(run, "event")]
     assert "g.optimizer.lr changed from 0.0002 to 0.001 at step 4" in texts
-    config = pg.config.load(str(run / "config.yaml"))
+    config = pg.config.read_recipe(str(run / "config.yaml"))
     assert config.history == (Change(4, "g.optimizer.lr", 2e-4, 1e-3),)
     assert config.train.change_rates is False
-    assert pg.config.differences(pg.config.load("digits", [*WORDS, FASTER, "train.kimg=0.064"]), config) == [
+    assert pg.config.differences(pg.config.read_recipe("digits", [*WORDS, FASTER, "train.kimg=0.064"]), config) == [
         "history",
         *[f"history.0.{key}" for key in ("step", "key", "before", "after")],
     ]
@@ -81,7 +81,7 @@ def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path):
 def test_the_same_command_with_change_records_one_change(run):
     for _ in range(2):
         assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
-    assert len(pg.config.load(str(run / "config.yaml")).history) == 1
+    assert len(pg.config.read_recipe(str(run / "config.yaml")).history) == 1
     assert sum("changed from" in line["text"] for line in lines(run, "event")) == 1
 
 
@@ -95,7 +95,7 @@ def test_the_rate_before_a_change_is_refused_after_it(run, capsys):
 def test_a_schedule_changes_like_a_rate(run):
     words = ["d.schedule.name=linear", "d.schedule.start=4", "d.schedule.end=8"]
     assert train(run, "train.kimg=0.064", *words, "--change") == 0
-    keys = {change.key for change in pg.config.load(str(run / "config.yaml")).history}
+    keys = {change.key for change in pg.config.read_recipe(str(run / "config.yaml")).history}
     assert keys == {"d.schedule.name", "d.schedule.start", "d.schedule.end"}
     rates = [line["d/lr"] for line in lines(run, "step")]
     assert rates[3] > rates[5] > rates[6] > rates[7] > 0
@@ -120,11 +120,11 @@ def test_groups_change_like_a_rate_and_resume_bit_for_bit(run, tmp_path, capsys)
 def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):
     assert train(run, "train.kimg=0.064", "every.save_kimg=0.008") == 0
     assert train(run, "train.kimg=0.096", FASTER, "--change", "every.save_kimg=0") == 0
-    assert [change.step for change in pg.config.load(str(run / "config.yaml")).history] == [8]
+    assert [change.step for change in pg.config.read_recipe(str(run / "config.yaml")).history] == [8]
     for step in (8, 12):
         shutil.rmtree(run / "checkpoints" / f"step-{step:09d}")
     assert train(run, "train.kimg=0.096", FASTER) == 0
-    assert [change.step for change in pg.config.load(str(run / "config.yaml")).history] == [7]
+    assert [change.step for change in pg.config.read_recipe(str(run / "config.yaml")).history] == [7]
     assert any("holds from step 7 on" in line["text"] for line in lines(run, "event"))
 
 
@@ -147,13 +147,13 @@ def test_what_change_does_not_allow_is_one_line(run, words, said, capsys):
 def test_a_new_run_from_a_changed_config_has_no_history(run, tmp_path):
     assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
     assert main(["train", str(run / "config.yaml"), "--out", str(tmp_path / "new")]) == 0
-    assert pg.config.load(str(tmp_path / "new" / "config.yaml")).history == ()
+    assert pg.config.read_recipe(str(tmp_path / "new" / "config.yaml")).history == ()
 
 
 def test_change_in_python_is_a_setting(run):
     settings = {"train.kimg": 0.064, "g.optimizer.lr": 1e-3}
     config = [*WORDS, *(f"{key}={value}" for key, value in settings.items())]
     with pytest.raises(pg.CheckpointError, match=r"add train\.change_rates=True"):
-        pg.train(pg.config.load("digits", config), out=run)
-    changed = pg.train(pg.config.load("digits", [*config, "train.change_rates=true"]), out=run)
+        pg.train(pg.config.read_recipe("digits", config), out=run)
+    changed = pg.train(pg.config.read_recipe("digits", [*config, "train.change_rates=true"]), out=run)
     assert [change.key for change in changed.config.history] == ["g.optimizer.lr"]

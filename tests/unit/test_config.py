@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paragan import config
-from paragan.config import differences, dump, load, run_config, to_tree
+from paragan.config import differences, dump, read_recipe, run_config, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import TORCH_OPTIMISERS
@@ -30,12 +30,12 @@ def recipe(tmp_path, monkeypatch):
 
 def problems(*arguments) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        load(*arguments)
+        read_recipe(*arguments)
     return str(caught.value).splitlines()
 
 
 def test_what_is_not_written_stays_at_its_default(recipe):
-    found = load(recipe(LEAST))
+    found = read_recipe(recipe(LEAST))
     assert found.data.name == "digits"
     assert (found.model.options, found.seed, found.penalties) == (registry.options("models", "mlp")(), 0, ())
     assert found.scheme.name == "synchronous"
@@ -43,7 +43,9 @@ def test_what_is_not_written_stays_at_its_default(recipe):
 
 def test_written_values_arrive_with_the_type_of_their_field(recipe):
     text = "g: {optimizer: {lr: 1, arguments: {betas: [0, 0.9]}}, ema: {half_life_kimg: 2}}\ntrain: {kimg: 3}\n"
-    found = load(recipe(LEAST + text), ["model.g_widths=[8, 16]", "seed=0x1f", "penalties=[r1, {name: r1, weight: 3}]"])
+    found = read_recipe(
+        recipe(LEAST + text), ["model.g_widths=[8, 16]", "seed=0x1f", "penalties=[r1, {name: r1, weight: 3}]"]
+    )
     assert found.g.optimizer.lr == 1.0
     assert isinstance(found.g.optimizer.lr, float)
     assert isinstance(found.train.kimg, float)
@@ -57,25 +59,25 @@ def test_written_values_arrive_with_the_type_of_their_field(recipe):
 
 
 def test_an_override_wins_over_the_file_and_a_later_one_over_an_earlier(recipe):
-    found = load(recipe(LEAST + "train: {batch: 8, kimg: 2}\n"), ["train.batch=16", "train.batch=32"])
+    found = read_recipe(recipe(LEAST + "train: {batch: 8, kimg: 2}\n"), ["train.batch=16", "train.batch=32"])
     assert (found.train.batch, found.train.kimg) == (32, 2.0)
 
 
 @pytest.mark.parametrize("word", ["model=dcgan", "model.name=dcgan", "model={name: dcgan}"])
 def test_another_model_drops_what_the_recipe_said_of_the_first(recipe, word):
-    found = load(recipe("data: digits\nmodel: {name: mlp, latent: 7, g_widths: [3]}\nloss: hinge\n"), [word])
+    found = read_recipe(recipe("data: digits\nmodel: {name: mlp, latent: 7, g_widths: [3]}\nloss: hinge\n"), [word])
     assert found.model == config.choose("models", "dcgan")
 
 
 def test_another_penalty_drops_what_the_recipe_said_of_the_first(recipe):
     path = recipe(LEAST + "penalties: [{name: r1, weight: 7}, orthogonal]\n")
-    first, second = load(path, ["penalties.0.name=gradient_penalty", "penalties.1.weight=3"]).penalties
+    first, second = read_recipe(path, ["penalties.0.name=gradient_penalty", "penalties.1.weight=3"]).penalties
     assert first == config.choose("penalties", "gradient_penalty")
     assert (second.name, second.options.weight) == ("orthogonal", 3.0)
 
 
 def test_another_model_keeps_what_the_command_line_says(recipe):
-    found = load(recipe(LEAST), ["model.latent=7", "model.name=dcgan", "model.width=8"])
+    found = read_recipe(recipe(LEAST), ["model.latent=7", "model.name=dcgan", "model.width=8"])
     assert (found.model.name, found.model.options.latent, found.model.options.width) == ("dcgan", 7, 8)
 
 
@@ -191,22 +193,26 @@ def test_an_unknown_recipe_is_one_line(name, problem, recipe):
 
 def test_a_dumped_config_loads_back_equal(recipe):
     words = ["penalties=[{name: r1, weight: 2e-4}]", "g.ema={}", "model.g_widths=[3]", "d.optimizer.arguments.x='no'"]
-    first = load(recipe(LEAST), words)
-    assert load(recipe(dump(first))) == first
-    assert load(recipe(json.dumps(to_tree(first)))) == first
+    first = read_recipe(recipe(LEAST), words)
+    assert read_recipe(recipe(dump(first))) == first
+    assert read_recipe(recipe(json.dumps(to_tree(first)))) == first
     assert to_tree(first)["format"] == run_config.FORMAT
 
 
 def test_differences_are_dotted_keys(recipe):
     path = recipe(LEAST + "penalties: [r1]\n")
-    first = load(path)
-    assert differences(first, load(path)) == []
+    first = read_recipe(path)
+    assert differences(first, read_recipe(path)) == []
     words = ["train.batch=3", "penalties.0.weight=7", "g.ema={}", "d.optimizer.arguments.betas=[0, 1]"]
-    assert differences(first, load(path, words)) == [
+    assert differences(first, read_recipe(path, words)) == [
         *("penalties.0.weight", "g.ema", "d.optimizer.arguments", "train.batch"),
         *("g.ema.half_life_kimg", "g.ema.start_kimg", "g.ema.ramp", "d.optimizer.arguments.betas"),
     ]
-    assert set(differences(first, load(path, ["model=dcgan"]))) >= {"model.name", "model.g_widths", "model.width"}
+    assert set(differences(first, read_recipe(path, ["model=dcgan"]))) >= {
+        "model.name",
+        "model.g_widths",
+        "model.width",
+    }
 
 
 def test_the_optimisers_known_without_torch_are_those_of_torch():
@@ -234,7 +240,7 @@ def test_outside_code_is_a_dotted_path_and_is_not_run(recipe, tmp_path, monkeypa
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "nets.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
-    found = load(recipe(LEAST), ["model.name=outside.nets", "model.depth=5"])
+    found = read_recipe(recipe(LEAST), ["model.name=outside.nets", "model.depth=5"])
     assert (found.model.name, found.model.options.depth) == ("outside.nets", 5)
     assert "outside.nets" not in sys.modules
     path = recipe(LEAST)
@@ -276,7 +282,7 @@ def test_a_loaded_file_may_not_name_code_outside(tmp_path, monkeypatch):
     (tmp_path / "mynets" / "__init__.py").write_text("raise SystemExit('imported')")
     (tmp_path / "config.yaml").write_text(NAMES_CODE)
     with pytest.raises(ConfigError) as caught:
-        config.load(str(tmp_path / "config.yaml"), outside=())
+        config.read_recipe(str(tmp_path / "config.yaml"), outside=())
     named = [line.partition(" is code outside")[0].rpartition(": ")[2] for line in str(caught.value).splitlines()]
     assert named == ["'mynets.deep'", "'theirs.loss'", "'mine.term'", "'lib.Adan'"]
     assert "trust=True" in str(caught.value)
@@ -286,15 +292,15 @@ def test_outside_names_are_those_with_a_dot(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mynets").mkdir()
     (tmp_path / "mynets" / "deep.py").write_text("")
-    named = config.load("digits", ["model.name=mynets.deep", "data.size=8"])
+    named = config.read_recipe("digits", ["model.name=mynets.deep", "data.size=8"])
     assert config.outside_names(named) == {"mynets.deep"}
-    assert config.outside_names(config.load("digits", ["data.size=8"])) == frozenset()
+    assert config.outside_names(config.read_recipe("digits", ["data.size=8"])) == frozenset()
     (tmp_path / "config.yaml").write_text(config.dump(named))
-    assert config.load(str(tmp_path / "config.yaml"), outside={"mynets.deep"}) == named
+    assert config.read_recipe(str(tmp_path / "config.yaml"), outside={"mynets.deep"}) == named
 
 
 def test_changes_are_listed_against_the_recipe():
-    changed = config.changes("digits", config.load("digits", ["train.kimg=2", "augment=diffaugment"]))
+    changed = config.changes("digits", config.read_recipe("digits", ["train.kimg=2", "augment=diffaugment"]))
     assert changed["train.kimg"] == [96.0, 2.0]
     assert changed["augment.name"] == [None, "diffaugment"]
-    assert config.changes("digits", config.load("digits")) == {}
+    assert config.changes("digits", config.read_recipe("digits")) == {}

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from paragan import config
-from paragan.config import load
+from paragan.config import read_recipe
 
 
 def loaded(recipe: str, *words: str) -> tuple[config.RunConfig, list[str]]:
     """The config, and the warnings."""
     warnings: list[str] = []
-    return load(recipe, words, warn=warnings.append), warnings
+    return read_recipe(recipe, words, warn=warnings.append), warnings
 
 
 @pytest.mark.parametrize("word", ["penalties=gradient_penalty", "penalties=[gradient_penalty]"])
@@ -56,7 +56,7 @@ def test_a_short_form_replaces_what_earlier_words_chose():
 
 @pytest.mark.parametrize("word", ["model=dcgan", "model.name=dcgan"])
 def test_the_same_name_again_changes_nothing(word):
-    assert loaded("digits", word) == (load("digits"), [])
+    assert loaded("digits", word) == (read_recipe("digits"), [])
 
 
 def test_other_data_says_which_settings_of_the_recipe_are_dropped():
@@ -106,18 +106,18 @@ def test_a_path_of_a_recipe_may_begin_with_the_home_folder(tmp_path, monkeypatch
     monkeypatch.setenv("HOME", "/home/me")
     path = Path(tmp_path / "mine.yaml")
     path.write_text("data: {name: folder, path: ~/x}\nmodel: dcgan\nloss: hinge\n")
-    assert load(str(path)).data.options.path == "/home/me/x"
+    assert read_recipe(str(path)).data.options.path == "/home/me/x"
 
 
 def test_text_that_is_no_path_stays_as_it_is(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    found = load("digits", ["data=npz", "data.images=~/x", "g.optimizer.arguments.x=~/x"])
+    found = read_recipe("digits", ["data=npz", "data.images=~/x", "g.optimizer.arguments.x=~/x"])
     assert (found.data.options.images, found.g.optimizer.arguments["x"]) == ("~/x", "~/x")
 
 
 def test_yaml_may_name_one_file_where_a_list_or_a_map_stands(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("data: digits\nmodel: dcgan\nloss: hinge\npenalties: {name: r1, weight: 3}\nd: {optimizer: SGD}\n")
-    found = load(str(path))
+    found = read_recipe(str(path))
     assert [(penalty.name, penalty.options.weight) for penalty in found.penalties] == [("r1", 3.0)]
     assert found.d.optimizer.name == "SGD"

@@ -11,7 +11,7 @@ import pytest
 from paragan.build import grid as build_cells
 from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
 from paragan.coevolution.workers.worker import Worker
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
@@ -204,7 +204,7 @@ class TestAge:
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
     def test_copy_older_than_the_limit_is_waited_for(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
-        factory = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
+        factory = build_cells.GridFactory.of(read_recipe("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
         for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
             cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]

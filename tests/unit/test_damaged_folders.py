@@ -11,7 +11,7 @@ import pytest
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.config import loads
+from paragan.config import parse_recipe
 from paragan.core.errors import ConfigError, DataError
 from paragan.datasets import npz
 from paragan.engine.advice import advise
@@ -118,7 +118,7 @@ def test_an_endless_value_is_refused_in_one_line(word, capfd):
     assert "Traceback" not in (said := capfd.readouterr().err) and len(said) < 1500
     key, _, value = word.partition("=")
     with pytest.raises(ConfigError):
-        loads(
+        parse_recipe(
             f"data: digits\nmodel: dcgan\nloss: hinge\n{key}: {value}\n".replace(
                 "model: dcgan\n", "" if key == "model" else "model: dcgan\n"
             ),

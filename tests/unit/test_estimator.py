@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import paragan as pg
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.outputs import DiscriminatorOutput
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
@@ -22,7 +22,7 @@ TINY = (
 
 
 def config(*words):
-    return load("digits", [*TINY, *words])
+    return read_recipe("digits", [*TINY, *words])
 
 
 def trained(folder, gan):

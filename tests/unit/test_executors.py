@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 
 from paragan import build
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.types import Side
@@ -125,7 +125,7 @@ def test_autocast_and_layout_stay_the_networks_own():
 
 
 def trainer(folder, steps, *words):
-    config = load("digits", [*TINY, MLP, "train.executor=compile", *words, f"train.kimg={steps * 0.008}"])
+    config = read_recipe("digits", [*TINY, MLP, "train.executor=compile", *words, f"train.kimg={steps * 0.008}"])
     return build.trainer(config, folder, print, lambda: False)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from paragan.api.estimator import Networks
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.hardware import executors as compiling, precision
@@ -36,7 +36,7 @@ def has_bf16(request, monkeypatch):
 
 
 def config(*words):
-    return load("digits", [*WORDS, "train.executor=auto", *words])
+    return read_recipe("digits", [*WORDS, "train.executor=auto", *words])
 
 
 def way(config):
@@ -160,16 +160,16 @@ def test_a_run_keeps_to_what_it_has_chosen(tmp_path, capsys, monkeypatch):
     assert train(tmp_path, "train.executor=auto") == 0
     told = capsys.readouterr().out
     assert "executor  chosen: eager fp32" in told
-    kept = load(str(tmp_path / "run/config.yaml"))
+    kept = read_recipe(str(tmp_path / "run/config.yaml"))
     assert way(kept) == ("eager", "fp32", "chosen: eager fp32 channels-last" in told)
     other = replace(kept.g, channels_last=not kept.g.channels_last)
     monkeypatch.setattr(choose_executor, "_fastest", lambda *given: replace(kept, g=other))  # another day's choice
     assert train(tmp_path, "train.executor=auto", "train.kimg=0.04") == 0
     told = capsys.readouterr().out
     assert "executor" not in told and "resuming at step 3" in told
-    assert way(load(str(tmp_path / "run/config.yaml"))) == way(kept)
+    assert way(read_recipe(str(tmp_path / "run/config.yaml"))) == way(kept)
     assert train(tmp_path, "train.executor=auto", "--fresh") == 0
-    assert way(load(str(tmp_path / "run/config.yaml"))) != way(kept)
+    assert way(read_recipe(str(tmp_path / "run/config.yaml"))) != way(kept)
 
 
 class Drawing(nn.Module):

@@ -16,7 +16,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.cli import export as verb
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import files
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.export import formats, generator_file
@@ -98,7 +98,7 @@ def test_export_metadata_is_complete_text(run, exporting, tmp_path):
     )
     assert json.loads(told["class_names"]) == [str(n) for n in range(10)]
     (tmp_path / "config.yaml").write_text(told["config"])
-    assert load(str(tmp_path / "config.yaml"), outside=()) == load(str(run / "config.yaml"))
+    assert read_recipe(str(tmp_path / "config.yaml"), outside=()) == read_recipe(str(run / "config.yaml"))
     assert told["sha256"] == generator_file.fingerprint(pg.load(run).net.state_dict())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["g.safetensors"]
 

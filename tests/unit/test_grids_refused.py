@@ -12,7 +12,7 @@ import pytest
 from paragan.build import workers
 from paragan.build.worker import worker
 from paragan.cli.main import main
-from paragan.config import dump, load
+from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import external_workers, handshake, mpiexec
@@ -26,7 +26,7 @@ WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
 
 def config(*words):
-    return load("digits", [*WORDS, *words])
+    return read_recipe("digits", [*WORDS, *words])
 
 
 def start(tmp_path, *words, place=None):
@@ -93,7 +93,7 @@ def test_beats_rarer_than_anybody_waits():
 
 def test_workers_without_a_grid():
     with pytest.raises(ConfigError, match=r"workers=2 needs a grid; set grid.shape, or pass devices=2"):
-        load("digits", ["workers=2"])
+        read_recipe("digits", ["workers=2"])
 
 
 @pytest.mark.parametrize("address", ["here", "127.0.0.1", ":80", "127.0.0.1:http", "a b:1"])

@@ -24,7 +24,7 @@ def test_hints_give_settings_that_exist():
     given = {key for text in SETTINGS.values() for key in re.findall(r"([a-z_.]+)=", text)}
     arguments = [f"{side}.optimizer.arguments={{betas: [0, 1], weight_decay: 0}}" for side in "gd"]
     assert len(given) > 20
-    assert given <= set(keys(config.to_tree(config.load("own", arguments))))
+    assert given <= set(keys(config.to_tree(config.read_recipe("own", arguments))))
 
 
 def test_hints_give_names_that_exist_for_names_that_do_not():
@@ -58,7 +58,7 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
 )
 def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, given):
     with pytest.raises(ConfigError) as caught:
-        config.load("digits", [word])
+        config.read_recipe("digits", [word])
     assert str(caught.value).startswith("command line: ")
     assert str(caught.value).endswith(given)
 
@@ -66,5 +66,5 @@ def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, gi
 @pytest.mark.parametrize("word", ["data.path=photos", "scheme.aeg=1", "zzzzzz=3"])
 def test_a_key_like_no_other_gets_no_suggestion_of_another_section(word):
     with pytest.raises(ConfigError) as caught:
-        config.load("digits", [word])
+        config.read_recipe("digits", [word])
     assert "did you mean" not in str(caught.value)

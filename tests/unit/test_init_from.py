@@ -19,7 +19,7 @@ from paragan.checkpoint.reader import file_sha256
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.export import export
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from tests.tiny_run import SMALL, TINY, newest, train
 
 WORDS = (*TINY, *SMALL, "g.precision=fp32", "d.precision=fp32", "writers=[jsonl,console]", "every.save_kimg=0")
@@ -49,7 +49,7 @@ def kinds(tmp_path_factory):
 
 def started(folder, path, *words):
     """A trainer at step 0 with those weights, its config and the line about them."""
-    config = load("digits", [*WORDS, "model.conditional=true", *words, f"init={path}"])
+    config = read_recipe("digits", [*WORDS, "model.conditional=true", *words, f"init={path}"])
     trainer = build.trainer(config, folder, quiet, lambda: False)
     return trainer, *initialised(config, trainer, None, quiet)
 
@@ -79,7 +79,7 @@ def test_an_exported_file_gives_the_generator_alone(tmp_path, source):
     trainer, config, line = started(tmp_path, source / "g.safetensors", "g.ema.half_life_kimg=1")
     g, d = trainer.players["g"], trainer.players["d"]
     assert same(g.net, tensors(source, "g", "ema/")) and same(g.ema.net, tensors(source, "g", "ema/"))
-    untouched = build.trainer(load("digits", [*WORDS, "model.conditional=true"]), tmp_path, quiet, lambda: False)
+    untouched = build.trainer(read_recipe("digits", [*WORDS, "model.conditional=true"]), tmp_path, quiet, lambda: False)
     assert same(d.net, untouched.players["d"].net.state_dict())
     assert line.endswith("; D as initialised")
     assert config.init.sha256 == file_sha256(source / "g.safetensors")
@@ -88,7 +88,7 @@ def test_an_exported_file_gives_the_generator_alone(tmp_path, source):
 def test_other_classes_keep_their_initial_embeddings(tmp_path, source, kinds):
     words = ["data=folder", f"data.path={kinds}", "data.size=8", "data.channels=1"]
     trainer, _, line = started(tmp_path, source, *words)
-    plain = load("digits", [*WORDS, "model.conditional=true", *words])
+    plain = read_recipe("digits", [*WORDS, "model.conditional=true", *words])
     fresh = build.trainer(plain, tmp_path, quiet, lambda: False).players["g"].net.state_dict()
     saved = tensors(source, "g", "net/")
     mine = trainer.players["g"].net.state_dict()
@@ -125,7 +125,7 @@ def test_a_run_from_weights_resumes_without_the_source_bit_for_bit(tmp_path, sou
     record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
     events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
     assert [text.startswith(f"init from {moved}, step 4: G all") for text in events] == [True]
-    config = load(str(tmp_path / "parts" / "config.yaml"))
+    config = read_recipe(str(tmp_path / "parts" / "config.yaml"))
     assert (config.init.path, len(config.init.sha256)) == (str(moved), 64)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan import build
 from paragan.build.evaluation import extractor_context, scorer
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.interrupt import StopRequested
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
@@ -50,7 +50,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
             x = x[:200] * 0 + torch.arange(200, dtype=torch.uint8).view(-1, 1, 1, 1)
             y = y[:200]
         parts.append(InMemorySource(x, y if names else None, names, "plain"))
-    config = load("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
+    config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     score = scorer(config, extractor_context(config, build.Data(*parts), tmp_path, said.append, torch.device("cpu")))
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
     assert said == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.evaluation.evaluator import sample_generator
 from paragan.evaluation.fixed_samples import FixedSamples
@@ -18,7 +18,7 @@ WORDS = ["data.size=8", "train.batch=8", "loss=hinge", "penalties=[]"]
 
 
 def game_of(model, *words):
-    config = load("digits", [*WORDS, *words])
+    config = read_recipe("digits", [*WORDS, *words])
     return build.gan(config, build.open_data(config), CPU, model=model)
 
 

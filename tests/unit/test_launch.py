@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, outcome
 from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt
@@ -153,22 +153,24 @@ def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkey
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    config = load("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
+    config = read_recipe("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
     assert start.start_training(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"devices=999 is more than train\.batch=64"):
-        start.start_training(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
+        start.start_training(
+            read_recipe("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True
+        )
 
 
 def test_all_accelerators_are_used_by_default(monkeypatch):
     monkeypatch.setattr(start, "_accelerators", lambda: 4)
-    assert start._devices(load("digits")) == 4
-    assert start._devices(load("digits", ["devices=1"])) == 1
+    assert start._devices(read_recipe("digits")) == 4
+    assert start._devices(read_recipe("digits", ["devices=1"])) == 1
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
-    assert start._devices(load("digits")) == 1
+    assert start._devices(read_recipe("digits")) == 1
 
 
 def test_the_logs_of_a_live_run_are_left_alone(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
@@ -105,7 +105,9 @@ SETTINGS = [
 
 def test_stopped_run_resumes_bit_exactly(tmp_path):
     def trainer(name, kimg):
-        return build.trainer(load("digits", [*SETTINGS, f"train.kimg={kimg}"]), tmp_path / name, print, lambda: False)
+        return build.trainer(
+            read_recipe("digits", [*SETTINGS, f"train.kimg={kimg}"]), tmp_path / name, print, lambda: False
+        )
 
     def state(run):
         d = run.players["d"]

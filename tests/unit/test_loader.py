@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source, image_specs
 from paragan.core.types import Rows, present_tensors
@@ -103,14 +103,14 @@ def test_data_that_is_to_be_mirrored_is_in_training_alone(tmp_path):
     x = np.zeros((40, 8, 8), np.uint8)
     x[:, :, :2] = 255  # bright on the left
     np.savez(tmp_path / "x.npz", images=x)
-    config = load("digits", [f"data={{name: npz, path: {tmp_path / 'x.npz'}, flip: true}}", *WORDS])
+    config = read_recipe("digits", [f"data={{name: npz, path: {tmp_path / 'x.npz'}, flip: true}}", *WORDS])
     found = build.open_data(config)
     batches = build.trainer(config, tmp_path, print, stop=lambda: False).batches
     seen = torch.cat([next(batches).image for _ in range(8)])
     left = (seen[:, 0, 0, 0] == 1).double().mean()
     assert found.flip and 0.3 < left < 0.7
     assert (found.held_out.fetch(np.arange(4))["image"][:, :, :, :2] == 255).all()
-    assert not build.open_data(load("digits", WORDS)).flip
+    assert not build.open_data(read_recipe("digits", WORDS)).flip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

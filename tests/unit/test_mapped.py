@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from paragan.build.data import open_data
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.datasets import _host_shared
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._in_memory import InMemorySource
@@ -105,7 +105,7 @@ def test_otherwise_each_process_keeps_its_own(why, cache, tmp_path):
 
 
 def test_processes_of_one_run_share_and_a_run_alone_leaves_the_cache_alone(cache, tmp_path):
-    config = load("vanilla-mnist", ["data.name=npz", f"data.path={saved(tmp_path)}"])
+    config = read_recipe("vanilla-mnist", ["data.name=npz", f"data.path={saved(tmp_path)}"])
     alone = open_data(config)
     assert not cache.exists()
     shared = open_data(config, shared=True)

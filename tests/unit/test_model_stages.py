@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.layers.attention import SelfAttention
@@ -74,10 +74,10 @@ def test_attention_is_read_from_settings():
         ("model.attention.d=8", {"d": 8}),
         ("model.attention=null", None),
     ):
-        assert load("digits", ["model=sagan", words]).model.options.attention == value
+        assert read_recipe("digits", ["model=sagan", words]).model.options.attention == value
     for wrong in ("false", "0", "all", "{x: 8}", "8.5"):
         with pytest.raises(ConfigError, match=r"model.attention: must be default or an integer >= 1 or a list"):
-            load("digits", ["model=sagan", f"model.attention={wrong}"])
+            read_recipe("digits", ["model=sagan", f"model.attention={wrong}"])
 
 
 @pytest.mark.parametrize("name", ["sngan", "sagan", "biggan", "biggan_deep", "contragan", "r3gan"])

@@ -74,7 +74,7 @@ TABLE_1 = {"sngan": 81_440_068, "sagan": 81_465_670, "biggan": 158_416_358, "con
 
 
 def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, more: str = "") -> nn.Module:
-    file = registry.load("models", name)
+    file = registry.load_module("models", name)
     with torch.device("meta"):
         wanted = yaml.safe_load(f"{{{more}}}")
         return getattr(file, side)(file.Options(conditional=classes > 0, **wanted), shape, classes)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import is_running
 from paragan.distributed.launch import mpiexec
@@ -150,7 +150,7 @@ def test_exit_json_is_written_for_a_coordinator_that_was_killed(tmp_path, monkey
         (out / "exit.json").write_text('{"code": 85}')
     monkeypatch.setattr(mpiexec, "rank_and_size", lambda: None)
     monkeypatch.setattr(mpiexec, "launch", lambda job, interrupt: (75, "the coordinator was killed"))
-    config = load("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
+    config = read_recipe("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
     assert start_grid(config, "digits", [], out, False, None) == 75
     found = json.loads((out / "exit.json").read_text())
     assert found == ({"code": 75, "step": 0, "reason": "the coordinator was killed"} if begun else {"code": 85})

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from paragan.build import communicators, workers
 from paragan.build.worker import worker
-from paragan.config import dump, load
+from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import handshake
 from paragan.distributed.transports.control import Listener
@@ -21,7 +21,7 @@ WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null", "trans
 
 
 def config(*words):
-    return load("digits", [*WORDS, *words])
+    return read_recipe("digits", [*WORDS, *words])
 
 
 @pytest.mark.parametrize("count", [0, 1])

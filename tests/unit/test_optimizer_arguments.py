@@ -8,7 +8,7 @@ from torch import nn
 
 import paragan as pg
 from paragan import build
-from paragan.config import dump, load, loads
+from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 
@@ -29,13 +29,13 @@ def optimizer_of(config):
 
 
 def test_integers_are_floats_in_a_recipe():
-    group = optimizer_of(loads(RECIPE, "mine.yaml")).param_groups[0]
+    group = optimizer_of(parse_recipe(RECIPE, "mine.yaml")).param_groups[0]
     assert list(group["betas"]) == [0.0, 0.9]
     assert [type(value) for value in (*group["betas"], group["eps"])] == [float] * 3
 
 
 def test_integers_are_floats_on_the_command_line():
-    config = load("digits", ["d.optimizer.name=Adam", "d.optimizer.arguments.betas=[0, 1e-1]"])
+    config = read_recipe("digits", ["d.optimizer.name=Adam", "d.optimizer.arguments.betas=[0, 1e-1]"])
     assert list(optimizer_of(config).param_groups[0]["betas"]) == [0.0, 0.1]
 
 
@@ -48,14 +48,14 @@ def test_integers_are_floats_in_python(betas):
 
 def test_integers_stay_where_the_default_is_no_float():
     recipe = RECIPE.replace("Adam", "SGD").replace("betas: [0, 0.9]", "nesterov: false").replace("      eps: 1\n", "")
-    config = loads(recipe, "mine.yaml")
+    config = parse_recipe(recipe, "mine.yaml")
     assert optimizer_of(config).param_groups[0]["nesterov"] is False
 
 
 def test_a_config_keeps_what_was_written():
-    config = loads(RECIPE, "mine.yaml")
+    config = parse_recipe(RECIPE, "mine.yaml")
     assert "betas: [0, 0.9]" in dump(config)
-    assert loads(dump(config), "again") == config
+    assert parse_recipe(dump(config), "again") == config
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_config_keeps_what_was_written():
     ],
 )
 def test_a_refused_argument_is_one_line_with_its_place_and_cure(written, said):
-    config = loads(RECIPE.replace("betas: [0, 0.9]", written), "mine.yaml")
+    config = parse_recipe(RECIPE.replace("betas: [0, 0.9]", written), "mine.yaml")
     with pytest.raises(ConfigError) as refusal:
         optimizer_of(config)
     text = str(refusal.value)

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from paragan import build
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 
 SPREAD = '''"""Mean distance of generated features to their mean; half of it above a limit."""
@@ -126,12 +126,12 @@ def test_a_run_is_scored_by_outside_metric_and_extractor(outside, capfd):
 
 def test_options_of_an_outside_metric_are_checked_and_passed_on(outside):
     words = ["evaluation.metrics=[{name: scratch.spread, limit: 0.5}]", features(outside, "null")]
-    config = load("digits", [*WORDS, *words])
+    config = read_recipe("digits", [*WORDS, *words])
     assert config.evaluation.metrics[0].options.limit == 0.5
     score = build.trainer(config, outside / "run", print, lambda: False).compute_score()
     assert score.metrics == {"spread": 0.5}
     with pytest.raises(ConfigError, match=r"limits"):
-        load("digits", ["evaluation.metrics=[{name: scratch.spread, limits: 1}]"])
+        read_recipe("digits", ["evaluation.metrics=[{name: scratch.spread, limits: 1}]"])
 
 
 def test_other_weights_of_an_outside_extractor_are_refused_before_anything_is_written(outside, capfd):
@@ -167,7 +167,7 @@ def test_metrics_and_extractors_that_do_not_apply_are_refused(words, message, tm
 
 def test_metrics_that_are_named_are_the_only_ones(tmp_path, quick_judge):
     words = ["evaluation.metrics=[coverage, fd]", "evaluation.features={name: judge, batch_size: 100}"]
-    trainer = build.trainer(load("digits", [*WORDS, *words]), tmp_path / "run", print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", [*WORDS, *words]), tmp_path / "run", print, lambda: False)
     score = trainer.compute_score()
     assert (list(score.metrics), score.decisive) == (["coverage", "fd[judge]"], "coverage")
     assert list(score.real) == ["coverage", "fd[judge]"]

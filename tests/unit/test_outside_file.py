@@ -9,7 +9,7 @@ import pytest
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.config import dump, load, loads
+from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from tests import unlabelled_networks
@@ -49,33 +49,33 @@ def test_a_file_next_to_the_recipe_trains_samples_and_exports(project, capsys):
 
 def test_the_file_of_the_recipe_comes_before_one_in_the_working_directory(project):
     Path("wgan.py").write_text("raise AssertionError('the wrong file')")
-    assert load("project/wgan.yaml").model.name == str(project / "wgan.py")
+    assert read_recipe("project/wgan.yaml").model.name == str(project / "wgan.py")
 
 
 def test_a_file_named_on_the_command_line_is_in_the_working_directory(project, monkeypatch):
     monkeypatch.chdir(project)
-    assert load("digits", ["model.name=wgan.py"]).model.name == str(project / "wgan.py")
+    assert read_recipe("digits", ["model.name=wgan.py"]).model.name == str(project / "wgan.py")
 
 
 def test_a_file_may_have_the_name_of_a_module(project):
     (project / "wgan.py").rename(project / "random.py")
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", "random.py"))
-    module = registry.load("models", load("project/wgan.yaml").model.name)
+    module = registry.load_module("models", read_recipe("project/wgan.yaml").model.name)
     assert module.Generator.latent == 4
     assert sys.modules["random"].__file__ != module.__file__
 
 
 def test_a_config_that_is_written_and_read_names_the_same_file(project, monkeypatch):
-    config = load("project/wgan.yaml")
+    config = read_recipe("project/wgan.yaml")
     monkeypatch.chdir("/")
-    assert loads(dump(config), "(config)") == config
+    assert parse_recipe(dump(config), "(config)") == config
 
 
 def test_modules_next_to_the_file_are_found_after_installed_ones(project):
     (project / "sizes.py").write_text("LATENT = 3\n")
     (project / "yaml.py").write_text("raise AssertionError('not the installed one')\n")
     (project / "wgan.py").write_text(f"{NETS}\nimport yaml\nfrom sizes import LATENT\n")
-    assert registry.load("models", load("project/wgan.yaml").model.name).LATENT == 3
+    assert registry.load_module("models", read_recipe("project/wgan.yaml").model.name).LATENT == 3
     assert sys.path[-1] == str(project)
 
 
@@ -92,10 +92,10 @@ def test_unknown_name_suggests_the_file_of_that_name(project, name, said):
     (project / "parts" / "wgan.py").write_text(NETS)
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", name))
     with pytest.raises(ConfigError) as refusal:
-        load("project/wgan.yaml")
+        read_recipe("project/wgan.yaml")
     assert said in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_a_loaded_config_imports_no_file_next_to_it(project):
     with pytest.raises(ConfigError, match="pass --trust"):
-        load("project/wgan.yaml", outside=())
+        read_recipe("project/wgan.yaml", outside=())

@@ -13,7 +13,7 @@ import torch
 
 from paragan import build
 from paragan.cli.main import main
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
@@ -93,7 +93,7 @@ def test_auto_passes_its_options_on():
 @pytest.mark.parametrize("recipe", registry.names("recipes"))
 def test_resolve_features_recipes_need_no_weights_file(recipe):
     """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
-    config = load(recipe)
+    config = read_recipe(recipe)
     assert config.evaluation.features.name == "auto"
     sizes = {field.name: getattr(config.data.options, field.name) for field in fields(config.data.options)}
     side = sizes.get("size", 32)
@@ -148,7 +148,7 @@ def test_cifar10_files_are_scored_by_packaged_extractor(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(rows.tobytes())
     words = (f"data.path={tmp_path}", "model.width=4", "evaluation.num_images=50", "train.batch=8")
     said = []
-    trainer = build.trainer(load("sngan-cifar10", words), tmp_path / "run", said.append, lambda: False)
+    trainer = build.trainer(read_recipe("sngan-cifar10", words), tmp_path / "run", said.append, lambda: False)
     score = trainer.compute_score()
     assert "fd[cifar10]" in score.metrics
     assert score.protocol["extractor"] == "cifar10"

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.game.state import state_of
 from tests.tiny_run import train_and_read
 
@@ -111,7 +111,7 @@ def ours(tmp_path_factory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("resume")
 
     def trainer(name: str, steps: int):
-        config = load("digits", [*SETTINGS, f"train.kimg={steps * 0.016}"])
+        config = read_recipe("digits", [*SETTINGS, f"train.kimg={steps * 0.016}"])
         return build.trainer(config, folder / name, print, lambda: False)
 
     def told(run) -> list[dict[str, float]]:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can
 from paragan.game.policy import Policy
@@ -120,23 +120,23 @@ def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
 def test_what_strategies_can():
     from paragan.core import registry
 
-    can = {name: registry.load("parallel", name).Strategy.can for name in registry.names("parallel")}
+    can = {name: registry.load_module("parallel", name).Strategy.can for name in registry.names("parallel")}
     assert {name for name, of in can.items() if Can.COUPLED in of} == set(can) - {"local_sgd"}
     assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "local_sgd"}
 
 
 def test_a_strategy_is_chosen_with_its_options():
     words = ["g.strategy=local_sgd", "g.strategy.every=4", "d.strategy=zero3", "d.norm_ranks=2"]
-    config = load("digits", words)
+    config = read_recipe("digits", words)
     assert (config.g.strategy.name, config.g.strategy.options.every) == ("local_sgd", 4)
     assert (config.d.strategy.name, config.d.norm_ranks) == ("zero3", 2)
-    assert load("digits").g.strategy is None
+    assert read_recipe("digits").g.strategy is None
 
 
 @pytest.mark.parametrize("model", ["dcgan", "mlp", "sngan"])
 def test_shipped_models_train_under_pure(model, tmp_path):
     words = ["g.precision=pure", "d.precision=pure", f"model={model}", *SMALL[model], "train.kimg=0.128", *QUIET]
-    trainer = build.trainer(load("digits", words), tmp_path, print, lambda: False)
+    trainer = build.trainer(read_recipe("digits", words), tmp_path, print, lambda: False)
     start = [copy.detach().clone() for copy in trainer.gan.d.optimizer.copies]
     reports, _ = train_and_read(trainer)
     assert len(reports) == 2

@@ -8,7 +8,7 @@ from torch import nn
 
 import paragan as pg
 from paragan import build
-from paragan.config import dump, load, loads
+from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.pieces import StoredTensors
@@ -25,7 +25,7 @@ from paragan.scaling.rules import scaled
 
 KINDS = [
     *((kind.__name__, kind) for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)),
-    *((name, registry.load("optim", name).Optimizer) for name in registry.names("optim")),
+    *((name, registry.load_module("optim", name).Optimizer) for name in registry.names("optim")),
 ]
 BETAS = {"betas": (0.5, 0.9), "eps": 1e-3}
 LINEAR = ScheduleOptions("linear", warmup=2, end=8, final=0.1)
@@ -194,12 +194,12 @@ def test_group_whose_parameters_earlier_groups_have_is_refused():
 
 
 def test_groups_of_a_recipe_have_floats_and_are_written_back_as_they_were():
-    config = loads(RECIPE, "mine.yaml")
+    config = parse_recipe(RECIPE, "mine.yaml")
     policy = build.policy(config.g)
     group = policy.optimizer([("a.bias", nn.Parameter(torch.zeros(1))), ("0.b", nn.Parameter(torch.zeros(1)))])
     assert [one["eps"] for one in group.param_groups] == [1e-8, 1.0]
     assert learning_rates(group) == {"lr[*.bias]": 2e-4, "lr[0.*]": 2e-5}
-    assert loads(dump(config), "again") == config
+    assert parse_recipe(dump(config), "again") == config
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_groups_of_a_recipe_have_floats_and_are_written_back_as_they_were():
     ],
 )
 def test_invalid_group_of_a_recipe_is_reported_with_its_line(written, instead, said):
-    config = loads(RECIPE.replace(written, instead), "mine.yaml")
+    config = parse_recipe(RECIPE.replace(written, instead), "mine.yaml")
     with pytest.raises(ConfigError) as refusal:
         build.policy(config.g).optimizer(network().named_parameters())
     assert str(refusal.value).startswith(said)
@@ -232,17 +232,17 @@ def test_invalid_group_of_a_recipe_is_reported_with_its_line(written, instead, s
 )
 def test_config_with_an_invalid_group_is_refused_before_anything_is_built(written, instead, said):
     with pytest.raises(ConfigError) as refusal:
-        loads(RECIPE.replace(written, instead), "mine.yaml")
+        parse_recipe(RECIPE.replace(written, instead), "mine.yaml")
     assert said in str(refusal.value)
 
 
 def test_group_of_the_command_line_needs_no_list():
-    config = load("digits", ['g.optimizer.groups={match: "*.bias", lr: 1e-3}'])
+    config = read_recipe("digits", ['g.optimizer.groups={match: "*.bias", lr: 1e-3}'])
     assert config.g.optimizer.groups == ({"match": "*.bias", "lr": 1e-3},)
 
 
 def test_scaling_rules_multiply_every_rate():
-    options = scaled(loads(RECIPE, "mine.yaml").g, 2.0).optimizer
+    options = scaled(parse_recipe(RECIPE, "mine.yaml").g, 2.0).optimizer
     assert (options.lr, options.groups[1]["lr"]) == (4e-4, 4e-5)
     assert options.groups[0] == {"match": "*.bias", "weight_decay": 0}
 

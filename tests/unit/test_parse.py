@@ -203,11 +203,11 @@ PLAIN = {"a": [1, 2.5e-7, True, None, *AWKWARD], "b": {}, "c": [], "d": [{"e": 1
 
 
 def test_what_is_written_reads_back_equal():
-    text = strict_yaml.dump(PLAIN)
+    text = strict_yaml.to_yaml(PLAIN)
     assert read(text) == (PLAIN, [])
     assert yaml.safe_load(text)["d"] == PLAIN["d"]  # other readers too
 
 
 def test_written_yaml_has_no_aliases():
     shared = {"x": [1, 2]}
-    assert read(strict_yaml.dump({"a": shared, "b": shared}))[0] == {"a": shared, "b": shared}
+    assert read(strict_yaml.to_yaml({"a": shared, "b": shared}))[0] == {"a": shared, "b": shared}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paragan.config import dump, load
+from paragan.config import dump, read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.roles import Roles, colocated_roles
@@ -22,12 +22,12 @@ def gathering(*others):
 
 
 def with_words(*words):
-    return lambda mine: mine | {"config": dump(load("digits", words))}
+    return lambda mine: mine | {"config": dump(read_recipe("digits", words))}
 
 
 def test_equal_settings_pass():
     same = with_words("data.size=16", "devices=4")  # devices: of a host
-    rank_checks.refuse_different(load("digits"), gathering(with_words(), same))
+    rank_checks.refuse_different(read_recipe("digits"), gathering(with_words(), same))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_equal_settings_pass():
 )
 def test_other_settings_are_refused_by_name(other, message):
     with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {message}")) as caught:
-        rank_checks.refuse_different(load("digits"), gathering(with_words(), other))
+        rank_checks.refuse_different(read_recipe("digits"), gathering(with_words(), other))
     assert "\n" not in str(caught.value)
 
 
@@ -60,7 +60,7 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
 
 
 def test_a_rank_or_part_without_an_image_is_refused():
-    config = load("digits", ["train.batch=7", "g.micro_batches=3"])
+    config = read_recipe("digits", ["train.batch=7", "g.micro_batches=3"])
     rank_checks.refuse_thin(config, World(size=2))
     with pytest.raises(ConfigError, match=r"g\.micro_batches=3 is more than the 2 images of a rank"):
         rank_checks.refuse_thin(config, World(size=3))
@@ -80,5 +80,5 @@ def test_ranks_on_different_disks_are_refused():
 
 
 def test_a_group_of_one_for_strategies_that_speak():
-    plain = load("digits")
+    plain = read_recipe("digits")
     assert not rank_checks.needs_group(plain)

@@ -10,7 +10,7 @@ import torch
 
 from paragan import build
 from paragan.build import grid
-from paragan.config import choose, load
+from paragan.config import choose, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
@@ -131,7 +131,7 @@ def test_a_stack_refuses_it_and_cells_one_by_one_take_it(tmp_path):
     words = (*WORDS, "loss=relativistic_average", "grid.fitness.loss=relativistic_average", "train.kimg=0.032")
     told = "grid.executor: stacked is not possible: a loss compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        grid.trainer(load("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
-    run = grid.trainer(load("digits", words), tmp_path, print, lambda: False)
+        grid.trainer(read_recipe("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
+    run = grid.trainer(read_recipe("digits", words), tmp_path, print, lambda: False)
     list(run.run())
     assert run.clock.images >= 32

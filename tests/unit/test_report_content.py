@@ -135,7 +135,7 @@ def test_a_single_value_is_drawn_as_a_dot(tmp_path):
 
 
 def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
-    names = {registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
+    names = {registry.load_module("metrics", name).Metric.name for name in registry.names("metrics")}
     without = {name for name in names if not explanation(name)}
     assert not without
     assert {name for name in names if not note_of(name).direction} == {"class_variance_min", "class_variance_mean"}

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import paragan as pg
-from paragan.config import load
+from paragan.config import read_recipe
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
 TINY = (
@@ -23,7 +23,7 @@ TINY = (
 
 
 def config(*words):
-    return load("digits", [*TINY, *words])
+    return read_recipe("digits", [*TINY, *words])
 
 
 def pair():
@@ -120,7 +120,9 @@ def test_the_steps_of_a_config_are_those_of_its_run(manager, words, steps):
 
 
 def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
-    done = python("import sys, paragan as pg; print(len(pg.config.load('digits').max_steps), 'torch' in sys.modules)")
+    done = python(
+        "import sys, paragan as pg; print(len(pg.config.read_recipe('digits').max_steps), 'torch' in sys.modules)"
+    )
     assert done == "1500 False\n"
 
 

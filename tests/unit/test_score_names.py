@@ -8,7 +8,7 @@ from pathlib import Path
 from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPUTED = {registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
+COMPUTED = {registry.load_module("metrics", name).Metric.name for name in registry.names("metrics")}
 
 
 def test_the_manual_explains_the_metrics_that_are_computed_and_no_others():

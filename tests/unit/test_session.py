@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.event import Event
 from paragan.core.types import Report
@@ -28,7 +28,7 @@ SETTINGS = [
 
 
 def session(folder, *more):
-    config = load("digits", [*SETTINGS, *more])
+    config = read_recipe("digits", [*SETTINGS, *more])
     trainer = build.trainer(config, folder, print, lambda: False)
     return Session(trainer, folder, build.writers(config, folder, 0), {"recipe": "digits", "data": "digits"})
 
@@ -94,7 +94,7 @@ def test_session_resumed_run_gives_advice_once(tmp_path):
     """Of few images at the start; the same after a resume, also where nothing else was told."""
     for kimg in ("0.08", "0.16"):
         more = [f"train.kimg={kimg}", "every.sample_kimg=0", "data.size=8"]
-        config = load("digits", [*SETTINGS, *more])
+        config = read_recipe("digits", [*SETTINGS, *more])
         trainer = build.trainer(config, tmp_path, print, lambda: False)
         trainer.batches.source = Few(trainer.batches.source)
         trainer.resume()
@@ -179,7 +179,7 @@ def test_jsonl_failed_attempt_is_overwritten(tmp_path):
 
 def test_config_writers_without_jsonl_is_refused():
     with pytest.raises(ConfigError, match="writers must include jsonl"):
-        load("digits", ["writers=[console]"])
+        read_recipe("digits", ["writers=[console]"])
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3725, "1:02:05")])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
 from paragan.features import judge as judging
 from paragan.runs.train import train_run
@@ -42,7 +42,7 @@ def interrupt(monkeypatch):
 
 
 def trained(out, interrupt, *words):
-    return train_run(load("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
+    return train_run(read_recipe("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
 
 
 def record(out):

@@ -137,14 +137,14 @@ def test_group_starts_with_its_baseline_and_has_unique_names(group):
 
 @pytest.mark.parametrize("recipe", ["pix2pix-facades", "vanilla-mnist"])
 def test_settings_of_every_row_make_a_valid_config(recipe, tmp_path):
-    from paragan.config import load
+    from paragan.config import read_recipe
 
     options = rows.Table1Options(data=str(tmp_path), mnist=str(tmp_path))
     table = next(t for t in options.tables() if t.recipe == recipe)
     for group in table.groups:
         for row in group.rows:
             processes = run.row_processes(options, table, group, row, tmp_path)
-            config = load(recipe, processes.settings)
+            config = read_recipe(recipe, processes.settings)
             assert config.train.batch == group.batch * row.micro_batches
             assert config.g.micro_batches == config.d.micro_batches == row.micro_batches
             assert config.g.ema is None

@@ -133,7 +133,7 @@ def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
 
 def test_a_run_of_an_estimator_is_recorded_and_loads(tmp_path):
     words = [f"{key}={'null' if value is None else value}" for key, value in TINY.items()]
-    config = pg.config.load("digits", words)
+    config = pg.config.read_recipe("digits", words)
     scale_mgr = pg.ScalingManager(config, 16, 1, out=tmp_path / "run")
     gan = pg.Estimator(Painter(), Critic())
     for _ in config.max_steps:
@@ -173,7 +173,7 @@ def test_another_class_does_not_resume_the_run(painted):
         (("digits", {"train.kimg": float("nan")}), "settings: train.kimg is a float"),
         (("digits", {"devices": 2}), "devices=2 needs as many processes; start the program with `torchrun"),
         (("nothing", {}), "unknown recipe 'nothing'"),
-        ((pg.config.load("digits"), {"seed": 1}), "settings cannot be added to a RunConfig"),
+        ((pg.config.read_recipe("digits"), {"seed": 1}), "settings cannot be added to a RunConfig"),
     ],
 )
 def test_settings_that_make_no_run_are_one_line(arguments, said, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from torch import nn
 import paragan as pg
 from paragan import build
 from paragan.cli import sample as verb
-from paragan.config import dump, load, to_tree
+from paragan.config import dump, read_recipe, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
@@ -54,7 +54,7 @@ def run(pairs, tmp_path_factory):
 
 
 def started(folder, pairs, *words, stop=lambda: False):
-    config = load("pix2pix-facades", [f"data.path={pairs}", *WORDS, *words])
+    config = read_recipe("pix2pix-facades", [f"data.path={pairs}", *WORDS, *words])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(dump(config))
     trainer = build.trainer(config, folder, print, stop)
@@ -247,7 +247,7 @@ def tree(run):
 def test_what_does_not_fit_is_refused(pairs, tmp_path, recipe, words, told):
     given = [f"data.path={pairs}", "data.size=64", "model.width=2"] if recipe != "digits" else []
     with pytest.raises(ConfigError, match=told):
-        build.trainer(load(recipe, [*words, *given]), tmp_path, print, lambda: False)
+        build.trainer(read_recipe(recipe, [*words, *given]), tmp_path, print, lambda: False)
 
 
 def test_modes_of_a_generator_of_latents(tmp_path):
@@ -261,7 +261,7 @@ def test_modes_of_a_generator_of_latents(tmp_path):
 
 
 def test_the_recipe_is_the_papers_but_for_length_and_averaging():
-    config = load("pix2pix-facades")
+    config = read_recipe("pix2pix-facades")
     assert (config.train.batch, config.model.name, config.scheme.name) == (1, "pix2pix", "shared_fakes")
     assert (config.loss.name, config.loss.options.d_weight) == ("nonsaturating", 0.5)
     assert [(p.name, p.options.weight) for p in config.penalties] == [("l1", 100.0)]
@@ -272,7 +272,7 @@ def test_the_recipe_is_the_papers_but_for_length_and_averaging():
 
 
 def test_the_weight_of_d_is_in_its_loss_alone():
-    module = registry.load("losses", "nonsaturating")
+    module = registry.load_module("losses", "nonsaturating")
     half, whole = module.loss(module.Options(d_weight=0.5)), module.loss(module.Options())
     real, fake = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
     assert torch.equal(half.d(real, fake), whole.d(real, fake) / 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from paragan.config import changes, load
+from paragan.config import changes, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.runs import start
@@ -88,7 +88,7 @@ def test_config_prints_outside_names_of_a_recipe_and_imports_nothing(evil, capfd
 
 def test_a_recipe_of_the_user_needs_no_trust(evil):
     Path("config.yaml").write_text("data: digits\nmodel: evil.nets\nloss: hinge\n")
-    assert load("config.yaml").model.name == "evil.nets"
+    assert read_recipe("config.yaml").model.name == "evil.nets"
     assert evil.exists()
 
 
@@ -111,7 +111,7 @@ def test_a_config_that_a_run_has_written_counts_without_its_folder(evil, capfd):
 def test_a_name_that_is_typed_needs_no_trust(evil, capfd):
     folder = run_folder("model")
     assert (
-        load(str(folder / "config.yaml"), ["loss=paragan.losses.hinge", "model=dcgan"]).loss.name
+        read_recipe(str(folder / "config.yaml"), ["loss=paragan.losses.hinge", "model=dcgan"]).loss.name
         == "paragan.losses.hinge"
     )
     assert not evil.exists()
@@ -119,15 +119,15 @@ def test_a_name_that_is_typed_needs_no_trust(evil, capfd):
 
 def test_what_a_word_replaces_is_not_imported_for_the_record(evil):
     file = str(run_folder("model") / "config.yaml")
-    assert changes(file, load(file, ["model=dcgan"])) == {}
+    assert changes(file, read_recipe(file, ["model=dcgan"])) == {}
     assert not evil.exists()
 
 
 def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypatch):
     file, jobs = str(run_folder("model") / "config.yaml"), []
     monkeypatch.setattr(start.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
-    config = load(file, ["devices=2"], ANY)
+    config = read_recipe(file, ["devices=2"], ANY)
     assert start.start_training(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
     assert jobs[0].words[-1] == "--trust"
-    start.start_training(load("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
+    start.start_training(read_recipe("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
     assert "--trust" not in jobs[1].words

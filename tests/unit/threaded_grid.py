@@ -9,7 +9,7 @@ from paragan.build import grid
 from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.worker import Worker
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
@@ -53,7 +53,7 @@ class Grid:
     def __init__(
         self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
-        config = load("digits", [*WORDS, *words])
+        config = read_recipe("digits", [*WORDS, *words])
         self.factory = grid.GridFactory.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
@@ -114,7 +114,7 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    factory = grid.GridFactory.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    factory = grid.GridFactory.of(read_recipe("digits", [*WORDS, *words]), folder, lambda text: None)
     population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()

@@ -36,8 +36,8 @@ def load(
     written. Raises children of `paragan.ParaganError`.
     """
     outside = ANY if trust else ()
-    read = partial(config.load, outside=outside)
-    text = partial(config.loads, outside=outside)
+    read = partial(config.read_recipe, outside=outside)
+    text = partial(config.parse_recipe, outside=outside)
     model = None if generator is None else Networks.for_sampling(instance(generator, seed=0))
     reader = GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device)
     return load_generator(Path(path), reader, best)

@@ -93,7 +93,7 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """All settings of the run, as recorded."""
-        return config.load(str(self.folder / "config.yaml"), outside=ANY)
+        return config.read_recipe(str(self.folder / "config.yaml"), outside=ANY)
 
     @cached_property
     def generator(self) -> Sampler:
@@ -180,11 +180,11 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
     if isinstance(recipe, str):
         words = [_word(key, value) for key, value in (settings or {}).items()]
         try:
-            return config.load(recipe, words, ANY if trust else None, warn)
+            return config.read_recipe(recipe, words, ANY if trust else None, warn)
         except ConfigError as error:
             raise ConfigError(in_python(str(error))) from None
     if settings:
-        hint = "pass them to paragan.config.load"
+        hint = "pass them to paragan.config.read_recipe"
         raise ConfigError(f"settings cannot be added to a RunConfig; {hint}")
     return recipe
 

@@ -52,7 +52,7 @@ class Data:
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:
     """Open both splits; `DataError` for invalid files. shared: in memory once per host."""
-    module = registry.load("datasets", config.data.name)
+    module = registry.load_module("datasets", config.data.name)
     options = config.data.options
     labelled = getattr(options, "labels", True) is not False
     if not labelled:
@@ -90,7 +90,7 @@ def batch_stream(
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
-    model = model or registry.load("models", config.model.name)
+    model = model or registry.load_module("models", config.model.name)
     takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)

@@ -49,14 +49,14 @@ def gan(
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
     refuse_unpaired(config, found, has_outside_networks(config, model), model)
     loss = adversarial(config.loss)
-    penalties = [registry.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
+    penalties = [registry.load_module("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in players.items():
         refuse_unsupported(options[side], seat, mine[side], loss.needs, config.loss.name)
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     latents = prior(config, players[Side.G].net if Side.G in players else makers[Side.G].construct(), found, device)
     shown = config.augment
-    augment = None if shown is None else registry.load("augment", shown.name).Augment(shown.options)
+    augment = None if shown is None else registry.load_module("augment", shown.name).Augment(shown.options)
     game = GAN(
         seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.batch_world.sum
     )
@@ -70,7 +70,7 @@ def gan(
 
 def adversarial(chosen: Choice) -> Loss:
     """Return the loss of a file of `losses/`."""
-    declared = registry.load("losses", chosen.name).loss
+    declared = registry.load_module("losses", chosen.name).loss
     made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
     return made
 
@@ -83,7 +83,7 @@ def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.de
 
 def scheme(config: RunConfig) -> Scheme:
     """Return the scheme of a run: its module's `Scheme`, or its function `step`."""
-    module = registry.load("schemes", config.scheme.name)
+    module = registry.load_module("schemes", config.scheme.name)
     if not hasattr(module, "Scheme"):
         return FunctionScheme(module.step)
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()

@@ -92,7 +92,7 @@ def _period(config: RunConfig, roles: Roles) -> int:
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
         if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
-            kind = registry.load("parallel", options.strategy.name).Strategy
+            kind = registry.load_module("parallel", options.strategy.name).Strategy
             updates = kind(options.strategy.options).sync_period
             periods.append(updates // gcd(updates, options.updates_per_step))
     return lcm(*periods)
@@ -102,6 +102,6 @@ def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
     """Open the writers of a run that has finished `step` steps."""
     made = {}
     for writer in config.writers:
-        kind = registry.load("writers", writer.name).Writer
+        kind = registry.load_module("writers", writer.name).Writer
         made[writer.name] = kind(writer.options, folder, step)
     return MultiWriter(made.items())

@@ -27,7 +27,7 @@ def maker(
     """
     options = config.g if side is Side.G else config.d
     outside = has_outside_networks(config, model)
-    module = model or registry.load("models", config.model.name)
+    module = model or registry.load_module("models", config.model.name)
     kind = module.Generator if side is Side.G else module.Discriminator
     name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
 

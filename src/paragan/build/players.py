@@ -68,7 +68,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
     demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
-    strategy: Strategy = registry.load("parallel", chosen.name).Strategy(chosen.options, demands)
+    strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, demands)
     if world.size > 1 and not strategy.joins_ranks:
         raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
     return strategy
@@ -77,7 +77,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
 def policy(options: PlayerOptions) -> Policy:
     """Return the policy of a player's options."""
     name = options.optimizer.name
-    kind = getattr(torch.optim, name, None) or registry.load("optim", name).Optimizer
+    kind = getattr(torch.optim, name, None) or registry.load_module("optim", name).Optimizer
     return Policy(
         kind,
         options.optimizer.lr,

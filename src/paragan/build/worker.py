@@ -12,7 +12,7 @@ import torch.distributed as dist
 from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
 from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.workers.worker import Worker
-from paragan.config import RunConfig, loads
+from paragan.config import RunConfig, parse_recipe
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import worker_info
@@ -49,7 +49,7 @@ def worker(
             return f"no message from the coordinator at {host}:{port} ({reason})"
         if welcome["kind"] == "refused":
             raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
-        run = loads(welcome["config"], "the coordinator's config")
+        run = parse_recipe(welcome["config"], "the coordinator's config")
         assert run.grid is not None
         if run.transport == "mpi" and external_workers is None:
             raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")

@@ -61,10 +61,10 @@ def expand_home(word: str) -> str:
 
 def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
     """Load a config; errors end with advice. outside: custom code that may be imported."""
-    from paragan.config import load
+    from paragan.config import read_recipe
 
     try:
-        return load(recipe, overrides, outside, _print_warning)
+        return read_recipe(recipe, overrides, outside, _print_warning)
     except ConfigError as error:
         command = program_command()
         if recipe in registry.names("recipes"):

@@ -7,10 +7,10 @@ from paragan.config.run_config import (
     compare,
     differences,
     dump,
-    load,
-    load_with_places,
-    loads,
     outside_names,
+    parse_recipe,
+    read_recipe,
+    read_with_places,
     to_tree,
 )
 
@@ -21,9 +21,9 @@ __all__ = [
     "compare",
     "differences",
     "dump",
-    "load",
-    "load_with_places",
-    "loads",
     "outside_names",
+    "parse_recipe",
+    "read_recipe",
+    "read_with_places",
     "to_tree",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paragan.config.field_types import describe, fields_of
-from paragan.config.run_config import load_with_places
+from paragan.config.run_config import read_with_places
 from paragan.config.sections import NAMES_ONLY
 from paragan.core import registry
 from paragan.core.field_docs import meanings
@@ -39,7 +39,7 @@ class Setting:
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
     """Return the settings of one run, in the order of its config; outside code is not imported."""
-    config, tree = load_with_places(recipe, overrides, NAMES_ONLY)
+    config, tree = read_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
 
 

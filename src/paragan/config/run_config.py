@@ -128,7 +128,7 @@ def choose(category: str, name: str) -> Choice:
     return Choice(name, registry.options(category, name)())
 
 
-def load(
+def read_recipe(
     recipe: str,
     overrides: Sequence[str] = (),
     outside: Container[str] | None = None,
@@ -148,7 +148,7 @@ def load(
     return config
 
 
-def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
+def read_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
     """Return the config, and the tree that it was read from, with the place of each value."""
     return _read(recipe, overrides, outside)[:2]
 
@@ -170,7 +170,7 @@ def _read(
     return config, tree, writer.warnings(_flat(to_tree(config)))
 
 
-def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
+def parse_recipe(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
     """Return the config of a recipe in memory. source: its name in messages."""
     problems: list[Problem] = []
     tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
@@ -191,14 +191,14 @@ def to_tree(config: RunConfig) -> dict[str, Any]:
 
 
 def dump(config: RunConfig) -> str:
-    """Return YAML that `load` reads back to an equal config."""
-    return strict_yaml.dump(to_tree(config))
+    """Return YAML that `read_recipe` reads back to an equal config."""
+    return strict_yaml.to_yaml(to_tree(config))
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
     try:
-        plain = load(recipe, outside=outside_names(config))
+        plain = read_recipe(recipe, outside=outside_names(config))
     except ConfigError:  # the recipe is incomplete without overrides
         return {}
     changes = compare(plain, replace(config, history=plain.history))

@@ -30,7 +30,7 @@ def find_file(name: str) -> Path:
     return path
 
 
-def load(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """Import the file once, with its folder last on the import path."""
     name = f"paragan-file:{path}"
     if name in sys.modules:

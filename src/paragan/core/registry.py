@@ -115,13 +115,13 @@ def _top_level_keys(path: Path) -> set[str]:
     return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.M))
 
 
-def load(category: str, name: str) -> ModuleType:
+def load_module(category: str, name: str) -> ModuleType:
     """Import a file of a category; `ConfigError` if outside code fails or lacks a required name."""
     path = find_source(category, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{category}.{name}")
     with reraise_as_config_error(f"importing {name}"):
-        module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
+        module = outside_file.import_file(path) if outside_file.is_file_name(name) else importlib.import_module(name)
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
         names_missing = " and ".join(missing)

@@ -79,7 +79,7 @@ def parse_scalar(text: str) -> Scalar:
     return text
 
 
-def dump(tree: Any) -> str:
+def to_yaml(tree: Any) -> str:
     """Return YAML that `read_file` reads back: maps as blocks, lists of scalars on one line."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 

@@ -80,5 +80,5 @@ def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
 
 
 def _load(choice: Choice) -> ChosenMetric:
-    kind: type[Metric] = registry.load("metrics", choice.name).Metric
+    kind: type[Metric] = registry.load_module("metrics", choice.name).Metric
     return ChosenMetric(kind, choice.options)

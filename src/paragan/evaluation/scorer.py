@@ -59,7 +59,7 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     if chosen is None:
         return None
     refuse_few(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
-    prepared = registry.load("features", chosen.name).prepare(
+    prepared = registry.load_module("features", chosen.name).prepare(
         chosen.options, replace(context, name=extractor_name(chosen))
     )
 

@@ -71,7 +71,7 @@ class GeneratorReader:
 
     def network(self, config: GeneratorConfig, where: str) -> Model:
         """Return the module of `models/`, or the networks from memory if the run has no module."""
-        module: Any = registry.load("models", config.model.name)
+        module: Any = registry.load_module("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
         if from_memory and self.model is None:
             raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")

@@ -15,6 +15,6 @@ class Options(ExtractorOptions):
 
 def resolve(options: Options, dataset: str, shape: tuple[int, int, int]) -> Choice:
     """Return the extractor named as the data set if it accepts this image shape, else the judge."""
-    is_made_for = dataset in registry.names("features") and registry.load("features", dataset).accepts(shape)
+    is_made_for = dataset in registry.names("features") and registry.load_module("features", dataset).accepts(shape)
     name = dataset if is_made_for else "judge"
     return Choice(name, registry.options("features", name)(**asdict(options)))

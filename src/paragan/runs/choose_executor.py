@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.config import RunConfig, load, outside_names
+from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
@@ -66,7 +66,7 @@ def _before(config: RunConfig, out: Path) -> RunConfig | None:
     if not kept.exists():
         return None
     try:
-        return load(str(kept), outside=outside_names(config))
+        return read_recipe(str(kept), outside=outside_names(config))
     except ConfigError:
         return replace(config, train=replace(config.train, executor="eager"))
 

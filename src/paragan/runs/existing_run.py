@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from paragan.config import RunConfig, compare, load, outside_names
+from paragan.config import RunConfig, compare, outside_names, read_recipe
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
@@ -97,7 +97,7 @@ def news(config: RunConfig, before: RunConfig | None) -> list[str]:
 
 def _read(folder: RunFolder, config: RunConfig) -> RunConfig:
     try:
-        return load(str(folder.config), outside=outside_names(config))
+        return read_recipe(str(folder.config), outside=outside_names(config))
     except ConfigError as error:
         raise CheckpointError(
             f"run folder {folder.path}: its config.yaml cannot be read "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paragan import build
 from paragan.build import grid
-from paragan.config import RunConfig, load, loads
+from paragan.config import RunConfig, parse_recipe, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
@@ -46,7 +46,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
         hint = f"pass a run folder, made by `{program_command()} train`"
         raise CheckpointError(f"{path} {_why_no_run(path)}; {hint}")
     overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
-    config = load(str(config_file), overrides, ANY if trust else ())
+    config = read_recipe(str(config_file), overrides, ANY if trust else ())
     trainer = grid.trainer(config, path, _print_line, lambda: False, reading=True)
     if not trainer.resume(best):
         hint = "train longer, or lower every.save_kimg"
@@ -57,8 +57,8 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
 def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampler:
     """Open the generator of a run folder or an exported file, as `paragan.load` does."""
     outside = ANY if trust else ()
-    read = partial(load, outside=outside)
-    read_text = partial(loads, outside=outside)
+    read = partial(read_recipe, outside=outside)
+    read_text = partial(parse_recipe, outside=outside)
     reader = GeneratorReader(read, read_text, lambda config: build.open_data(config), _print_line)
     return load_generator(path, reader, best)
 

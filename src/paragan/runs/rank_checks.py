@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from paragan import __version__
-from paragan.config import RunConfig, differences, dump, loads, to_tree
+from paragan.config import RunConfig, differences, dump, parse_recipe, to_tree
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Rows
@@ -61,7 +61,7 @@ def refuse_different(config: RunConfig, world: World) -> None:
     for name in ("paragan", "torch"):
         values = [rank[name] for rank in ranks]
         _refuse(f"{name} is", values, "install the same version on all hosts")
-    configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
+    configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
     keys = chain.from_iterable(differences(configs[0], other) for other in configs[1:])
     key = next((key for key in keys if key not in _MAY_DIFFER), None)
     if key is not None:

@@ -10,7 +10,7 @@ import torch
 
 from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
@@ -38,7 +38,7 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
         hint = f"pass a run folder, made by `{program_command()} train`"
         raise CheckpointError(f"{path} has no config.yaml; {hint}")
     outside = ANY if trust else ()
-    config = load(str(config_file), (), outside)
+    config = read_recipe(str(config_file), (), outside)
     if config.scheme.name != "asynchronous":
         raise ConfigError(
             f"replay needs a run with the asynchronous scheme; this one has {config.scheme.name}, "
@@ -49,7 +49,7 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
     order = f"scheme.order={path.resolve()}"
     overrides = [order, f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
     folder = out or path / "replay"
-    repetition = load(str(config_file), overrides, outside)
+    repetition = read_recipe(str(config_file), overrides, outside)
     code = start_training(repetition, str(config_file), overrides, folder, fresh=True)
     return ReplayResult(code) if code else _compare(path, folder, steps)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan import build
-from paragan.config import RunConfig, choose, load
+from paragan.config import RunConfig, choose, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.errors import ConfigError
@@ -102,9 +102,9 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     is_file = request.target.endswith((".yaml", ".yml"))
     is_recipe = is_file or request.target in registry.names("recipes")
     if is_recipe:
-        config = load(request.target, request.overrides, ANY if request.trust else None)
+        config = read_recipe(request.target, request.overrides, ANY if request.trust else None)
     else:
-        config = load("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
+        config = read_recipe("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
     plain: dict[str, Any] = {
         "precision": "fp32",
         "strategy": None,
@@ -127,7 +127,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = real.num_classes
         pairs = real.has_pairs
     else:
-        kind = registry.load("models", config.model.name).Generator
+        kind = registry.load_module("models", config.model.name).Generator
         shape = _SHAPE
         classes = 0
         pairs = bool(getattr(kind, "takes_condition", False))

@@ -105,7 +105,7 @@ def exact_arithmetic() -> Iterator[None]:
 def make_strategy(name: str) -> Strategy:
     """Build a strategy with its default options."""
     options = registry.options("parallel", name)
-    strategy: Strategy = registry.load("parallel", name).Strategy(options())
+    strategy: Strategy = registry.load_module("parallel", name).Strategy(options())
     return strategy
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from paragan import build
-from paragan.config import load
+from paragan.config import read_recipe
 from paragan.core.event import Event
 
 
 def test_every_weight_moves_and_latents_give_different_pictures():
     recipe = str(Path(__file__).with_name("recipe.yaml"))
-    config = load(recipe, ["train.kimg=1.28", "every.sample_kimg=1.28"])
+    config = read_recipe(recipe, ["train.kimg=1.28", "every.sample_kimg=1.28"])
     trainer = build.trainer(config, Path(mkdtemp()), print, stop=lambda: False)
     players = trainer.players.values()
     weights = list(chain.from_iterable(player.net.parameters() for player in players))
