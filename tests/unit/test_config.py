@@ -43,9 +43,8 @@ def test_what_is_not_written_stays_at_its_default(recipe):
 
 def test_written_values_arrive_with_the_type_of_their_field(recipe):
     text = "g: {optimizer: {lr: 1, arguments: {betas: [0, 0.9]}}, ema: {half_life_kimg: 2}}\ntrain: {kimg: 3}\n"
-    found = read_recipe(
-        recipe(LEAST + text), ["model.g_widths=[8, 16]", "seed=0x1f", "penalties=[r1, {name: r1, weight: 3}]"]
-    )
+    words = ["model.g_widths=[8, 16]", "seed=0x1f", "penalties=[r1, {name: r1, weight: 3}]"]
+    found = read_recipe(recipe(LEAST + text), words)
     assert found.g.optimizer.lr == 1.0
     assert isinstance(found.g.optimizer.lr, float)
     assert isinstance(found.train.kimg, float)
@@ -208,11 +207,8 @@ def test_differences_are_dotted_keys(recipe):
         *("penalties.0.weight", "g.ema", "d.optimizer.arguments", "train.batch"),
         *("g.ema.half_life_kimg", "g.ema.start_kimg", "g.ema.ramp", "d.optimizer.arguments.betas"),
     ]
-    assert set(differences(first, read_recipe(path, ["model=dcgan"]))) >= {
-        "model.name",
-        "model.g_widths",
-        "model.width",
-    }
+    changed = differences(first, read_recipe(path, ["model=dcgan"]))
+    assert set(changed) >= {"model.name", "model.g_widths", "model.width"}
 
 
 def test_the_optimisers_known_without_torch_are_those_of_torch():
