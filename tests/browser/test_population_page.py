@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.writers.report import render
+from paragan.report.page import Page
 from tests.browser import made_grid
 from tests.browser.colours import contrast, luminance
 from tests.browser.driver import NEEDED
@@ -23,7 +23,7 @@ def run(request, tmp_path_factory):
 @pytest.fixture
 def page(browser, run):
     file = run / "report.html"
-    file.write_text(render(run), encoding="utf-8")
+    file.write_text(Page(run).render(), encoding="utf-8")
     browser.requests(), browser.complaints()
     browser.open(file.as_uri())
     yield browser

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
+from paragan.report.page import Page
 from paragan.runs.report_server import open_report_server
-from paragan.writers.report import render
 from tests.browser import made_run
 from tests.browser.colours import contrast, luminance
 from tests.browser.driver import NEEDED
@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 def page(browser, run):
     """The page opened from a file; whatever a test does, it asked for nothing else and nothing was complained of."""
     file = run / "report.html"
-    file.write_text(render(run), encoding="utf-8")
+    file.write_text(Page(run).render(), encoding="utf-8")
     browser.requests(), browser.complaints()
     browser.open(file.as_uri())
     yield browser

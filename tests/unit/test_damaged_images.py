@@ -14,7 +14,7 @@ from paragan.cli import data as verb
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.datasets import _damaged_images, folder, paired
-from paragan.writers.report import render
+from paragan.report.page import Page
 
 TINY = (
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.score_kimg=0", "every.sample_kimg=0"),
@@ -184,6 +184,6 @@ def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tm
         "warning: class folder 'birds' has no images; it is not a class",
     )
     console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()
-    page = render(out).replace("&#39;", "'")
+    page = Page(out).render().replace("&#39;", "'")
     for line in lines:
         assert line in console and line in record and line in page

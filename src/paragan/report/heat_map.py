@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 
 from paragan.report.grid_record import Generation, Grid
 from paragan.report.scale import Scale, fit_scale, format_short
@@ -87,64 +87,44 @@ class GridLayout:
 
 @dataclass(frozen=True)
 class Measure:
-    """Quantity with a number per cell. scale_per_generation: separate shades per generation."""
+    """Quantity of a `Generation`. scale_per_generation: separate shades per generation."""
 
-    id: str
+    quantity: str
     title: str
     note: str
-    of: Callable[[Generation], Sequence[float]]
     scale_per_generation: bool = False
     floor: float | None = None
 
+    def of_player(self, player: str) -> Measure:
+        """Return the measure of G or D."""
+        other = "D" if player == "G" else "G"
+        note = self.note.format(player=player, other=other)
+        return replace(self, quantity=f"{player.lower()}/{self.quantity}", title=f"{self.title} of {player}", note=note)
 
+
+_OF_PLAYERS = (
+    Measure(
+        "fitness",
+        "Fitness",
+        "Loss of each cell's {player} against the neighbouring {other}s. Lower is better.",
+        scale_per_generation=True,
+    ),
+    Measure("lr", "Learning rate", "Learning rates mutate and are inherited: successful ones spread over the grid."),
+    Measure(
+        "age",
+        "Age",
+        "Generations since each cell's {player} was trained. A high age means that it beat all later candidates.",
+        floor=0.0,
+    ),
+)
 MEASURES = (
     Measure(
         "score",
         "Mixture score",
         "Distance between the images of each cell's mixture and real images. Lower is better.",
-        lambda one: one.of["score"],
         scale_per_generation=True,
     ),
-    Measure(
-        "fitness-g",
-        "Fitness of G",
-        "Loss of each cell's G against the neighbouring Ds. Lower is better.",
-        lambda one: one.of["g/fitness"],
-        scale_per_generation=True,
-    ),
-    Measure(
-        "fitness-d",
-        "Fitness of D",
-        "Loss of each cell's D against the neighbouring Gs. Lower is better.",
-        lambda one: one.of["d/fitness"],
-        scale_per_generation=True,
-    ),
-    Measure(
-        "lr-g",
-        "Learning rate of G",
-        "Learning rates mutate and are inherited: successful ones spread over the grid.",
-        lambda one: one.of["g/lr"],
-    ),
-    Measure(
-        "lr-d",
-        "Learning rate of D",
-        "Learning rates mutate and are inherited: successful ones spread over the grid.",
-        lambda one: one.of["d/lr"],
-    ),
-    Measure(
-        "age-g",
-        "Age of G",
-        "Generations since each cell's G was trained. A high age means that it beat all later candidates.",
-        lambda one: one.age("g"),
-        floor=0.0,
-    ),
-    Measure(
-        "age-d",
-        "Age of D",
-        "Generations since each cell's D was trained. A high age means that it beat all later candidates.",
-        lambda one: one.age("d"),
-        floor=0.0,
-    ),
+    *(measure.of_player(player) for measure, player in product(_OF_PLAYERS, "GD")),
 )
 
 
@@ -162,7 +142,7 @@ def num_past_maps(grid: Grid) -> int:
 
 
 def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
-    by_generation = [measure.of(generation) for generation in generations]
+    by_generation = [generation.of[measure.quantity] for generation in generations]
     everything = _finite_values(chain.from_iterable(by_generation))
     if not everything:
         return None
@@ -172,10 +152,9 @@ def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]
     scales = [fit_scale(values, 0.0, 1.0, measure.floor) for values in ranges]
     scaled = zip(by_generation, scales, strict=True)
     shades = [[_shade_of(value, scale) for value in values] for values, scale in scaled]
-    texts = [format_short(value) if math.isfinite(value) else "–" for value in by_generation[-1]]
     spans = ["–".join(_range_texts(r)) for r in ranges] if measure.scale_per_generation else None
-    caption = (measure.id, measure.title, measure.note)
-    drawn = _build_map(caption, grid, generations, shades, texts, spans)
+    caption = (measure.quantity, measure.title, measure.note)
+    drawn = _build_map(caption, grid, generations, shades, _texts(by_generation[-1]), spans)
     return replace(drawn, ramp=_range_texts(ranges[-1]), log=scales[-1].log)
 
 
@@ -185,9 +164,11 @@ def _loss_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
     used = set(_finite_values(chain.from_iterable(by_generation)))
     if len(used | {*range(len(grid.losses))}) < 2:
         return None
-    shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in by_generation]
+    shades = [[_tone_of(value) for value in values] for values in by_generation]
     named = GridLayout.of(grid).columns <= _MAX_NAMED_COLUMNS
-    texts = [_loss_text(value, grid.losses if named else ()) for value in by_generation[-1]]
+    names: dict[float, str] = dict(enumerate(grid.losses)) if named else {}
+    latest = by_generation[-1]
+    texts = [names.get(value, text) for value, text in zip(latest, _texts(latest), strict=True)]
     labels = (name if named else f"{n} {name}" for n, name in enumerate(grid.losses))
     legend = tuple((_tone_of(n), label) for n, label in enumerate(labels))
     caption = ("loss", "Loss", "Loss that each cell trained with in this generation.")
@@ -200,18 +181,16 @@ def _birth_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
         return None
     sources: Counter[float] = Counter()
     for values in by_generation:
-        known = ((cell, born) for cell, born in enumerate(values) if math.isfinite(born))
-        sources.update(born for cell, born in known if born != cell)
+        sources.update(born for cell, born in enumerate(values) if math.isfinite(born) and born != cell)
     tones = {cell: _tone_of(rank) for rank, (cell, _) in enumerate(sources.most_common())}
 
     def shade(cell: int, born: float) -> str:
-        return _UNKNOWN if not math.isfinite(born) else _HOME if born == cell else tones[born]
+        return _HOME if born == cell else tones.get(born, _UNKNOWN)
 
     shades = [[shade(cell, born) for cell, born in enumerate(values)] for values in by_generation]
-    texts = [f"{born:.0f}" if math.isfinite(born) else "–" for born in by_generation[-1]]
     remark = "Coloured cells adopted the G of another cell." if sources else "No cell has adopted the G of another one."
     caption = ("born", "Origin of G", f"Cell in which each cell's G was last trained. {remark}")
-    return _build_map(caption, grid, generations, shades, texts)
+    return _build_map(caption, grid, generations, shades, _texts(by_generation[-1]))
 
 
 def _build_map(
@@ -261,11 +240,9 @@ def _range_texts(values: Sequence[float]) -> tuple[str, ...]:
     return (format_short(min(values)), format_short(max(values))) if values else ()
 
 
+def _texts(values: Sequence[float]) -> list[str]:
+    return [format_short(value) if math.isfinite(value) else "–" for value in values]
+
+
 def _tone_of(rank: float) -> str:
-    return f"c{min(_NUM_TONES - 1, int(rank))}"
-
-
-def _loss_text(value: float, names: Sequence[str]) -> str:
-    if not math.isfinite(value):
-        return "–"
-    return names[int(value)] if value < len(names) else f"{value:.0f}"
+    return f"c{min(_NUM_TONES - 1, int(rank))}" if math.isfinite(rank) else _UNKNOWN

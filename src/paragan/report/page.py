@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import os
-import shlex
+import math
 import time
-from collections.abc import Mapping
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from paragan.core.command import program_command
-from paragan.report import panels, population
+from paragan.core.files import write_text
+from paragan.report import panels, run_facts
 from paragan.report.charts import Chart
-from paragan.report.events import list_events
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.record import History, RecordEntry, metric_names, open_record, single_line, to_number
-from paragan.report.record_values import to_mapping
-from paragan.report.run_facts import data_fact, player_facts, ranks_fact
+from paragan.report.population import grid_shape_text, population_section
+from paragan.report.record import History, metric_names, open_record
+from paragan.report.record_values import first_items, single_line, to_mapping, to_number
 from paragan.report.run_state import format_duration, read_small_json, read_small_text, run_state, total_kimg
 from paragan.report.sample_frames import Frame, SampleFrames
 from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
-_MAX_TABLE_ROWS = 40  # of a chart
-_SHEET_WIDTH = 660  # pixels, at full page width
-_FIRST_CHART_HEIGHT = 330
-_SMALL_CHART_HEIGHT = 165
-_MAX_ITEMS = 200  # of a list of an untrusted record
+_MAX_TABLE_ROWS = 40  # of a chart of a series
+_MAX_METRIC_ROWS = 200  # of a chart of a metric
 _MAX_CONFIG = 200_000  # characters
-_DELAYS = {
-    "lag": "Lag of the opponent of {}, in steps",
-    "age": "Age of the images used by {}, in steps",
-    "wait_ms": "Wait of {} for the other player, in milliseconds",
-}
 _SECTIONS = {
     "game": "Losses",
     "telemetry": "Telemetry",
@@ -55,7 +43,8 @@ class Page:
         self.record = open_record(folder)
         self.frames = SampleFrames(folder)
         self._template = _environment().get_template("report.html.j2")
-        self._css, self._js = (_source(name) for name in ("report.css", "report.js"))
+        self._css = (_HERE / "report.css").read_text(encoding="utf-8")
+        self._js = (_HERE / "report.js").read_text(encoding="utf-8")
 
     def render(self, live: bool = False) -> str:
         """Return the page as HTML. live: the page polls its server for changes."""
@@ -64,6 +53,12 @@ class Page:
         view = _view(self.folder, self.record.history, self.frames.choose(self.record.history.samples))
         page = {"live": live, "token": token, "css": self._css, "js": self._js, "csp": self.policy(live)}
         return self._template.render(view, **page)
+
+    def save(self, path: Path | None = None) -> Path:
+        """Render the page and write it atomically, by default as report.html of the run folder."""
+        path = path or self.folder / "report.html"
+        write_text(path, self.render())
+        return path
 
     def policy(self, live: bool) -> str:
         """Return the content security policy: only this style, this script and embedded images."""
@@ -87,54 +82,53 @@ class Page:
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
-    total = total_kimg(folder, history)
+    """Return the variables of the template."""
     kimg = max(history.kimg, 1e-9)
-    config = read_small_text(folder / "config.yaml")
     names = metric_names(history.scores)
-    sections = [(id, title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
+    sections = [(title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
     metrics = panels.metric_charts(history.scores, kimg)
-    cells = population.population_section(history.population, kimg)
-    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts for _, _, charts in sections)]
+    cells = population_section(history.population, kimg)
+    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts for _, charts in sections)]
+    protocol = history.protocol or read_small_json(folder / "score.json").get("protocol")
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
         "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
-        "rows": _rows(history.rows),
+        "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,
-        "num_next": _num_next_to(frames),
         "meanings": [(name, text) for name in names if (text := explanation(name))],
-        "delays": _delays(history.delays),
-        "sections": [section for section in sections if section[2]],
+        "delays": run_facts.delay_tables(history),
+        "sections": [(title, charts) for title, charts in sections if charts],
         "population": cells,
-        "shape": population.grid_shape_text(history.population.grid),
-        "readouts": {chart.id: chart.readout for chart in drawn},
+        "readouts": {chart.caption.id: chart.readout for chart in drawn},
         "kimg": kimg,
-        "advice": [_advice(entry) for entry in reversed(history.advice.values())],
-        "events": list_events(history),
-        "changed": _changed(history.start.get("changed")),
-        "config": config[:_MAX_CONFIG],
-        "commands": _commands(folder, history, total) if _has_commands(history) else [],
-        "protocol": _flatten(history.protocol or read_small_json(folder / "score.json").get("protocol"))[:_MAX_ITEMS],
+        "advice": [run_facts.advice_texts(entry) for entry in reversed(history.advice.values())],
+        "events": run_facts.list_events(history),
+        "changed": run_facts.changed_settings(history.start),
+        "config": read_small_text(folder / "config.yaml")[:_MAX_CONFIG],
+        "protocol": run_facts.dotted_settings(protocol),
     }
 
 
 def _header(folder: Path, history: History) -> dict[str, Any]:
     state = run_state(folder, history)
     total = total_kimg(folder, history)
+    start = history.start
+    shape = grid_shape_text(history.population.grid)
+    facts = [run_facts.data_fact(start), shape, *run_facts.player_facts(start), run_facts.ranks_fact(start)]
     return {
         "name": single_line(folder.resolve().name) or "run",
-        "recipe": single_line(history.start.get("recipe")),
+        "recipe": single_line(start.get("recipe")),
         "state": state,
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.written)),
         "history": history,
         "total": total,
         "share": min(1.0, history.kimg / total) if total else None,
         "spent": format_duration(history.seconds),
-        "players": player_facts(history.start.get("players")),
-        "data": data_fact(history.start.get("data")),
-        "ranks": ranks_fact(history.start),
+        "facts": [fact for fact in facts if fact],
+        "commands": run_facts.list_commands(folder, history, total),
     }
 
 
@@ -142,7 +136,8 @@ def table(chart: Chart) -> list[list[str]]:
     """Return rows of a chart as text, including the first and last; all rows of most metrics."""
     readout: Any = chart.readout
     count = len(readout["x"])
-    stride = -(-count // (_MAX_ITEMS if chart.id.startswith("metric") else _MAX_TABLE_ROWS)) or 1
+    max_rows = _MAX_METRIC_ROWS if chart.caption.id.startswith("metric") else _MAX_TABLE_ROWS
+    stride = math.ceil(count / max_rows) or 1
     chosen = sorted({*range(0, count, stride), count - 1}) if count else []
     return [
         [f"{readout['step'][i]:,}", format_number(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
@@ -155,13 +150,13 @@ def _cell(value: float | None) -> str:
 
 
 def _key_number(name: str, history: History) -> dict[str, str]:
-    with_metric = [entry for entry in history.scores if name in entry.numbers()]
+    with_metric = [entry for entry in history.scores if name in entry.numbers]
     real = to_number(to_mapping(history.real).get(name))
     last = with_metric[-1]
     best = panels.best_evaluation(name, with_metric)
     main = best or last
-    value = format_number(main.numbers()[name])
-    last_value = format_number(last.numbers()[name])
+    value = format_number(main.numbers[name])
+    last_value = format_number(last.numbers[name])
     is_tie = value == last_value and last is not main
     return {
         "name": name,
@@ -172,95 +167,6 @@ def _key_number(name: str, history: History) -> dict[str, str]:
         "last": last_value if last is not main and not is_tie else "",
         "real": "" if real is None else format_number(real),
     }
-
-
-def _num_next_to(frames: list[Frame]) -> int:
-    """Return the number of small charts next to the samples, for columns of similar height."""
-    if not frames:
-        return 0
-    height = _SHEET_WIDTH * frames[-1].height / frames[-1].width
-    rows = round((height - _FIRST_CHART_HEIGHT) / _SMALL_CHART_HEIGHT)
-    return 2 * min(max(rows, 0), 3)
-
-
-def _num_samples(data: object) -> int:
-    """Return the number of images to sample: 64, or all held-out pairs if they are fewer."""
-    pairs = to_number(data.get("held_out_pairs")) if isinstance(data, Mapping) else None
-    return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
-
-
-def _delays(histograms: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the histograms as tables of value and share."""
-    tables = []
-    for (side, name), bins in histograms.items():
-        total = sum(bins.values())
-        rows = [(f"≤ {v}" if name == "wait_ms" else f"{v}", f"{bins[v] / total:.1%}") for v in sorted(bins)]
-        if total:
-            tables.append((_DELAYS[name].format(side.upper()), rows))
-    return tables
-
-
-def _rows(rows: object) -> list[str]:
-    return [single_line(row, 60) for row in rows[:_MAX_ITEMS]] if isinstance(rows, list) else []
-
-
-def _advice(entry: RecordEntry) -> dict[str, str]:
-    advice = entry.values
-    value = to_number(advice.get("value"))
-    return {
-        "name": single_line(advice.get("name")),
-        "value": "" if value is None else format_number(value),
-        "means": single_line(advice.get("means")),
-        "try": single_line(advice.get("try")),
-        "step": f"{entry.step:,}",
-    }
-
-
-def _changed(settings: object) -> list[tuple[str, str, str]]:
-    pairs = islice(settings.items(), _MAX_ITEMS) if isinstance(settings, Mapping) else ()
-    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
-
-
-def _setting(value: object) -> str:
-    """Format a setting as in a recipe."""
-    return single_line(value if isinstance(value, str) else json.dumps(value))
-
-
-def _has_commands(history: History) -> bool:
-    """Whether the command line can open the run: not if its networks are defined in a program."""
-    return history.start.get("commands") != {}
-
-
-def _commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
-    """Return commands to copy, derived only from the folder because the record is untrusted.
-
-    They never include `--trust`: the user decides whether code named by a config may run. For a
-    finished run, the command to continue doubles its length.
-    """
-    run = shlex.quote(str(folder))
-    # without a slash, it could be the name of a recipe
-    name = str(folder) if os.sep in str(folder) else f"./{folder}"
-    resume = f"{program_command()} train {shlex.quote(name)}"
-    is_finished = total is not None and history.kimg >= total
-    continue_command = (
-        ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_finished else ("resume", resume)
-    )
-    return [
-        continue_command,
-        ("sample", f"{program_command()} sample {run} --num {_num_samples(history.start.get('data'))}"),
-        ("export", f"{program_command()} export {run}"),
-        ("score", f"{program_command()} eval {run} --json"),
-    ]
-
-
-def _flatten(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[str, str]]:
-    """Return nested settings as pairs of dotted name and value."""
-    if not isinstance(settings, Mapping) or not depth:
-        return [(prefix, single_line(settings))] if prefix else []
-    pairs: list[tuple[str, str]] = []
-    for name, value in settings.items():
-        pairs += _flatten(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
-    return pairs
 
 
 def _environment() -> jinja2.Environment:
@@ -274,10 +180,6 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"figure": format_number, "table": table}
     return environment
-
-
-def _source(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def _sha256_source(text: str) -> str:

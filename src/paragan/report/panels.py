@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from paragan.report.charts import Caption, Chart, Plot, evaluation_chart, series_chart
 from paragan.report.metric_notes import explanation, note_of
@@ -182,7 +183,7 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
 def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry | None:
     """Return the best evaluation by a metric; None without a direction or a finite value."""
     direction = note_of(metric, scores[-1].values if scores else None).direction
-    values = [(entry, entry.numbers()[metric]) for entry in scores if metric in entry.numbers()]
+    values = [(entry, entry.numbers[metric]) for entry in scores if metric in entry.numbers]
     finite = [(entry, value) for entry, value in values if math.isfinite(value)]
     return max(finite, key=lambda pair: direction * pair[1])[0] if direction and finite else None
 
@@ -201,6 +202,5 @@ def series_labels(names: Sequence[str]) -> list[str]:
 
 
 def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:
-    """Return the length of the common prefix."""
-    columns = enumerate(zip(*words, strict=False))
-    return next((i for i, column in columns if len(set(column)) > 1), min(map(len, words)))
+    columns = zip(*words, strict=False)
+    return len(list(takewhile(lambda column: len(set(column)) == 1, columns)))

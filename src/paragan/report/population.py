@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paragan.report import panels
 from paragan.report.charts import Chart
-from paragan.report.grid_record import Ensemble, Generation, Grid, Population
+from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
 from paragan.report.heat_map import GridLayout, HeatMap, heat_maps, num_past_maps
 from paragan.report.scale import format_number
 
@@ -40,27 +40,26 @@ class PopulationSection:
     profiled: int
 
 
-def population_section(population: Population, kimg: float) -> PopulationSection | None:
+def population_section(history: GridHistory, kimg: float) -> PopulationSection | None:
     """Return the section; None for a run without a grid or without a finished generation."""
-    grid = population.grid
-    latest = population.latest
+    grid = history.grid
+    latest = history.latest
     if grid is None or latest is None:
         return None
     count = num_past_maps(grid)
-    generations = population.select_generations(count) if count > 1 else [latest]
+    generations = history.select_generations(count) if count > 1 else [latest]
     layout = GridLayout.of(grid)
     columns = layout.columns if layout.has_numbers else 0
-    mixture = _mixture_bars(grid, latest, population.weights)
-    bars = (mixture, _ensemble_bars(latest, population.ensemble))
+    bars = (_mixture_bars(grid, latest, history.weights), _ensemble_bars(latest, history.ensemble))
     return PopulationSection(
         _section_note(grid, latest),
-        panels.section_charts("population", population.curves, kimg),
+        panels.section_charts("population", history.curves, kimg),
         tuple(chart for chart in bars if chart is not None),
         heat_maps(grid, generations),
         layout,
         "narrow" if columns < _MAX_NARROW else "middle" if columns < _MAX_MIDDLE else "wide",
-        _profile_rows(population, grid.cells),
-        population.profiled,
+        _profile_rows(history, grid.cells),
+        history.profiled,
     )
 
 
@@ -97,41 +96,37 @@ def _mixture_bars(grid: Grid, latest: Generation, weights: Sequence[float]) -> B
     return Bars(f"Mixture of cell {latest.best}", note, _bar_rows(names, weights))
 
 
-def _ensemble_bars(latest: Generation, ensemble: Ensemble | None) -> Bars | None:
+def _ensemble_bars(latest: Generation, ensemble: EnsembleRecord | None) -> Bars | None:
     if ensemble is None:
         return None
     names = [f"cell {cell}" for cell, _ in ensemble.counts]
     counts = [float(count) for _, count in ensemble.counts]
     note = "Number of times each cell's G was selected from the whole grid after training."
     if math.isfinite(ensemble.distance):
-        note += f" Score: {format_number(ensemble.distance)}{_comparison(latest, ensemble)}."
+        note += f" Score: {format_number(ensemble.distance)}"
+        if latest.best is not None:
+            comparison = "better" if ensemble.distance < latest.of["score"][latest.best] else "not better"
+            note += f", {comparison} than the best mixture"
+        note += "."
     return Bars(f"Ensemble of {sum(counts):,.0f}", note, _bar_rows(names, counts))
-
-
-def _comparison(latest: Generation, ensemble: Ensemble) -> str:
-    if latest.best is None:
-        return ""
-    best = latest.of["score"][latest.best]
-    comparison = "better" if ensemble.distance < best else "not better"
-    return f", {comparison} than the best mixture"
 
 
 def _bar_rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str, float, str], ...]:
     highest = max(value for value in values if math.isfinite(value))
     lengths = (round(100 * (max(0.0, v) / highest), 1) for v in values)  # NaN becomes 0
-    texts = (format_number(value) if math.isfinite(value) else "–" for value in values)
-    return tuple(zip(names, lengths, texts, strict=True))
+    return tuple(zip(names, lengths, map(_figure_or_dash, values), strict=True))
 
 
-def _profile_rows(population: Population, cells: int) -> list[tuple[str, ...]]:
+def _profile_rows(history: GridHistory, cells: int) -> list[tuple[str, ...]]:
     """Return rows: routine, wall s, CPU s, share of wall time, wall s per cell and generation."""
-    walls = population.wall_s
-    others = [name for name in walls if name not in _PUBLISHED]
-    names = [*(name for name in _PUBLISHED if name in walls), *others]
-    times = [(name, walls[name], population.cpu_s[name]) for name in names]
-    times.append(("overall", sum(wall for _, wall, _ in times), sum(cpu for _, _, cpu in times)))
-    total = times[-1][1]
-    num_trainings = cells * max(1, population.profiled)
+    walls = history.wall_s
+    if not walls:
+        return []
+    names = sorted(walls, key=lambda name: _PUBLISHED.index(name) if name in _PUBLISHED else len(_PUBLISHED))
+    times = [(name, walls[name], history.cpu_s[name]) for name in names]
+    total = sum(walls.values())
+    times.append(("overall", total, sum(history.cpu_s.values())))
+    num_trainings = cells * max(1, history.profiled)
     return [
         (
             name,
@@ -140,7 +135,7 @@ def _profile_rows(population: Population, cells: int) -> list[tuple[str, ...]]:
             f"{wall / total:.1%}" if 0 < total < math.inf else "–",
             format_number(wall / num_trainings),
         )
-        for name, wall, cpu in (times if names else ())
+        for name, wall, cpu in times
     ]
 
 

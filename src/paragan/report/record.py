@@ -9,15 +9,15 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
-from paragan.report.grid_record import Population
-from paragan.report.record_values import single_line, to_mapping, to_number
+from paragan.report.grid_record import GridHistory
+from paragan.report.record_values import first_pairs, single_line, to_mapping, to_natural, to_number
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -43,12 +43,9 @@ class RecordEntry:
     kimg: float
     values: Mapping[str, Any]
 
-    def numbers(self) -> dict[str, float]:
-        """Return the numeric values by name."""
-        return self._numbers
-
     @cached_property
-    def _numbers(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, float]:
+        """Numeric values by name."""
         names = [name for name in self.values if name not in _POSITION_KEYS]
         numbers = ((single_line(name), to_number(self.values[name])) for name in names)
         return {name: value for name, value in numbers if value is not None}
@@ -58,9 +55,8 @@ class RecordEntry:
         scalars = ((k, v) for k, v in self.values.items() if not isinstance(v, list | dict))
         first = islice(scalars, _MAX_VALUES)
         stored = {single_line(k): single_line(v) if isinstance(v, str) else v for k, v in first}
-        directions = list(to_mapping(self.values.get("directions")).items())[:_MAX_METRICS]
-        if directions:
-            stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
+        directions = first_pairs(self.values.get("directions"), _MAX_METRICS)
+        stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
         return RecordEntry(self.step, self.kimg, stored)
 
 
@@ -88,9 +84,8 @@ class History:
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
-    population: Population = field(default_factory=Population)
+    population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
-    checkpoint: str = ""
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
     _session_s: float = 0.0  # time of the last line within its session
 
@@ -121,8 +116,7 @@ class History:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
                 self.checkpoints += 1
-                self.checkpoint = single_line(entry.values.get("path"))
-                self.saves.append((entry.step, self.checkpoint))
+                self.saves.append((entry.step, single_line(entry.values.get("path"))))
             case "event":
                 self.events.append((entry.step, single_line(entry.values.get("text"))))
             case "start":
@@ -132,27 +126,23 @@ class History:
 
     def _delay(self, values: Mapping[str, Any]) -> None:
         """Add histograms {side: {name: {value: count}}}; other values are ignored."""
-        for side in ("g", "d"):
-            histograms = values.get(side)
-            if isinstance(histograms, Mapping):
-                for name in _HISTOGRAMS:
-                    self._add_histogram((side, name), histograms.get(name))
-
-    def _add_histogram(self, key: tuple[str, str], histogram: object) -> None:
-        bins = self.delays.setdefault(key, Counter())
-        for value, count in islice(to_mapping(histogram).items(), _MAX_BINS):
-            if _is_bin(value, count) and (int(value) in bins or len(bins) < _MAX_BINS):
-                bins[int(value)] += count
+        for side, name in product(("g", "d"), _HISTOGRAMS):
+            bins = self.delays.setdefault((side, name), Counter())
+            for key, number in first_pairs(to_mapping(values.get(side)).get(name), _MAX_BINS):
+                value = to_natural(key)
+                count = to_natural(number)
+                if value is not None and count is not None and (value in bins or len(bins) < _MAX_BINS):
+                    bins[value] += count
 
     def _score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
-        self.most_metrics = max(self.most_metrics, len(entry.numbers().keys() - {_COUNT}))
+        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_COUNT}))
         self.scores = thin_out(self.scores, entry.brief())
 
     def _grow(self, entry: RecordEntry) -> None:
-        for name, value in entry.numbers().items():
+        for name, value in entry.numbers.items():
             line = self.series.get(name)
             if line is None:
                 if len(self.series) >= _MAX_SERIES:
@@ -203,7 +193,9 @@ class Record:
     def _take_lines(self, file: Any) -> bool:
         start = self._offset
         file.seek(start)
-        while (line := file.readline(_MAX_LINE_BYTES)) and _is_complete(line):
+        while line := file.readline(_MAX_LINE_BYTES):
+            if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
+                break  # the rest is not written yet
             self._offset += len(line)
             if (parsed := _parse(line)) is not None:
                 self.history.take(*parsed)
@@ -222,7 +214,7 @@ def open_record(folder: Path) -> Record:
 
 def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
     """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
-    counts = Counter(chain.from_iterable(entry.numbers() for entry in scores))
+    counts = Counter(chain.from_iterable(entry.numbers for entry in scores))
     del counts[_COUNT]
     frequent = {name for name, _ in counts.most_common(_MAX_METRICS)}
     return [name for name in counts if name in frequent]
@@ -238,20 +230,10 @@ def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
         return entries
     selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
     for name in metric_names(entries):
-        values = (entry.numbers().get(name, math.nan) for entry in entries)
+        values = (entry.numbers.get(name, math.nan) for entry in entries)
         finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
         selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
     return [entry for entry in entries if id(entry) in selected]
-
-
-def _is_complete(line: bytes) -> bool:
-    return line.endswith(b"\n") or len(line) == _MAX_LINE_BYTES
-
-
-def _is_bin(value: object, count: object) -> bool:
-    text = str(value)
-    is_short_number = text.isascii() and text.isdecimal() and len(text) < 9
-    return is_short_number and type(count) is int and 0 <= count < 1 << 48
 
 
 def _parse(line: bytes) -> tuple[object, RecordEntry] | None:

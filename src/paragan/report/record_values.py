@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 _MAX_DIGITS = 15  # of an integer, so that it is exact as a float
@@ -34,9 +35,25 @@ def to_natural(value: object) -> int | None:
     return int(str(value)) if is_text and len(str(value)) <= _MAX_DIGITS else None
 
 
+def natural_or_nan(value: object) -> float:
+    """Return a non-negative integer as a float; NaN for other values."""
+    number = to_natural(value)
+    return math.nan if number is None else float(number)
+
+
 def to_mapping(value: object) -> Mapping[str, Any]:
     """Return a mapping unchanged; an empty one for other values."""
     return value if isinstance(value, Mapping) else {}
+
+
+def first_pairs(value: object, limit: int = 200) -> list[tuple[str, Any]]:
+    """Return the first keys and values of a mapping; none for other values."""
+    return list(islice(to_mapping(value).items(), limit))
+
+
+def first_items(value: object, limit: int = 200) -> list[Any]:
+    """Return the first items of a list; none for other values."""
+    return value[:limit] if isinstance(value, list) else []
 
 
 def single_line(text: object, max_length: int = 500) -> str:

@@ -1,23 +1,38 @@
-"""Facts in the header of the report, from the untrusted start line of a record."""
+"""Texts of the report from the untrusted record of a run: header, diagnostics, events, settings, commands."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 from collections.abc import Mapping
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from paragan.report.record_values import single_line, to_number
+from paragan.core.command import program_command
+from paragan.report import panels
+from paragan.report.record import History, RecordEntry, metric_names
+from paragan.report.record_values import first_items, first_pairs, single_line, to_mapping, to_number
+from paragan.report.scale import format_number
 
+_MAX_SCORES = 20  # in the list of events
+_MAX_METRICS = 3  # of a score in the list of events
 _MAX_ITEMS = 200
+_DELAYS = {
+    "lag": "Lag of the opponent of {}, in steps",
+    "age": "Age of the images used by {}, in steps",
+    "wait_ms": "Wait of {} for the other player, in milliseconds",
+}
 
 
-def player_facts(players: object) -> list[str]:
+def player_facts(start: Mapping[str, Any]) -> list[str]:
     """Return parameters, precision and device of each player."""
-    if not isinstance(players, Mapping):
-        return []
-    items = islice(players.items(), _MAX_ITEMS)
-    known = [(name, player) for name, player in items if isinstance(player, Mapping)]
-    return [_player_fact(single_line(name).upper(), player) for name, player in known]
+    return [_player_fact(name, player) for name, player in _players(start)]
+
+
+def _players(start: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    pairs = first_pairs(start.get("players"))
+    return [(single_line(name).upper(), player) for name, player in pairs if isinstance(player, Mapping)]
 
 
 def _player_fact(name: str, player: Mapping[str, Any]) -> str:
@@ -27,14 +42,12 @@ def _player_fact(name: str, player: Mapping[str, Any]) -> str:
     return f"{name}{count}, {precision} on {single_line(player.get('device'))}"
 
 
-def data_fact(data: object) -> str:
+def data_fact(start: Mapping[str, Any]) -> str:
     """Return name, number of images and shape of the data set."""
-    if not isinstance(data, Mapping):
-        return ""
-    shape = data.get("shape")
+    data = to_mapping(start.get("data"))
     images = to_number(data.get("images"))
-    size = " × ".join(single_line(n) for n in shape[:3]) if isinstance(shape, list) else ""
     count = f"{images:,.0f} images" if images is not None else ""
+    size = " × ".join(single_line(n) for n in first_items(data.get("shape"), 3))
     return ", ".join(part for part in (single_line(data.get("name")), count, size) if part)
 
 
@@ -42,11 +55,96 @@ def ranks_fact(start: Mapping[str, Any]) -> str:
     """Return the number of ranks and the strategy of each player; empty for one rank."""
     size = to_number(start.get("ranks"))
     hosts = to_number(start.get("hosts"))
-    players = start.get("players")
     if size is None or not size > 1:
         return ""
-    items = islice(players.items(), _MAX_ITEMS) if isinstance(players, Mapping) else ()
-    known = ((single_line(k).upper(), p) for k, p in items if isinstance(p, Mapping))
-    strategies = (f"{name} {single_line(player.get('strategy'))}" for name, player in known)
+    strategies = (f"{name} {single_line(player.get('strategy'))}" for name, player in _players(start))
     on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
     return f"{size:,.0f} ranks{on}: {', '.join(strategies)}"
+
+
+def advice_texts(entry: RecordEntry) -> dict[str, str]:
+    """Return the texts of an advice by the name of its field."""
+    value = to_number(entry.values.get("value"))
+    texts = {name: single_line(entry.values.get(name)) for name in ("name", "means", "try")}
+    return texts | {"value": "" if value is None else format_number(value), "step": f"{entry.step:,}"}
+
+
+def delay_tables(history: History) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the histograms of delays as tables of value and share."""
+    tables = []
+    for (side, name), bins in history.delays.items():
+        total = sum(bins.values())
+        rows = [(f"≤ {v}" if name == "wait_ms" else f"{v}", f"{bins[v] / total:.1%}") for v in sorted(bins) if total]
+        if rows:
+            tables.append((_DELAYS[name].format(side.upper()), rows))
+    return tables
+
+
+def list_events(history: History) -> list[tuple[int, str]]:
+    """Return step and text of each event, the latest first.
+
+    Of evaluations and checkpoints, only the latest.
+    """
+    saved = [(step, f"checkpoint {path.rpartition('/')[2]}") for step, path in history.saves]
+    first = [event for event in history.events if event == (0, "started")]
+    later = [event for event in history.events if event != (0, "started")]
+    ordered = [*first, *_score_events(history.scores), *saved, *later]  # the order within a step
+    return sorted(ordered, key=lambda event: event[0])[::-1]
+
+
+def _score_events(scores: list[RecordEntry]) -> list[tuple[int, str]]:
+    """Return the latest evaluations, with a mark on the best by the first metric."""
+    names = metric_names(scores)[:_MAX_METRICS]
+    best = panels.best_evaluation(names[0], scores) if names else None
+    events = []
+    for entry in scores[-_MAX_SCORES:]:
+        values = [f"{name} {format_number(entry.numbers[name])}" for name in names if name in entry.numbers]
+        events.append((entry.step, f"score: {', '.join(values)}" + (" (best)" if entry is best else "")))
+    return events
+
+
+def changed_settings(start: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return each setting that differs from the recipe, with the value of recipe and run."""
+    pairs = first_pairs(start.get("changed"))
+    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
+
+
+def _setting(value: object) -> str:
+    """Format a setting as in a recipe."""
+    return single_line(value if isinstance(value, str) else json.dumps(value))
+
+
+def dotted_settings(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[str, str]]:
+    """Return nested settings as pairs of dotted name and value."""
+    if not isinstance(settings, Mapping) or not depth:
+        return [(prefix, single_line(settings))] if prefix else []
+    pairs: list[tuple[str, str]] = []
+    for name, value in first_pairs(settings):
+        pairs += dotted_settings(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
+    return pairs[:_MAX_ITEMS]
+
+
+def list_commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
+    """Return commands to copy, derived only from the folder because the record is untrusted.
+
+    They never include `--trust`: the user decides whether code named by a config may run. For a
+    finished run, the command to continue doubles its length. A run whose networks are defined in a
+    program has none.
+    """
+    if history.start.get("commands") == {}:
+        return []
+    program = program_command()
+    run = shlex.quote(str(folder))
+    # without a slash, it could be the name of a recipe
+    path = str(folder) if os.sep in str(folder) else f"./{folder}"
+    resume = ("resume", f"{program} train {shlex.quote(path)}")
+    if total is not None and history.kimg >= total:
+        resume = ("train twice as long", f"{resume[1]} train.kimg={2 * history.kimg:g}")
+    pairs = to_number(to_mapping(history.start.get("data")).get("held_out_pairs"))
+    num = int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
+    return [
+        resume,
+        ("sample", f"{program} sample {run} --num {num}"),
+        ("export", f"{program} export {run}"),
+        ("score", f"{program} eval {run} --json"),
+    ]

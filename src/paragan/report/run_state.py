@@ -13,7 +13,8 @@ from paragan.core import strict_yaml
 from paragan.core.errors import PREEMPTED, ParaganError
 from paragan.core.files import open_regular_file
 from paragan.core.settings_tree import SourceLocation
-from paragan.report.record import History, single_line, to_number
+from paragan.report.record import History
+from paragan.report.record_values import single_line, to_number
 from paragan.report.scale import format_number
 
 _SILENT_S = 600.0

@@ -13,7 +13,8 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.report.record import RecordEntry, single_line
+from paragan.report.record import RecordEntry
+from paragan.report.record_values import single_line
 from paragan.storage.animation import save_animation
 
 _MAX_FRAMES = 60  # in the report

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.record import History, metric_names, single_line
+from paragan.report.record import History, metric_names
+from paragan.report.record_values import single_line
 from paragan.report.run_state import format_duration, run_state, total_kimg
 from paragan.report.scale import format_number
 from paragan.report.series import Series
@@ -111,7 +112,7 @@ def _scores_table(history: History) -> Table | None:
     best = {name: panels.best_evaluation(name, history.scores) for name in names}
     table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
     for entry in _latest_and_best(history.scores, best.values()):
-        values = entry.numbers()
+        values = entry.numbers
         cells = [_score_cell(values.get(name), entry is best[name]) for name in names]
         table.add_row(Text(f"{entry.step:,}"), Text(format_number(entry.kimg)), *cells)
     table.caption = "* best so far" if any(best.values()) else None
@@ -133,7 +134,7 @@ def _latest_and_best(
 
 
 def _last_score(history: History) -> dict[str, float]:
-    values = history.scores[-1].numbers() if history.scores else {}
+    values = history.scores[-1].numbers if history.scores else {}
     return {name: values[name] for name in metric_names(history.scores) if name in values}
 
 

@@ -22,7 +22,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.writers.report import Page
+    from paragan.report.page import Page
 
 _ADDRESS = "127.0.0.1"
 _MAX_REQUESTS = 16
@@ -54,7 +54,7 @@ def open_report_server(run: Path, port: int) -> ReportServer:
 
     Raises `CheckpointError` if `run` is not a run folder, `ConfigError` if the port is in use.
     """
-    from paragan.writers.report import Page
+    from paragan.report.page import Page
 
     try:
         return ReportServer(Page(run), port)
@@ -103,7 +103,7 @@ class ReportServer(ThreadingHTTPServer):
 
     def render(self) -> str | None:
         """Return the page; None if it cannot be rendered. An error is printed once."""
-        from paragan.report.record import single_line
+        from paragan.report.record_values import single_line
 
         try:
             with self.rendering:
