@@ -190,11 +190,10 @@ def test_the_profile_adds_up_over_the_generations_once_each(page):
 
 def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     wall = {"train": 3.0, "score": math.nan, "mutate": -1.0, "gather": "x", "evaluate": 1e999}
-    found = population(
-        {"generation": 1, "cells": cells(1.0, 2.0), "profile": {"wall_s": wall, "cpu_s": {"train": None}}}
-    )
-    expected = [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
-    assert population_section(found, 1.0).profile == expected
+    profile = {"wall_s": wall, "cpu_s": {"train": None}}
+    found = population({"generation": 1, "cells": cells(1.0, 2.0), "profile": profile})
+    rows = population_section(found, 1.0).profile
+    assert rows == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
 
 
 def test_selected_generations_are_evenly_spaced_with_first_and_latest():
