@@ -69,9 +69,9 @@ def test_classes_without_names_are_numbers(save):
 
 def test_other_names_of_arrays(save):
     path = save(x=IMAGES, y=LABELS)
-    assert read(path, images="x", labels="y").class_names == ("0", "1", "2", "3")
+    assert read(path, image_array="x", label_array="y").class_names == ("0", "1", "2", "3")
     assert "no array 'images'; the file has x, y" in refused(path)
-    assert "no array 'z'" in refused(path, images="x", labels="z")
+    assert "no array 'z'" in refused(path, image_array="x", label_array="z")
 
 
 def test_the_share_held_out(save):

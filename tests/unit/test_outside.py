@@ -39,7 +39,7 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
         "nets.py",
         "@dataclass(frozen=True)\n",
         "",
-        "`Options` is not a dataclass; put @dataclass(frozen=True)",
+        "`Options` is not a frozen dataclass; put @dataclass(frozen=True)",
     ),
     "Options fail": ("nets.py", "width: int = 32", "width: int = 1 // 0", "`Options` raised ZeroDivisionError"),
     "Options of unknown": ("nets.py", "width: int", "width: Foo", "name 'Foo' is not defined"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -54,13 +54,10 @@ def open_data(config: RunConfig, shared: bool = False) -> Data:
     """Open both splits; `DataError` for invalid files. shared: in memory once per host."""
     module = registry.load_module("datasets", config.data.name)
     options = config.data.options
-    labelled = getattr(options, "labels", True) is not False
-    if not labelled:
-        options = replace(options, labels=type(options)().labels)
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
     if shared:
         found = [share_on_host(source) for source in found]
-    if not labelled:
+    if not options.labels:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found
     return Data(train, held_out, getattr(options, "flip", False))

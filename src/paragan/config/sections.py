@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paragan.config.field_types import Field, fields_of
 from paragan.config.hints import name_hint
-from paragan.core import outside_file, registry
+from paragan.core import outside_code, registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice
 from paragan.core.registry import describe_choices
@@ -139,8 +139,8 @@ class Sections(dict[str, Section]):
             self._refuse(node, key, category)
             return None
         written = node.value
-        if outside_file.is_file_name(written):
-            node.value = outside_file.absolute_path(written, node.place.source)
+        if outside_code.is_file_name(written):
+            node.value = outside_code.absolute_path(written, node.place.source)
         if node.value in category.also or self._is_unread(node.value):
             return node.value
         try:
@@ -171,7 +171,7 @@ def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation
         return f"{name!r} is called {name_here} in paragan; use {key}={name_here}"
     file = f"{name.replace('.', '/')}.py"
     is_missing = error.startswith((f"unknown {registry.noun(category)} {name!r}", "cannot import "))
-    if is_missing and os.path.isfile(outside_file.absolute_path(file, place.source)):
+    if is_missing and os.path.isfile(outside_code.absolute_path(file, place.source)):
         problem = error.partition(";")[0].partition(":")[0]
         return f"{problem}; to use the file {file}, pass {key}={file}"
     return error

@@ -9,8 +9,6 @@ import textwrap
 from functools import cache
 from itertools import pairwise
 
-MEANING = "meaning"  # key in the metadata of a field without source
-
 
 @cache
 def meanings(kind: type) -> dict[str, str]:
@@ -19,7 +17,7 @@ def meanings(kind: type) -> dict[str, str]:
     for cls in reversed(kind.__mro__):
         if dataclasses.is_dataclass(cls):
             found |= _written(cls)
-    return found | {f.name: f.metadata[MEANING] for f in dataclasses.fields(kind) if MEANING in f.metadata}
+    return found
 
 
 def _written(kind: type) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval as Interval
@@ -60,6 +60,23 @@ TORCH_OPTIMISERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
     *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
 )
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """Options of every dataset, added to those of its file; fingerprints of data ignore them."""
+
+    labels: bool = field(default=True, repr=False)
+    """Whether the labels of the data are used. false: none, the run is unconditional."""
+    prefetch: Natural | None = field(default=None, repr=False)
+    """Batches that are read and decoded ahead of the training step; 0: none, each is read when it
+    is needed; null: one more than `threads` for data that is decoded from files, 0 for data in
+    memory and for grids.
+    """
+    threads: Annotated[int, Interval(ge=1, le=256)] | None = field(default=None, repr=False)
+    """Threads that read and decode batches ahead; null: one per CPU thread of the process, at most
+    4.
+    """
 
 
 @dataclass(frozen=True)

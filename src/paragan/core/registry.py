@@ -10,30 +10,21 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import get_type_hints
 
-from paragan.core import outside_file
+from paragan.core import outside_code
 from paragan.core.errors import ConfigError
-from paragan.core.field_docs import MEANING, meanings
-from paragan.core.option_types import TORCH_OPTIMISERS, Interval, Natural
+from paragan.core.option_types import TORCH_OPTIMISERS, DatasetOptions
 from paragan.core.outside_code import reraise_as_config_error
 
-_PREFETCH = (
-    "Batches that are read and decoded ahead of the training step; 0: none, each is read when it "
-    "is needed; null: one more than `threads` for data that is decoded from files, 0 for data in "
-    "memory and for grids."
-)
-_THREADS = "Threads that read and decode batches ahead; null: one per CPU thread of the process, at most 4."
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
@@ -73,12 +64,12 @@ _REQUIRED_NAMES = {  # names that outside code must define
 
 def categories() -> list[str]:
     """Return the folders whose files are chosen by name."""
-    return [category for category in _NOUNS if (_ROOT / category).is_dir()]
+    return list(_NOUNS)
 
 
 def noun(category: str) -> str:
     """Return the name of one file of a category: `losses` -> loss."""
-    return _NOUNS.get(category, f"file of {category}/")
+    return _NOUNS[category]
 
 
 def names(category: str) -> list[str]:
@@ -120,8 +111,7 @@ def load_module(category: str, name: str) -> ModuleType:
     path = find_source(category, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{category}.{name}")
-    with reraise_as_config_error(f"importing {name}"):
-        module = outside_file.import_file(path) if outside_file.is_file_name(name) else importlib.import_module(name)
+    module = outside_code.import_outside(name)
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
         names_missing = " and ".join(missing)
@@ -132,7 +122,7 @@ def load_module(category: str, name: str) -> ModuleType:
 def options(category: str, name: str) -> type:
     """Return the `Options` dataclass of a file, read without importing it; empty if it has none.
 
-    Those of every dataset also have `labels`, `prefetch` and `threads`.
+    Those of every dataset also have the fields of `DatasetOptions`.
     """
     kind = _options(find_source(category, name), f"{category}.{name}")
     return _dataset_options(kind) if category == "datasets" else kind
@@ -140,10 +130,8 @@ def options(category: str, name: str) -> type:
 
 def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
     """Return the source file of a name; `ConfigError` with the valid names and those in `also`."""
-    if outside_file.is_file_name(name):
-        return outside_file.find_file(name)
     if "." in name:
-        return _find_outside_module(name)
+        return outside_code.find_outside_source(name)
     if name not in names(category) and (category, name) not in _HIDDEN:
         hint = did_you_mean(closest_name(name, [*also, *names(category)]))
         valid = describe_choices(category, also)
@@ -184,34 +172,6 @@ def _description(path: Path) -> str:
     return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]
 
 
-def _find_outside_module(name: str) -> Path:
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"cannot import {name!r}: it is not the dotted path of a module, such as mygan.nets")
-    spec = _find_spec(name)
-    if spec.origin is None or not spec.origin.endswith(".py"):
-        raise ConfigError(f"cannot import {name!r}: it has no .py source file; give a module that has one")
-    return Path(spec.origin)
-
-
-def _find_spec(name: str) -> ModuleSpec:
-    """Return the module's spec; importing its packages may raise errors of their code."""
-    spec = None
-    missing = name
-    try:
-        with reraise_as_config_error(f"importing {name.rpartition('.')[0]}"):
-            spec = importlib.util.find_spec(name)
-    except ConfigError as error:
-        missing = str(getattr(error.__cause__, "name", None))
-        if not isinstance(error.__cause__, ModuleNotFoundError) or not f"{name}.".startswith(f"{missing}."):
-            raise
-    if spec is None:
-        raise ConfigError(
-            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent "
-            "folder, or give a .py file such as mine.py"
-        )
-    return spec
-
-
 @cache  # one class per file, so that equal settings give equal configs
 def _options(path: Path, name: str) -> type:
     try:
@@ -222,52 +182,23 @@ def _options(path: Path, name: str) -> type:
     module = ModuleType(f"paragan-options:{name}")
     module.__file__ = str(path)  # source of the fields' meanings
     sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:
-        code = compile(ast.Module(readable, []), str(path), "exec")
-        with reraise_as_config_error(f"{path}: `Options`"):
+    code = compile(ast.Module(readable, []), str(path), "exec")
+    with reraise_as_config_error(f"{path}: `Options`"):
+        try:
             exec(code, module.__dict__)  # noqa: S102 a file of paragan, or code the user named
             kind: type = module.__dict__.get("Options", _NoOptions)
             get_type_hints(kind, include_extras=True)
-    except ConfigError as error:
-        if not isinstance(error.__cause__, NameError):
-            raise
-        allowed = ", ".join(_READABLE[1:])
-        problem = f"{path}: {error.__cause__}"
-        raise ConfigError(f"{problem}; `Options` is read, not imported, and may use only {allowed}") from None
-    if not is_dataclass(kind):
-        raise ConfigError(f"{path}: `Options` is not a dataclass; put @dataclass(frozen=True) above it")
+        except NameError as error:
+            allowed = ", ".join(_READABLE[1:])
+            raise ConfigError(f"{path}: {error}; `Options` is read, not imported, and may use only {allowed}") from None
+    if not is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise ConfigError(f"{path}: `Options` is not a frozen dataclass; put @dataclass(frozen=True) above it")
     return kind
 
 
 @cache
 def _dataset_options(kind: type) -> type:
-    """Return the options with those of every dataset; any `labels` also takes False."""
-    labels = next((one for one in fields(kind) if one.name == "labels"), None)
-    hint: Any = bool
-    default: Any = True
-    if labels is None:
-        meaning = "Whether the labels of the data are used."
-    else:
-        hint = get_type_hints(kind)["labels"] | Literal[False]
-        default = labels.default
-        meaning = meanings(kind).get("labels", "")
-    meaning = f"{meaning} false: none, the run is unconditional.".lstrip()
-    return make_dataclass(
-        "Options",
-        [
-            ("labels", hint, field(default=default, metadata={MEANING: meaning})),
-            ("prefetch", Natural | None, _unprinted_field(_PREFETCH)),
-            ("threads", Annotated[int, Interval(ge=1, le=256)] | None, _unprinted_field(_THREADS)),
-        ],
-        bases=(kind,),
-        frozen=kind.__dataclass_params__.frozen,  # type: ignore[attr-defined]
-        namespace={"__doc__": kind.__doc__},
-    )
-
-
-def _unprinted_field(meaning: str) -> Any:
-    """Return a field, None by default, outside the text that data fingerprints depend on."""
-    return field(default=None, repr=False, metadata={MEANING: meaning})
+    return make_dataclass("Options", [], bases=(DatasetOptions, kind), frozen=True, namespace={"__doc__": kind.__doc__})
 
 
 def _is_readable(node: ast.stmt) -> bool:

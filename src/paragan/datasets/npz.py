@@ -33,11 +33,11 @@ class Options:
 
     path: FilePath = ""
     """The .npz file."""
-    images: str = "images"
+    image_array: str = "images"
     """Name of the image array."""
-    labels: str = "labels"
+    label_array: str = "labels"
     """Name of the label array; optional in the file."""
-    class_names: str = "class_names"
+    class_name_array: str = "class_names"
     """Name of the array of class names; optional in the file."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of each class held out from training."""
@@ -50,12 +50,12 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
-    images_NCHW = _check_images(npz.read_array(path, options.images), f"{path}: {options.images}")
+    images_NCHW = _check_images(npz.read_array(path, options.image_array), f"{path}: {options.image_array}")
     labels_N, class_names = _read_classes(path, options, len(images_NCHW))
     strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
     rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
     labels_N = None if labels_N is None else labels_N[rows]
-    fingerprint = compute_fingerprint(path, options.images, options.labels, options.held_out, split)
+    fingerprint = compute_fingerprint(path, options.image_array, options.label_array, options.held_out, split)
     return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
 
 
@@ -75,10 +75,10 @@ def _check_images(array: NDArray[Any], where: str) -> Tensor:
 def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
     """Return labels and class names; neither if the file has no array under the default name."""
     present = npz.array_names(path)
-    if options.labels == "labels" and "labels" not in present:
+    if options.label_array == "labels" and "labels" not in present:
         return None, ()
-    labels = npz.read_array(path, options.labels)
-    where = f"{path}: {options.labels}"
+    labels = npz.read_array(path, options.label_array)
+    where = f"{path}: {options.label_array}"
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DataError(
             f"{where}: the array is {labels.dtype} {labels.shape}; save one integer per image, shape ({count},)"
@@ -87,16 +87,17 @@ def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | No
     highest = int(labels.max())
     if lowest < 0 or highest >= count:
         raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
-    if options.class_names == "class_names" and "class_names" not in present:
+    if options.class_name_array == "class_names" and "class_names" not in present:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
-    names = npz.read_array(path, options.class_names)
+    names = npz.read_array(path, options.class_name_array)
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
         is_text = names.dtype.kind == "U" and names.ndim == 1
         content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: {options.class_names}: the array holds {content}; save one name for each of {highest + 1} classes"
+            f"{path}: {options.class_name_array}: the array holds {content}; save one name for "
+            f"each of {highest + 1} classes"
         )
-    _check_unicode(names, f"{path}: {options.class_names}")
+    _check_unicode(names, f"{path}: {options.class_name_array}")
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
 
 
