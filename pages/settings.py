@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from paragan.config import RunConfig
-from paragan.config.reference import Setting, of_options, summary
+from paragan.config.reference import Setting, of_options
 from paragan.core import registry
 from paragan.core.option_types import TORCH_OPTIMISERS
 
@@ -62,7 +62,7 @@ def _registry(folder: str) -> Iterator[str]:
     if folder == "optim":
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
     for name in registry.names(folder):
-        yield f"### {name}\n\n{summary(folder, name)}"
+        yield f"### {name}\n\n{registry.summary(folder, name)}"
         if rows := list(of_options(registry.options(folder, name))):
             yield _table(rows)
 

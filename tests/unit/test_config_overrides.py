@@ -112,7 +112,7 @@ def test_a_path_of_a_recipe_may_begin_with_the_home_folder(tmp_path, monkeypatch
 def test_text_that_is_no_path_stays_as_it_is(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     found = read_recipe("digits", ["data=npz", "data.image_array=~/x", "g.optimizer.arguments.x=~/x"])
-    assert (found.data.options.images, found.g.optimizer.arguments["x"]) == ("~/x", "~/x")
+    assert (found.data.options.image_array, found.g.optimizer.arguments["x"]) == ("~/x", "~/x")
 
 
 def test_yaml_may_name_one_file_where_a_list_or_a_map_stands(tmp_path):

@@ -5,16 +5,14 @@ Meanings are the string literals below the fields of the options (`core.field_do
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paragan.config.field_types import describe, fields_of
-from paragan.config.run_config import read_with_places
+from paragan.config.recipe import read_with_places
 from paragan.config.sections import NAMES_ONLY
-from paragan.core import registry
 from paragan.core.field_docs import meanings
 from paragan.core.option_types import Choice
 from paragan.core.settings_tree import Node, node_at
@@ -98,13 +96,6 @@ def _default(default: Any) -> dict[str, Any]:
     if default is dataclasses.MISSING:
         return {"required": True}
     return {"default": _plain(default)}
-
-
-def summary(category: str, name: str) -> str:
-    """Return the first paragraph of the docstring of a category's file."""
-    source = registry.find_source(category, name).read_text(encoding="utf-8")
-    text = ast.get_docstring(ast.parse(source)) or ""
-    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _plain(value: Any) -> Any:

@@ -1,34 +1,24 @@
-"""Config of a run: `RunConfig` with reading, validation and writing.
+"""Config of a run: `RunConfig`, its comparison and writing.
 
-Options are plain dataclasses in the packages that use them, validated by pydantic. All problems of
-a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
+Options are plain dataclasses in the packages that use them. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
-from paragan.config.overrides import Overrides, merge
-from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
-from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice, Interval
-from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, shorten
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
-_PRESET = "preset="
-_RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -128,63 +118,6 @@ def choose(category: str, name: str) -> Choice:
     return Choice(name, registry.options(category, name)())
 
 
-def read_recipe(
-    recipe: str,
-    overrides: Sequence[str] = (),
-    outside: Container[str] | None = None,
-    warn: Callable[[str], None] = lambda line: None,
-) -> RunConfig:
-    """Read a recipe with `key.path=value` words written over it.
-
-    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
-    `preset=NAME` means all settings of the preset, and is applied before the other words. outside:
-    the outside code (dotted paths) that the file may name; default: any, but none if the file is in
-    a run folder. warn: called with a line for each word that drops settings of the recipe. Raises
-    `ConfigError` with one line per problem: `file:line: key: problem; fix`.
-    """
-    config, _, warnings = _read(recipe, overrides, outside)
-    for line in warnings:
-        warn(line)
-    return config
-
-
-def read_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
-    """Return the config, and the tree that it was read from, with the place of each value."""
-    return _read(recipe, overrides, outside)[:2]
-
-
-def _read(
-    recipe: str, overrides: Sequence[str], outside: Container[str] | None
-) -> tuple[RunConfig, Node, Iterable[str]]:
-    problems: list[Problem] = []
-    tree = _open(recipe, problems)
-    if outside is None:
-        outside = () if _is_of_a_run(recipe, tree) else ANY
-    _check_format(tree)
-    for word in [word for word in overrides if word.startswith(_PRESET)]:
-        _apply_preset(tree, word.removeprefix(_PRESET), problems)
-    writer = Overrides(RunConfig, tree)
-    for word in [word for word in overrides if not word.startswith(_PRESET)]:
-        writer.write(word, problems)
-    config = _fill(tree, problems, outside)
-    return config, tree, writer.warnings(_flat(to_tree(config)))
-
-
-def parse_recipe(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
-    """Return the config of a recipe in memory. source: its name in messages."""
-    problems: list[Problem] = []
-    tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
-    _check_format(tree)
-    return _fill(tree, problems, outside)
-
-
-def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    # imported late: help works without pydantic
-    from paragan.config.validation import validate_config
-
-    return validate_config(RunConfig, tree, outside, problems)
-
-
 def to_tree(config: RunConfig) -> dict[str, Any]:
     """Return every setting as plain maps, lists and scalars."""
     return {"format": FORMAT, **_plain(config)}
@@ -195,74 +128,19 @@ def dump(config: RunConfig) -> str:
     return strict_yaml.to_yaml(to_tree(config))
 
 
-def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
-    """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
-    try:
-        plain = read_recipe(recipe, outside=outside_names(config))
-    except ConfigError:  # the recipe is incomplete without overrides
-        return {}
-    changes = compare(plain, replace(config, history=plain.history))
-    return {key: list(both) for key, both in changes.items()}
-
-
 def outside_names(config: RunConfig) -> frozenset[str]:
     """Return the outside code that a config names: dotted paths and files."""
-    leaves = _flat(to_tree(config)).items()
-    names = {v for key, v in leaves if key.rpartition(".")[2] == "name" and isinstance(v, str)}
+    leaves = flatten(to_tree(config)).items()
+    names = {value for key, value in leaves if key.rpartition(".")[2] == "name" and isinstance(value, str)}
     return frozenset(name for name in names if "." in name)
 
 
-def differences(a: RunConfig, b: RunConfig) -> list[str]:
-    """Return the dotted keys whose values differ, or that only one of the two has."""
-    return list(compare(a, b))
-
-
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the differences: dotted key -> values of both; None if one has no such key."""
-    before = _flat(to_tree(a))
-    after = _flat(to_tree(b))
+    """Return the differences: dotted key -> values of both; None for a key that one does not have."""
+    before = flatten(to_tree(a))
+    after = flatten(to_tree(b))
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
-    return {key: both for key, both in pairs.items() if not (both[0] == both[1] and key in before and key in after)}
-
-
-def _open(recipe: str, problems: list[Problem]) -> Node:
-    if recipe.endswith((".yaml", ".yml")):
-        return strict_yaml.read_file(Path(recipe), problems)
-    known = registry.names("recipes")
-    if recipe not in known:
-        hint = registry.did_you_mean(registry.closest_name(recipe, known))
-        choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
-        raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
-    path = registry.find_source("recipes", recipe)
-    return strict_yaml.read_file(path, problems, shown=f"recipes/{recipe}.yaml")
-
-
-def _is_of_a_run(recipe: str, tree: Node) -> bool:
-    """Return whether a run wrote a file; such a file must not decide which code is imported."""
-    path = Path(recipe)
-    if path.suffix not in (".yaml", ".yml"):
-        return False
-    folders = {path.parent, path.resolve().parent}
-    if any(os.path.lexists(folder / name) for folder, name in product(folders, _RUN_FILES)):
-        return True
-    assert isinstance(tree.value, dict)
-    return path.name == "config.yaml" and "format" in tree.value
-
-
-def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
-    path = registry.find_source("presets", name)
-    preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
-    _check_format(preset)
-    merge(tree, preset)
-
-
-def _check_format(tree: Node) -> None:
-    """Refuse a file of a later format: its keys may have other meanings."""
-    assert isinstance(tree.value, dict)
-    node = tree.value.pop("format", None)
-    if node is not None and (type(node.value) is not int or node.value != FORMAT):
-        text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a later paragan"
-        raise UnreadableError(node.place, text, "format")
+    return {key: both for key, both in pairs.items() if both[0] != both[1]}
 
 
 def _plain(value: Any) -> Any:
@@ -275,7 +153,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _flat(tree: Any, path: str = "") -> dict[str, Any]:
+def flatten(tree: Any, path: str = "") -> dict[str, Any]:
     """Return leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
     nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
     entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
@@ -283,5 +161,5 @@ def _flat(tree: Any, path: str = "") -> dict[str, Any]:
         return {path: tree}
     flat: dict[str, Any] = {}
     for key, item in entries.items():
-        flat |= _flat(item, f"{path}.{key}" if path else key)
+        flat |= flatten(item, f"{path}.{key}" if path else key)
     return flat

@@ -140,6 +140,11 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
     return package if package.is_file() else _ROOT / category / f"{name}{_suffix(category)}"
 
 
+def summary(category: str, name: str) -> str:
+    """Return the first paragraph of the docstring of a category's file."""
+    return _first_paragraph(find_source(category, name))
+
+
 def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
     """Return the valid names of a category, for messages."""
     known = ", ".join([*also, *names(category)])
@@ -165,11 +170,14 @@ def _suffix(category: str) -> str:
 
 def _description(path: Path) -> str:
     """Return the first sentence of a docstring, or the first comment line of a recipe or preset."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if path.suffix != ".py":
-        return text.partition("\n")[0].lstrip("# ")
-    paragraph = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
-    return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]
+    if path.suffix == ".py":
+        return _SENTENCE_END.split(_first_paragraph(path), maxsplit=1)[0]
+    return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].lstrip("# ")
+
+
+def _first_paragraph(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 @cache  # one class per file, so that equal settings give equal configs

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from paragan import __version__
-from paragan.config import RunConfig, differences, dump, parse_recipe, to_tree
+from paragan.config import RunConfig, compare, dump, parse_recipe, to_tree
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Rows
@@ -62,7 +62,7 @@ def refuse_different(config: RunConfig, world: World) -> None:
         values = [rank[name] for rank in ranks]
         _refuse(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    keys = chain.from_iterable(differences(configs[0], other) for other in configs[1:])
+    keys = chain.from_iterable(compare(configs[0], other) for other in configs[1:])
     key = next((key for key in keys if key not in _MAY_DIFFER), None)
     if key is not None:
         values = [_value(to_tree(one), key.split(".")) for one in configs]

@@ -9,7 +9,6 @@ from typing import Any
 
 from paragan.build import evaluation
 from paragan.config import RunConfig, changes, outside_names
-from paragan.config.reference import summary
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.source import Source
@@ -96,7 +95,7 @@ def _score_lines(config: RunConfig, source: Source) -> list[str]:
     chosen = None if source.has_pairs else evaluation.resolved(config, source).features
     if chosen is None or chosen.name == JUDGE:
         return []
-    return [f"score     features of {chosen.name}: {summary('features', chosen.name)}"]
+    return [f"score     features of {chosen.name}: {registry.summary('features', chosen.name)}"]
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:

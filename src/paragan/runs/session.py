@@ -15,7 +15,7 @@ from paragan import build
 from paragan.build import grid, workers
 from paragan.build.initial_weights import initialised
 from paragan.coevolution.evolution import Evolution
-from paragan.config import RunConfig, differences, dump
+from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
@@ -208,7 +208,7 @@ def _is_complete(
     trainer: Trainer, folder: RunFolder, config: RunConfig, before: RunConfig | None, world: World
 ) -> bool:
     """Return whether the folder holds this run, complete. Collective: every rank must call this."""
-    is_same = before is not None and not differences(before, config)
+    is_same = before == config
     return world.any(is_same and folder.is_finished(trainer.clock.step)) and trainer.is_finished
 
 

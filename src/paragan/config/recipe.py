@@ -1,0 +1,129 @@
+"""Recipes: YAML files of a run's settings, read with overrides and validated by pydantic.
+
+All problems of a recipe and its overrides are reported together, each with its line. Nothing here
+imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from paragan.config.overrides import Overrides, merge
+from paragan.config.run_config import FORMAT, RunConfig, compare, flatten, outside_names, to_tree
+from paragan.config.sections import ANY
+from paragan.core import registry, strict_yaml
+from paragan.core.errors import ConfigError
+from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, shorten
+
+_PRESET = "preset="
+_RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
+
+
+def read_recipe(
+    recipe: str,
+    overrides: Sequence[str] = (),
+    outside: Container[str] | None = None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> RunConfig:
+    """Read a recipe with `key.path=value` words written over it.
+
+    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
+    `preset=NAME` means all settings of the preset, and is applied before the other words. outside:
+    the outside code (dotted paths) that the file may name; default: any, but none if the file is in
+    a run folder. warn: called with a line for each word that drops settings of the recipe. Raises
+    `ConfigError` with one line per problem: `file:line: key: problem; fix`.
+    """
+    return read_with_places(recipe, overrides, outside, warn)[0]
+
+
+def read_with_places(
+    recipe: str,
+    overrides: Sequence[str],
+    outside: Container[str] | None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> tuple[RunConfig, Node]:
+    """Return the config, and the tree that it was read from, with the place of each value."""
+    problems: list[Problem] = []
+    tree = _open(recipe, problems)
+    if outside is None:
+        outside = () if _is_of_a_run(recipe, tree) else ANY
+    _check_format(tree)
+    for word in [word for word in overrides if word.startswith(_PRESET)]:
+        _apply_preset(tree, word.removeprefix(_PRESET), problems)
+    writer = Overrides(RunConfig, tree)
+    for word in [word for word in overrides if not word.startswith(_PRESET)]:
+        writer.write(word, problems)
+    config = _validate(tree, problems, outside)
+    for line in writer.warnings(flatten(to_tree(config))):
+        warn(line)
+    return config, tree
+
+
+def parse_recipe(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
+    """Return the config of a recipe in memory. source: its name in messages."""
+    problems: list[Problem] = []
+    tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
+    _check_format(tree)
+    return _validate(tree, problems, outside)
+
+
+def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
+    """Return the differences from the recipe: dotted key -> [recipe's value, value here]."""
+    try:
+        plain = read_recipe(recipe, outside=outside_names(config))
+    except ConfigError:  # the recipe is incomplete without overrides
+        return {}
+    changed = compare(plain, replace(config, history=plain.history))
+    return {key: list(both) for key, both in changed.items()}
+
+
+def _validate(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
+    # imported late: help works without pydantic
+    from paragan.config.validation import validate_config
+
+    return validate_config(RunConfig, tree, outside, problems)
+
+
+def _open(recipe: str, problems: list[Problem]) -> Node:
+    if recipe.endswith((".yaml", ".yml")):
+        return strict_yaml.read_file(Path(recipe), problems)
+    known = registry.names("recipes")
+    if recipe not in known:
+        hint = registry.did_you_mean(registry.closest_name(recipe, known))
+        choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
+        raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
+    path = registry.find_source("recipes", recipe)
+    return strict_yaml.read_file(path, problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _is_of_a_run(recipe: str, tree: Node) -> bool:
+    """Return whether a run wrote a file; such a file must not decide which code is imported."""
+    path = Path(recipe)
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    folders = {path.parent, path.resolve().parent}
+    if any(os.path.lexists(folder / name) for folder, name in product(folders, _RUN_FILES)):
+        return True
+    assert isinstance(tree.value, dict)
+    return path.name == "config.yaml" and "format" in tree.value
+
+
+def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
+    path = registry.find_source("presets", name)
+    preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
+    _check_format(preset)
+    merge(tree, preset)
+
+
+def _check_format(tree: Node) -> None:
+    """Refuse a file of a later format: its keys may have other meanings."""
+    assert isinstance(tree.value, dict)
+    node = tree.value.pop("format", None)
+    if node is not None and (type(node.value) is not int or node.value != FORMAT):
+        text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a later paragan"
+        raise UnreadableError(node.place, text, "format")
