@@ -20,7 +20,7 @@ def page() -> str:
     homes: dict[str, list[str]] = {}
     for name in sorted(paragan.__all__, key=str.lower):
         if not name.startswith("__"):
-            homes.setdefault(getattr(paragan, name).__module__, []).append(name)
+            homes.setdefault(_module(getattr(paragan, name)), []).append(name)
     blocks = [_HEAD.strip()]
     for home in sorted(homes):
         blocks.append(f"## {home}")
@@ -43,6 +43,8 @@ def _entry(name: str, thing: object) -> Iterator[str]:
 
 def _signature(name: str, thing: object) -> str:
     """The signature with defaults and annotations as in the source; none for enums and errors."""
+    if isinstance(thing, paragan.Loss):
+        return ""
     if inspect.isclass(thing) and (_is_error(thing) or hasattr(thing, "__members__") or hasattr(thing, "_is_protocol")):
         return f"members: {', '.join(thing.__members__)}" if hasattr(thing, "__members__") else ""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
@@ -80,12 +82,19 @@ def _method(name: str, member: object) -> str:
 
 
 def _text(thing: object) -> str:
-    """The docstring, unless a dataclass or a base class generates it."""
+    """The docstring, unless a dataclass or a base class generates it; of a loss, that of its module."""
+    if isinstance(thing, paragan.Loss):
+        return inspect.cleandoc(inspect.getmodule(thing.d).__doc__)
     own = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", None)
     if not own or not (inspect.isclass(thing) or callable(thing) or _wraps(thing)):
         return ""
     generated = dataclasses.is_dataclass(thing) and inspect.isclass(thing) and own.startswith(f"{thing.__name__}(")
     return "" if generated else inspect.cleandoc(own)
+
+
+def _module(thing: object) -> str:
+    """The module that defines a name; a loss is an object of the module of its functions."""
+    return (thing.d if isinstance(thing, paragan.Loss) else thing).__module__
 
 
 def _wraps(thing: object) -> bool:

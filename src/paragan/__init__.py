@@ -34,8 +34,8 @@ Values:
     Update, Report
 
 Losses:
-    HingeLoss, LeastSquaresLoss, MinimaxLoss, NonsaturatingLoss, WassersteinLoss, RelativisticLoss,
-    RelativisticAverageLoss
+    hinge_loss, least_squares_loss, minimax_loss, relativistic_loss, wasserstein_loss
+    nonsaturating_loss(NonsaturatingOptions()), relativistic_average_loss(RelativisticAverageOptions())
 
 Penalties, each with its options (R1Options, ...):
     R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
@@ -78,15 +78,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads it, too
     from paragan import config as config
     from paragan.api.estimator import Estimator as Estimator
-    from paragan.api.losses import (
-        HingeLoss as HingeLoss,
-        LeastSquaresLoss as LeastSquaresLoss,
-        MinimaxLoss as MinimaxLoss,
-        NonsaturatingLoss as NonsaturatingLoss,
-        RelativisticAverageLoss as RelativisticAverageLoss,
-        RelativisticLoss as RelativisticLoss,
-        WassersteinLoss as WassersteinLoss,
-    )
     from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
     from paragan.api.trained import evaluate as evaluate, load as load
@@ -155,8 +146,16 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.layers.batch_norm import BatchNorm as BatchNorm
     from paragan.layers.spectral_norm import spectral_norm as spectral_norm
     from paragan.layers.update_once import begin_update as begin_update
-    from paragan.losses.nonsaturating import Options as NonsaturatingOptions
-    from paragan.losses.relativistic_average import Options as RelativisticAverageOptions
+    from paragan.losses.hinge import loss as hinge_loss
+    from paragan.losses.least_squares import loss as least_squares_loss
+    from paragan.losses.minimax import loss as minimax_loss
+    from paragan.losses.nonsaturating import Options as NonsaturatingOptions, loss as nonsaturating_loss
+    from paragan.losses.relativistic import loss as relativistic_loss
+    from paragan.losses.relativistic_average import (
+        Options as RelativisticAverageOptions,
+        loss as relativistic_average_loss,
+    )
+    from paragan.losses.wasserstein import loss as wasserstein_loss
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.fd import Metric as FrechetDistance
     from paragan.optim.adabelief import Optimizer as AdaBelief

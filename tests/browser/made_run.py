@@ -53,10 +53,9 @@ def start(steps: int) -> dict:
     }
     data = {"name": "folder", "shape": [3, 32, 32], "images": 4000, "class_names": ROWS}
     commands = {
-        "go on": "./run train runs/zoo/config.yaml --out runs/zoo",
+        "resume": "./run train runs/zoo/config.yaml --out runs/zoo",
         "sample": "./run sample runs/zoo --num 64",
         "export": "./run export runs/zoo",
-        "score": "./run eval runs/zoo --json",
     }
     changed = {"d.optimizer.lr": [0.0002, 0.0004], "data.path": [None, "pictures/<zoo>"], "train.batch": [64, 128]}
     total = steps * 20 * STEPS_KIMG * 1.25

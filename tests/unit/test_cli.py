@@ -256,7 +256,7 @@ def test_internal_error_is_raised_with_traceback(stub, raised):
 
 def test_closed_pipe_is_not_an_error():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-m", "paragan.cli.main", "list"]
+    command = [sys.executable, "-m", "paragan", "list"]
     with running(command, env=ENVIRONMENT, **pipes) as process:
         process.stdout.close()
         assert process.stderr.read() == ""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.api.estimator import Networks
+from paragan.api.networks import Networks
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.dist import World

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 import paragan as pg
 from paragan.checkpoint import reader
 from paragan.cli.export import export
-from paragan.cli.sample import sample
+from paragan.cli.sample import sample_command
 from paragan.core import registry
 from paragan.core.layout import TensorLayout
 from paragan.engine import trainer
@@ -242,7 +242,7 @@ def test_load_without_trust_never_imports_outside_code(run, evil, place):
     spoil(run / "g.safetensors", config=told.replace(there, f'"{key}": "evil.nets"', 1))
     for path in (run, run / "g.safetensors"):
         assert "evil.nets" in refused(path)
-        for verb in (sample, export):
+        for verb in (sample_command, export):
             with pytest.raises(pg.ConfigError, match=r"if you trust it, pass --trust \(in Python: trust=True\)"):
                 verb(path)
     with pytest.raises(pg.ConfigError, match="pass --trust"):

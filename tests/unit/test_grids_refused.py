@@ -20,7 +20,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs import start_grid
-from paragan.runs.grids import serve, with_num_workers
+from paragan.runs.start_grid import run_worker, with_num_workers
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
@@ -218,7 +218,7 @@ class TestCompany:
             external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").receive()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
-        assert serve(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
+        assert run_worker(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
 
     def test_failure_of_the_first_rank_reaches_the_others(self, tmp_path, monkeypatch):
         told = []

@@ -21,7 +21,7 @@ from paragan.game.state import restore, state_of
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.parallel import none
 from paragan.parallel._memory_options import MemoryOptions
-from paragan.scaling.rules import scaled
+from paragan.scaling.rules import scale_learning_rates
 
 KINDS = [
     *((kind.__name__, kind) for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)),
@@ -242,7 +242,7 @@ def test_group_of_the_command_line_needs_no_list():
 
 
 def test_scaling_rules_multiply_every_rate():
-    options = scaled(parse_recipe(RECIPE, "mine.yaml").g, 2.0).optimizer
+    options = scale_learning_rates(parse_recipe(RECIPE, "mine.yaml").g, 2.0).optimizer
     assert (options.lr, options.groups[1]["lr"]) == (4e-4, 4e-5)
     assert options.groups[0] == {"match": "*.bias", "weight_decay": 0}
 

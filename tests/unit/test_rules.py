@@ -25,11 +25,11 @@ def test_a_batch_that_is_no_whole_number_is_refused_with_one_nearby(bs, num_work
 
 @pytest.mark.parametrize(("rule", "factor"), [("sqrt", 3.0), ("linear", 9.0), ("none", 1.0)])
 def test_the_rules_are_what_they_are_called(rule, factor):
-    assert rules.factor(rule, 9.0) == factor
+    assert rules.learning_rate_factor(rule, 9.0) == factor
 
 
 def test_a_scaled_player_has_another_learning_rate_and_nothing_else():
     before = PlayerOptions(OptimizerOptions("SGD", 0.1, {"momentum": 0.9}), ScheduleOptions(warmup=5), max_norm=1.0)
-    assert rules.scaled(before, 4.0) == PlayerOptions(
+    assert rules.scale_learning_rates(before, 4.0) == PlayerOptions(
         OptimizerOptions("SGD", 0.4, {"momentum": 0.9}), ScheduleOptions(warmup=5), max_norm=1.0
     )

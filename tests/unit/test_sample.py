@@ -31,7 +31,7 @@ def run(tmp_path_factory):
 def sample(run, capfd):
     """Runs the verb; returns where it says the file is."""
     app = typer.Typer()
-    app.command()(verb.sample)
+    app.command()(verb.sample_command)
 
     def call(*words, path=run):
         app([str(path), *map(str, words)], standalone_mode=False)

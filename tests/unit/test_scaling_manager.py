@@ -74,7 +74,7 @@ def ending(folder):
 @pytest.mark.parametrize(
     ("bs", "num_workers", "said"),
     [
-        (100, 8, "bs=100 for 8 workers is 12.5 for the 1 of this run; pass a multiple of"),
+        (100, 8, "bs=100 for 8 workers is 12.5 images for the 1 of this run; pass a multiple of"),
         (4, 8, "bs=4 is less than one image for each of 8 workers"),
         (0, 1, "bs must be a whole number of at least 1, not 0"),
         (64.0, 1, "bs must be a whole number of at least 1, not 64.0"),

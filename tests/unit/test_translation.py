@@ -185,7 +185,7 @@ def test_conditions(run):
 
 def test_the_verb(run, tmp_path, capfd):
     app = typer.Typer()
-    app.command()(verb.sample)
+    app.command()(verb.sample_command)
 
     def call(*words):
         app([str(run[0]), *map(str, words)], standalone_mode=False)

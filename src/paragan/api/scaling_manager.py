@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from paragan.api.estimator import Estimator
-from paragan.api.training import in_python, program_name
+from paragan.api.training import in_python_words, program_name
 from paragan.config import RunConfig
-from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError
+from paragan.core.errors import PREEMPTED, ConfigError
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
@@ -182,18 +182,15 @@ class ScalingManager:
         self._refuse_over()
         if not isinstance(gan, Estimator):
             raise ConfigError(f"train: gan must be an Estimator(g, d), not a {type(gan).__name__}")
-        try:
-            with runs.share_failures(self.world):
-                networks = gan.networks(self.world)
-                self.config = networks.recorded_in(self.config)
-                request = RunRequest(
-                    *(self.config, program_name(), self._out, self._fresh, self._place, networks),
-                    resume_hint="the same program resumes",
-                )
-                opened = runs.open_session(request, self.world, lambda: False)
-                self._session = self._open.enter_context(opened)
-        except (CheckpointError, ConfigError) as error:
-            raise type(error)(in_python(str(error))) from error.__cause__
+        with in_python_words(), runs.share_failures(self.world):
+            networks = gan.networks(self.world)
+            self.config = networks.recorded_in(self.config)
+            request = RunRequest(
+                *(self.config, program_name(), self._out, self._fresh, self._place, networks),
+                resume_hint="the same program resumes",
+            )
+            opened = runs.open_session(request, self.world, lambda: False)
+            self._session = self._open.enter_context(opened)
         self._gan = gan
 
     def _finish(self, session: Session) -> None:
@@ -209,10 +206,11 @@ _FINISHED = "finished"
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     """Return the config with the same number of steps, another batch and its learning rates."""
-    by = rules.factor(rule, batch / config.train.batch)
+    by = rules.learning_rate_factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.d.updates_per_step / 1000
     train = replace(config.train, batch=batch, kimg=kimg)
-    return replace(config, train=train, g=rules.scaled(config.g, by), d=rules.scaled(config.d, by))
+    g = rules.scale_learning_rates(config.g, by)
+    return replace(config, train=train, g=g, d=rules.scale_learning_rates(config.d, by))
 
 
 def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from paragan import build, config
-from paragan.api.estimator import Networks, instance
-from paragan.config.sections import ANY
+from paragan.api.estimator import sampling_networks
 from paragan.core.printable import to_printable
-from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Sampler
 from paragan.runs.evaluate import RunScore, evaluate_run
+from paragan.runs.open_run import open_generator
 
 
 def load(
@@ -35,12 +32,8 @@ def load(
     that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is
     written. Raises children of `paragan.ParaganError`.
     """
-    outside = ANY if trust else ()
-    read = partial(config.read_recipe, outside=outside)
-    text = partial(config.parse_recipe, outside=outside)
-    model = None if generator is None else Networks.for_sampling(instance(generator, seed=0))
-    reader = GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device)
-    return load_generator(Path(path), reader, best)
+    model = None if generator is None else sampling_networks(generator)
+    return open_generator(Path(path), trust, best, warn, model, device)
 
 
 def evaluate(
@@ -53,6 +46,7 @@ def evaluate(
 ) -> RunScore:
     """Score the averaged generator of a run folder, as `paragan eval` does.
 
+    An exported file cannot be scored: the data and the trained extractor belong to the run folder.
     num_images: generated for the score; None: as many as for the scores of the run. seed: of the
     latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
     trust: import outside code that the config names. Raises children of `paragan.ParaganError`.

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,16 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
-from paragan.runs.folder import RunFolder
-from paragan.runs.from_python import run_to_end
+from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
+from paragan.runs.train import train_in_program
+
+_ARGUMENTS = {
+    "command line: ": "",
+    "--out DIR": "out=DIR",
+    "--fresh": "fresh=True",
+    "--change": "train.change_rates=True",
+}
 
 
 def train(
@@ -54,7 +62,7 @@ def train(
     left to the program. Raises children of `paragan.ParaganError`.
     """
     chosen = _resolved(recipe, settings, trust)
-    name = _run_name(recipe) if isinstance(recipe, str) else program_name()
+    name = run_name(recipe) if isinstance(recipe, str) else program_name()
     gan = _pair(generator, discriminator, chosen.seed)
     place = from_environment()
     folder = Path(out or f"runs/{name}")
@@ -70,10 +78,8 @@ def train(
         hint = "Ctrl-C saves; the same program resumes"
         return RunRequest(mine, name, folder, fresh, place, networks, hint)
 
-    try:
-        run_to_end(chosen, place, prepare)
-    except (CheckpointError, ConfigError) as error:
-        raise type(error)(in_python(str(error))) from error.__cause__
+    with in_python_words():
+        train_in_program(chosen, place, prepare)
     return Run(folder, gan)
 
 
@@ -157,32 +163,23 @@ def program_name() -> str:
     return name if name[:1].isalnum() else "gan"
 
 
-def in_python(message: str) -> str:
-    """Return a message of the command line with the words of the Python interface."""
-    words = {
-        "command line: ": "",
-        "--out DIR": "out=DIR",
-        "--fresh": "fresh=True",
-        "--change": "train.change_rates=True",
-    }
-    for shell, python in words.items():
-        message = message.replace(shell, python)
-    return message
-
-
-def _run_name(recipe: str) -> str:
-    """Return the recipe's name, or that of the folder around a config.yaml."""
-    path = Path(recipe)
-    return path.resolve().parent.name if path.name == "config.yaml" else path.stem
+@contextmanager
+def in_python_words() -> Iterator[None]:
+    """Raise errors inside with the options of the command line as arguments of Python."""
+    try:
+        yield
+    except (CheckpointError, ConfigError) as error:
+        message = str(error)
+        for option, argument in _ARGUMENTS.items():
+            message = message.replace(option, argument)
+        raise type(error)(message) from error.__cause__
 
 
 def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:
     if isinstance(recipe, str):
         words = [_word(key, value) for key, value in (settings or {}).items()]
-        try:
+        with in_python_words():
             return config.read_recipe(recipe, words, ANY if trust else None, warn)
-        except ConfigError as error:
-            raise ConfigError(in_python(str(error))) from None
     if settings:
         hint = "pass them to paragan.config.read_recipe"
         raise ConfigError(f"settings cannot be added to a RunConfig; {hint}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,16 +16,9 @@ from paragan.core.errors import ConfigError
 PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
-class Benchmark(Enum):
-    """Benchmarks by name; the values are folders in benchmarks/."""
-
-    table1 = "table1"
-    cellular = "cellular"
-
-
-_FOLDERS = {Benchmark.table1: "table1", Benchmark.cellular: "cellular_table"}
+_FOLDERS = {"table1": "table1", "cellular": "cellular_table"}  # in benchmarks/
 _NAME = "table1 (techniques of the Colossal-AI pix2pix poster) or cellular (training of a grid)."
-Name = Annotated[Benchmark, typer.Argument(metavar="NAME", help=_NAME)]
+Name = Annotated[Literal["table1", "cellular"], typer.Argument(metavar="NAME", help=_NAME)]
 _ARGUMENTS = "Options of the benchmark; `bench NAME --help` lists them."
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="OPTIONS", help=_ARGUMENTS)]
 
@@ -37,10 +29,10 @@ def bench(context: typer.Context, name: Name, arguments: Arguments = None) -> No
     folder = _FOLDERS[name]
     if not (root / "benchmarks" / folder / "__main__.py").is_file():
         hint = "benchmarks need a source checkout; clone the repository to run it"
-        raise ConfigError(f"bench {name.value}: {hint}")
+        raise ConfigError(f"bench {name}: {hint}")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     app = importlib.import_module(f"benchmarks.{folder}.__main__").app
     command = typer.main.get_command(app)
-    program = f"{context.command_path} {name.value}"
+    program = f"{context.command_path} {name}"
     command(list(arguments or ()), prog_name=program, standalone_mode=False)

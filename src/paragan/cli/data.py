@@ -30,9 +30,10 @@ def _data() -> None:
 
 @app.command()
 def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
-    """Read every image: sizes, formats, classes, duplicates, damaged files, and the command to train.
+    """Read every image, and print warnings and the command to train.
 
-    Exit code 2: the data must be changed before training.
+    Reports sizes, formats, classes, duplicates and damaged files. Exit code 2: the data must be
+    changed before training.
     """
     from paragan.datasets import _dataset_check
 

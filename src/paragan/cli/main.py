@@ -23,11 +23,11 @@ from paragan.cli.new import new
 from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
-from paragan.cli.sample import sample
-from paragan.cli.train import train
+from paragan.cli.sample import sample_command
+from paragan.cli.train import train_command
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
-from paragan.cli.worker import worker
+from paragan.cli.worker import worker_command
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import to_printable
@@ -92,22 +92,18 @@ def _paragan(version: Version = False) -> None:
     """Train generative adversarial networks, from one CPU core to a cluster, from one config."""
 
 
-app.command(context_settings=ANY_OPTION)(train)
+app.command("train", context_settings=ANY_OPTION)(train_command)
 app.command("eval")(score_run)
 app.command("list")(list_all)
 app.command(context_settings=ANY_OPTION)(config)
-app.command()(sample)
+app.command("sample")(sample_command)
 app.command()(export)
 app.command()(report)
 app.command()(watch)
 app.command()(replay)
-app.command()(worker)
+app.command("worker")(worker_command)
 app.command()(new)
 app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 app.command(context_settings=PASS_ON, no_args_is_help=True)(bench)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

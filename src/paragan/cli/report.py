@@ -33,16 +33,15 @@ def report(
 
         serve_report(run, port)
         return
-    from paragan.report.page import Page
+    if film:
+        from paragan.report.sample_frames import save_run_animation
+        from paragan.storage.image_formats import check_animation_path
 
-    path = Page(run).save(out) if film is None else _write_film(run, film)
+        check_animation_path("--film", film)
+        save_run_animation(run, film)
+        path = film
+    else:
+        from paragan.report.page import Page
+
+        path = Page(run).save(out)
     print(json.dumps({"path": str(path), "bytes": path.stat().st_size}) if as_json else path)
-
-
-def _write_film(run: Path, path: Path) -> Path:
-    from paragan.report.sample_frames import save_run_animation
-    from paragan.storage.image_formats import check_animation_path
-
-    check_animation_path("--film", path)
-    save_run_animation(run, path)
-    return path

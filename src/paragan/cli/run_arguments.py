@@ -44,14 +44,6 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
     return (recipe if folder is None else str(folder / "config.yaml")), overrides, folder
 
 
-def run_name(recipe: str) -> str:
-    """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
-    path = Path(recipe)
-    if path.stem in ("recipe", "config") and path.suffix:
-        return path.resolve().parent.name
-    return path.stem
-
-
 def expand_home(word: str) -> str:
     """Expand `~` in a path argument or in `--option=PATH`, where the shell does not."""
     option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)

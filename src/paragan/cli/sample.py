@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from paragan.cli.arguments import Best, RunOrFile, Seed, Trust
 from paragan.cli.progress import show_progress
-
-
-class SampleMode(Enum):
-    """Values of `--mode`."""
-
-    eval = "eval"
-    train_stats = "train-stats"
-
 
 _NUM = "Number of images (default: 64; 1 in a film)."
 Num = Annotated[int | None, typer.Option(min=1, max=10_000, help=_NUM)]
@@ -35,12 +26,12 @@ Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=
 _FRAMES = "Frames of the film (default: 16 per point)."
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help=_FRAMES)]
 _MODE = "train-stats: batch statistics and dropout as in training (default: as the run's samples)."
-ModeName = Annotated[SampleMode | None, typer.Option(help=_MODE)]
+Mode = Annotated[Literal["eval", "train-stats"] | None, typer.Option(help=_MODE)]
 _INPUT = "Folder or file of input images (default: held-out pairs)."
 Input = Annotated[Path | None, typer.Option("--input", metavar="IMAGES", help=_INPUT)]
 
 
-def sample(
+def sample_command(
     path: RunOrFile,
     *,
     num: Num = None,
@@ -52,7 +43,7 @@ def sample(
     by_class: ByClass = False,
     walk: Walk = None,
     frames: Frames = None,
-    mode: ModeName = None,
+    mode: Mode = None,
     inputs: Input = None,
     best: Best = False,
     trust: Trust = False,
@@ -70,7 +61,7 @@ def sample(
         by_class=by_class,
         walk=walk,
         frames=frames,
-        mode=None if mode is None else mode.value,
+        mode=mode,
         inputs=inputs,
     )
     check_request(request)

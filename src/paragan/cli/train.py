@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paragan.cli.arguments import Trust, Words
-from paragan.cli.run_arguments import load_config, parse_words, run_name
+from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
@@ -19,7 +19,7 @@ _CHANGE = "Allow a resume to change learning rates, groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
 
 
-def train(
+def train_command(
     context: typer.Context,
     words: Words = None,
     out: Out = None,
@@ -37,6 +37,7 @@ def train(
     if change:
         overrides.append("train.change_rates=true")
     config = load_config(recipe, overrides, ANY if trust else None)
+    from paragan.runs.folder import run_name
     from paragan.runs.start import start_training
 
     folder = out or folder or Path("runs") / run_name(recipe)

@@ -42,7 +42,7 @@ def verify(
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
-    """Check that networks train the same on ranks and after restarts.
+    """Check that networks train the same on several ranks and after a restart.
 
     Needs no data. Exit code 2: at least one check failed.
     """
@@ -51,11 +51,14 @@ def verify(
     if len(targets) != 1:
         raise ConfigError("verify needs exactly one module such as mine.nets, or one recipe")
     size = None if shape is None else _parse_shape(shape)
-    from paragan.runs.verify_laws import run_verification
-    from paragan.runs.verify_networks import VerifyRequest
+    from paragan.runs.verify_networks import VerifyRequest, run_verification
 
     request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust)
-    results = list(show_status(run_verification(request), _status))
+
+    def describe(result: LawResult) -> str:
+        return to_printable(f"{result.law}, {result.strategy}: {result.result}")
+
+    results = list(show_status(run_verification(request), describe))
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=1))
     else:
@@ -70,10 +73,6 @@ def format_results(results: Sequence[LawResult], width: int | None = None) -> st
     counts = Counter[str](result.result for result in results)
     summary = ", ".join(f"{counts[kind]} {kind}" for kind in _RESULTS if counts[kind])
     return f"{format_table(rows, width)}\n{summary}"
-
-
-def _status(result: LawResult) -> str:
-    return to_printable(f"{result.law}, {result.strategy}: {result.result}")
 
 
 def _number(difference: float | None) -> str:

@@ -12,14 +12,12 @@ import typer
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.printable import to_printable
 
-_ADDRESS = "Address of the coordinator, as it prints it."
+_ADDRESS = "Address that the coordinator prints."
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help=_ADDRESS)]
-
-
 Device = Annotated[str, typer.Option(help="auto, cpu, or the index of an accelerator of this host.")]
 
 
-def worker(address: Address, device: Device = "auto") -> None:
+def worker_command(address: Address, device: Device = "auto") -> None:
     """Join a grid run as a worker.
 
     The access token is read from PARAGAN_TOKEN, or from the file named by PARAGAN_TOKEN_FILE.
@@ -29,11 +27,11 @@ def worker(address: Address, device: Device = "auto") -> None:
         hint = "use the address that the coordinator prints"
         raise ConfigError(f"worker: {address!r} is not HOST:PORT; {hint}")
     with _ignore_sigusr1():
-        from paragan.build.worker import worker as work
+        from paragan.build.worker import worker
         from paragan.distributed.transports.signed_frames import find_token
 
         key = find_token()
-        if why := work(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
+        if why := worker(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
             raise RankError(f"worker: {why}")
 
 

@@ -22,7 +22,7 @@ def frozen_modules(net: nn.Module) -> set[nn.Module]:
     return set(chain.from_iterable(frozen_modules(child) for child in net.children()))
 
 
-def train(net: nn.Module) -> nn.Module:
+def set_train_mode(net: nn.Module) -> nn.Module:
     """Put a network into training mode, except its frozen parts."""
     frozen = frozen_modules(net)
     net.train()

@@ -160,6 +160,14 @@ def _in_use(path: Path, owner: str) -> CheckpointError:
     return CheckpointError(f"run folder {path}: in use by process {owner}; {hint}")
 
 
+def run_name(recipe: str) -> str:
+    """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
+    path = Path(recipe)
+    if path.stem in ("recipe", "config") and path.suffix:
+        return path.resolve().parent.name
+    return path.stem
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically."""
     write_text(path, json.dumps(value, indent=1) + "\n")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import torch
 
 from paragan import build
 from paragan.build import grid
@@ -13,11 +16,16 @@ from paragan.config import RunConfig, parse_recipe, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
+from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
 from paragan.engine.trainer import Trainer
 from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Sampler
 from paragan.game.prior import Prior
+
+
+def _print_line(line: str) -> None:
+    print(to_printable(line), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -54,12 +62,22 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     return OpenedRun(config, trainer)
 
 
-def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampler:
-    """Open the generator of a run folder or an exported file, as `paragan.load` does."""
+def open_generator(
+    path: Path,
+    trust: bool = False,
+    best: bool = False,
+    say: Callable[[str], None] = _print_line,
+    model: Model | None = None,
+    device: str | torch.device = "auto",
+) -> Sampler:
+    """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
+
+    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory.
+    """
     outside = ANY if trust else ()
     read = partial(read_recipe, outside=outside)
     read_text = partial(parse_recipe, outside=outside)
-    reader = GeneratorReader(read, read_text, lambda config: build.open_data(config), _print_line)
+    reader = GeneratorReader(read, read_text, build.open_data, say, model, device)
     return load_generator(path, reader, best)
 
 
@@ -67,7 +85,3 @@ def _why_no_run(path: Path) -> str:
     if path.is_file():
         return "is a file, not a run folder"
     return "is a folder without config.yaml" if path.is_dir() else "does not exist"
-
-
-def _print_line(line: str) -> None:
-    print(to_printable(line), file=sys.stderr)

@@ -34,8 +34,8 @@ def num_hosts(world: World) -> int:
     return world.gather(world.local_rank).count(0)
 
 
-def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
-    """Return the start line about ranks and the batch. seated: the description of each player."""
+def line(trainer: Trainer, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
+    """Return the start line about ranks and the batch. players: the description of each player."""
     world = trainer.world
     held = trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
@@ -44,9 +44,9 @@ def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, 
         return f"ranks     {on}: {placed}; batches of {batch} images"
     if trainer.roles.is_split:
         names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
-        placed = "; ".join(f"{name.upper()} {seated[name]['strategy']} on {ranks}" for name, ranks in names.items())
+        placed = "; ".join(f"{name.upper()} {players[name]['strategy']} on {ranks}" for name, ranks in names.items())
         return f"ranks     {on}: {placed}; batches of {batch} images"
-    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in seated.items())
+    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in players.items())
     shares = Rows(0, 0, batch, batch).shares(world.size)
     counts = sorted({rows.count for rows in shares}, reverse=True)
     return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"

@@ -21,8 +21,6 @@ from paragan.runs import rank_checks
 from paragan.runs.run_request import RunRequest
 from paragan.writers.console import clock_time, score_line
 
-_COMPILED = ("compile", "graphs")
-
 
 def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
     """Return the run's entry in the record: recipe, data, changed settings, commands."""
@@ -42,17 +40,16 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     held_out = trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
-        "go on": f"{program_command()} train {run}{trust}",
+        "resume": f"{program_command()} train {run}{trust}",
         "sample": f"{program_command()} sample {path} --num {num}{trust}",
         "export": f"{program_command()} export {path}{trust}",
-        "score": f"{program_command()} eval {path} --json{trust}",
     }
 
 
 def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
     """Return the line for a run that is already trained."""
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
-    command = about["commands"]["go on"] if about["commands"] else "the same program with"
+    command = about["commands"]["resume"] if about["commands"] else "the same program with"
     longer = f"{command} {kimg}"
     return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
 
@@ -65,29 +62,25 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
-    seated = trainer.describe_players()
+    players = trainer.describe_players()
     batch = request.config.train.batch
     lines = [
         f"{start}: {run} ({request.resume_hint})",
         f"data      {len(source):,} {colour}images{classes}, {size}",
-        *([_repeats_line(batch, len(source))] if batch > len(source) else []),
-        *(f"{name.upper()}         {_player_line(values)}" for name, values in sorted(seated.items(), reverse=True)),
-        *map(_unused_labels_line, trainer.gan.missing_label_penalties.items()),
-        *([] if trainer.prior.uses_labels else [IGNORED]),
-        *_score_lines(request.config, source),
-        *([rank_checks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
-        *(
-            ["executor  compiled: the first steps take a minute or two"]
-            if request.config.train.executor in _COMPILED
-            else []
-        ),
     ]
+    if batch > len(source):
+        found = f"train.batch={batch} is larger than the data set ({len(source):,} images)"
+        lines.append(f"warning: {found}: each batch repeats images")
+    lines += [f"{name.upper()}         {_player_line(players[name])}" for name in sorted(players, reverse=True)]
+    lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
+    if not trainer.prior.uses_labels:
+        lines.append(IGNORED)
+    lines += _score_lines(request.config, source)
+    if trainer.world.size > 1:
+        lines.append(rank_checks.line(trainer, players, batch, about["hosts"]))
+    if request.config.train.executor in ("compile", "graphs"):
+        lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
-
-
-def _repeats_line(batch: int, images: int) -> str:
-    found = f"train.batch={batch} is larger than the data set ({images:,} images)"
-    return f"warning: {found}: each batch repeats images"
 
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
@@ -118,17 +111,17 @@ def end_line(session: Session, reason: str) -> str:
 
 
 def result_lines(session: Session) -> str:
-    """Return the final score, files of the run and the next commands."""
-    path = session.folder
+    """Return the newest score of a session, and the files of the run."""
+    score = "off (evaluation.features=null)" if session.trainer.score is None else "none yet"
+    if session.last_score:
+        score = score_line(session.last_score)
+    files = f"{session.folder}: report.html, samples/, metrics.jsonl, checkpoints/"
+    return f"score     {score}\nwhere     {files}"
+
+
+def command_lines(session: Session) -> str:
+    """Return the next commands for a finished run."""
     commands = session.run_info["commands"]
-    scored = bool(session.last_score)
-    more = session.trainer.images * 2 / 1000
-    longer = f"{commands['go on']} train.kimg={more:g}    # twice the length"
-    lines = [
-        f"score     {score_line(session.last_score) if scored else 'off (evaluation.features=null)'}",
-        f"where     {path}: report.html, samples/, metrics.jsonl, checkpoints/",
-        f"next      {commands['sample']}",
-        f"          {commands['export']}",
-        f"          {longer}",
-    ]
-    return "\n".join(lines)
+    kimg = session.trainer.images * 2 / 1000
+    longer = f"{commands['resume']} train.kimg={kimg:g}    # twice the length"
+    return f"next      {commands['sample']}\n          {commands['export']}\n          {longer}"

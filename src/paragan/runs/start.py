@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paragan.config import RunConfig, outside_names
+from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import to_printable
@@ -18,14 +18,13 @@ from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment, num_cores
 from paragan.runs.folder import RunFolder
+from paragan.runs.start_grid import command_words, start_grid
 
 
 def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
     """Train `config` in the folder `out`; return the exit code."""
     place = from_environment()
     if config.grid is not None:
-        from paragan.runs.start_grid import start_grid
-
         return start_grid(config, recipe, overrides, out, fresh, place)
     if place is not None:
         return _train_as_rank(place, config, recipe, out, fresh)
@@ -41,8 +40,7 @@ def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out
                 "needs an image; lower devices or raise train.batch"
             )
         interrupt.patient = True
-        words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
-        words += ("--trust",) if outside_names(config) else ()
+        words = command_words(config, recipe, overrides, out, fresh)
         with RunFolder(out) as folder:  # raises for a run folder in use, before any change
             if devices > num_cores() and config.devices and not _accelerators():
                 text = f"{devices} processes share {num_cores()} cores; fewer may be faster"

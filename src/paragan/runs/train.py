@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
-from paragan.core.interrupt import Interrupt
+from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.runs.run_lines import end_line, result_lines
+from paragan.engine.session import Session
+from paragan.runs.run_lines import command_lines, end_line, result_lines
 from paragan.runs.run_request import RunRequest
-from paragan.runs.session import end_session, join_world, open_session, printer, record_failure
+from paragan.runs.session import end_session, join_world, open_session, printer, record_failure, share_failures
+
+
+@dataclass
+class _Ended:
+    """Result of the training of a rank."""
+
+    code: int = 0
+    reason: str = "finished"
 
 
 def train_run(
@@ -49,27 +60,44 @@ def train_run(
         _joined(request, interrupt, ended) as world,
         open_session(request, world, lambda: world.any(bool(stop_reason()))) as session,
     ):
-        trainer = session.trainer
         if not session.is_complete:
-            with record_failure(session):
-                for event in trainer.run():
-                    session.write(event)
-            if not trainer.is_complete:
-                ended.code = PREEMPTED
-                ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"
-            end_session(session, ended.code, ended.reason)
-            printer(world)(end_line(session, ended.reason))
-            if trainer.is_complete:
-                printer(world)(result_lines(session))
+            _train(session, stop_reason, ended)
+            if not ended.code:
+                printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
 
 
-@dataclass
-class _Ended:
-    """Result of the training of a rank."""
+def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
+    """Train to the end, or to a signal that saves. `SystemExit` for signals other than Ctrl-C.
 
-    code: int = 0
-    reason: str = "finished"
+    prepare: called once all ranks are connected. Signals are caught in the main thread only. A
+    second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, continues.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    ended = _Ended()
+    with install(abort=signal.default_int_handler) if is_main else Interrupt() as interrupt, ExitStack() as stack:
+        world = join_world(config, place, lambda: interrupt.requested)
+        stack.callback(destroy_groups, world)
+        with share_failures(world):
+            opened = open_session(prepare(world), world, lambda: world.any(interrupt.requested))
+            session = stack.enter_context(opened)
+        if not session.is_complete:
+            _train(session, lambda: "stopped by a signal" if interrupt.requested else "", ended)
+            printer(world)(result_lines(session))
+    if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
+        raise SystemExit(ended.code)
+
+
+def _train(session: Session, stop_reason: Callable[[], str], ended: _Ended) -> None:
+    """Train to the end or to a stop, and record and print which."""
+    with record_failure(session):
+        for event in session.trainer.run():
+            session.write(event)
+    if not session.trainer.is_complete:
+        ended.code = PREEMPTED
+        ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"
+    end_session(session, ended.code, ended.reason)
+    printer(session.world)(end_line(session, ended.reason))
 
 
 @contextmanager

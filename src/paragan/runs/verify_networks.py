@@ -1,4 +1,4 @@
-"""Networks for `paragan verify`, from a dotted path or a recipe: built from shapes, without data.
+"""Run of `paragan verify`: networks of a dotted path or a recipe, built from shapes, without data.
 
 As a program, it is one rank: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE
 STORE`.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.source import Source, image_specs
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.verify.reference_run import VerifiedNetworks
+from paragan.verify import laws, on_ranks
+from paragan.verify.finding import LawResult
+from paragan.verify.reference_run import VerifiedNetworks, exact_arithmetic
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
@@ -70,6 +74,16 @@ class _ShapeOnlySource(Source):
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         raise AssertionError("the laws draw their images themselves")
+
+
+def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
+    """Yield the result of each law. Raises `ConfigError` for networks that cannot be built."""
+    command = [sys.executable, "-P", "-m", "paragan.runs.verify_networks", request.to_json()]
+    warnings.filterwarnings("ignore", module="torch")  # of strategies that the user did not choose
+    networks = verified_networks(request)
+    with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
+        ranks = on_ranks.RankProcesses([*command, folder], request.ranks, Path(folder))
+        yield from laws.run_laws(networks, (laws.parts, laws.stopping, laws.one_is_none, ranks))
 
 
 def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
@@ -152,11 +166,9 @@ def _policy(config: RunConfig, side: Side) -> Policy:
 
 def main(words: list[str]) -> None:
     """Run one rank of `verify.on_ranks.RankProcesses`."""
-    from paragan.verify.on_ranks import serve
-
     request = VerifyRequest.from_json(words[0])
     rank, size = map(int, words[2:4])
-    serve(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
+    on_ranks.serve(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
 
 
 if __name__ == "__main__":

@@ -30,25 +30,23 @@ def scaled_batch(bs: int, num_workers: int, found: int) -> int:
     if rest:
         nearest = num_workers * round(bs / num_workers)
         raise ConfigError(
-            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} for the {found} "
-            f"of this run; pass a multiple of num_workers such as {nearest}"
+            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} images for the {found} of this run; "
+            f"pass a multiple of num_workers such as {nearest}"
         )
     return batch
 
 
-def factor(rule: str, ratio: float) -> float:
-    """Return the learning-rate factor of a batch `ratio` times as large. rule: in `RULES`."""
-    refuse_unknown(rule)
+def learning_rate_factor(rule: str, ratio: float) -> float:
+    """Return the learning-rate factor of a batch `ratio` times as large.
+
+    Raises `ConfigError` for a rule that is not in `RULES`.
+    """
+    if rule not in RULES:
+        raise ConfigError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
     return RULES[rule](ratio)
 
 
-def refuse_unknown(rule: str) -> None:
-    """Raise `ConfigError` for a rule that is not in `RULES`."""
-    if rule not in RULES:
-        raise ConfigError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
-
-
-def scaled(player: PlayerOptions, by: float) -> PlayerOptions:
+def scale_learning_rates(player: PlayerOptions, by: float) -> PlayerOptions:
     """Return the player with its learning rates times `by`; its schedule does not change."""
     optimizer = player.optimizer
     groups = tuple({**group, "lr": group["lr"] * by} if "lr" in group else group for group in optimizer.groups)

@@ -1,0 +1,136 @@
+"""Networks from memory as a model that `build` takes, like a file of `models/`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from paragan.api.object_module import class_name
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Choice
+from paragan.core.outputs import DiscriminatorOutput
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Implementation of `core.network_factory.Model`: every call copies one of the two networks.
+
+    latent, num_classes: None if g has none. origin: the classes of both, for the record.
+    """
+
+    g: nn.Module
+    d: nn.Module
+    latent: int | None = None
+    num_classes: int | None = None
+    origin: tuple[str, str] = ("", "")
+
+    def recorded_in(self, config: RunConfig) -> RunConfig:
+        """Return the config with `model.name: from_memory` and the origin of both networks."""
+        if config.grid is not None:
+            hint = "put them in a module and set model.name"
+            raise ConfigError(f"grid is not available for networks from memory; {hint}")
+        before = config.model.options
+        options = registry.options("models", registry.FROM_MEMORY)
+        latent = self._latent(before)
+        conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
+        conditional = conditional if _takes_labels(self.g) else False
+        chosen = options(*self.origin, latent, conditional)
+        return replace(config, model=Choice(registry.FROM_MEMORY, chosen))
+
+    def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a copy of the generator. Raises `ConfigError` if the latent length is unknown."""
+        latent = self._latent(options)
+        if latent is None:
+            raise ConfigError(
+                f"Estimator: {class_name(self.g)} has no attribute `latent`, the length of latent_var; "
+                "set it, for example self.latent = 64"
+            )
+        return _Generator(copy.deepcopy(self.g), latent, self._classes(options, num_classes))
+
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        """Return a copy of the discriminator."""
+        return _Discriminator(copy.deepcopy(self.d), self._classes(options, num_classes) > 0)
+
+    def _latent(self, options: Any) -> int | None:
+        return whole_number(options, "latent") if self.latent is None else self.latent
+
+    def _classes(self, options: Any, num_classes: int) -> int:
+        """Return the number of classes of the generated labels; 0: y is None."""
+        if self.num_classes is None:
+            unlabelled = getattr(options, "conditional", None) is False or not _takes_labels(self.g)
+            return 0 if unlabelled else num_classes
+        if self.num_classes not in (0, num_classes):
+            raise ConfigError(
+                f"Estimator: {class_name(self.g)}.num_classes is {self.num_classes}, but the data has "
+                f"{num_classes} classes; set that, or 0"
+            )
+        return self.num_classes
+
+
+class _Generator(nn.Module):
+    def __init__(self, net: nn.Module, latent: int, num_classes: int) -> None:
+        super().__init__()
+        self.net = net
+        self.latent = latent
+        self.num_classes = num_classes
+        self.takes_labels = _takes_labels(net)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
+        if condition is not None:
+            raise ConfigError(
+                "Estimator does not support data of pairs: model_fn(latent_var, y) has no "
+                "argument for the input image; use other data"
+            )
+        return _called(self.net, z_BZ, y_B, self.takes_labels)
+
+
+class _Discriminator(nn.Module):
+    """A discriminator from memory. labelled: whether it receives labels of images."""
+
+    def __init__(self, net: nn.Module, labelled: bool) -> None:
+        super().__init__()
+        self.net = net
+        self.labelled = labelled
+        self.takes_labels = _takes_labels(net)
+        self.returns_logits = not hasattr(net, "model_fn")
+
+    def forward(
+        self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
+    ) -> DiscriminatorOutput:
+        output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
+        if isinstance(output, DiscriminatorOutput):
+            return output
+        if isinstance(output, Tensor) and self.returns_logits:
+            return DiscriminatorOutput(output)
+        if not isinstance(output, tuple) or len(output) != 2:
+            is_tuple = isinstance(output, tuple)
+            returned = f"{len(output)} values" if is_tuple else f"a {type(output).__name__}"
+            hint = "return (output, out_logit)"
+            raise ConfigError(f"Estimator: {class_name(self.net)} returned {returned}; {hint}")
+        return DiscriminatorOutput(output[1])
+
+
+def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
+    function = getattr(net, "model_fn", net)
+    return function(x, y_B) if takes_labels else function(x)
+
+
+def _takes_labels(net: nn.Module) -> bool:
+    """Return whether the network has an argument for y: a plain `torch.nn.Sequential` has none."""
+    if hasattr(net, "model_fn"):
+        return True
+    parameters = inspect.signature(net.forward).parameters.values()
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def whole_number(owner: Any, name: str) -> int | None:
+    """Return an attribute if it is an int, else None."""
+    value = getattr(owner, name, None)
+    return value if type(value) is int else None
