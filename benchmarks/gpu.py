@@ -33,7 +33,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
-from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel import MemoryOptions
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -47,9 +47,9 @@ VARIANTS = {
 
 
 RATIOS = {
-    "ddp": ("ddp", NO_MEMORY_OPTIONS),
-    "zero1": ("zero1", NO_MEMORY_OPTIONS),
-    "zero3": ("zero3", NO_MEMORY_OPTIONS),
+    "ddp": ("ddp", MemoryOptions()),
+    "zero1": ("zero1", MemoryOptions()),
+    "zero3": ("zero3", MemoryOptions()),
     "ddp, bf16 reduction": ("ddp", MemoryOptions(bf16_reduce=True)),
     "none, offload": ("none", MemoryOptions(offload=True)),
     "zero1, offload": ("zero1", MemoryOptions(offload=True)),
@@ -63,7 +63,7 @@ def stepper(
     batch: int,
     world: World,
     strategy: str = "none",
-    demands: MemoryOptions = NO_MEMORY_OPTIONS,
+    memory: MemoryOptions = RATIOS["ddp"][1],
 ):
     """A call that makes one step."""
     policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)})
@@ -74,7 +74,7 @@ def stepper(
 
     def seat(side: Side, kind) -> Player:
         make = NetworkFactory(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
-        placed = registry.load_module("parallel", strategy).Strategy(None, demands)
+        placed = registry.load_module("parallel", strategy).Strategy(None, memory)
         return Player(side, placed.prepare(make, world), placed, policy, calling)
 
     seats = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]
@@ -106,11 +106,11 @@ def measure(calling: Calling, scheme, steps: int, batch: int, world: World) -> d
     return {"images_per_s": images_per_s, "peak_mib": torch.cuda.max_memory_allocated() / 2**20}
 
 
-def ratio(strategy: str, demands: MemoryOptions, steps: int, batch: int, world: World) -> float:
+def ratio(strategy: str, memory: MemoryOptions, steps: int, batch: int, world: World) -> float:
     """Step time over that of the plain one, median of rounds in turn."""
-    calling = Calling(demands.weight_dtype)
+    calling = Calling(memory.weight_dtype)
     one, plain = (
-        stepper(calling, synchronous, batch, world, *how) for how in ((strategy, demands), ("none", NO_MEMORY_OPTIONS))
+        stepper(calling, synchronous, batch, world, *how) for how in ((strategy, memory), ("none", MemoryOptions()))
     )
     for step in (one, plain):
         seconds(step, 10)

@@ -34,8 +34,7 @@ from paragan.hardware import device as devices
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import dcgan
-from paragan.parallel import ddp, local_sgd
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, ddp, local_sgd
 from paragan.schemes import synchronous
 from tests.two_hosts import lacking, run_on_both, two_hosts
 
@@ -61,7 +60,7 @@ def on_a_host(pairs: int) -> None:
     torch.set_num_threads(1)
     world = join(from_environment(), devices.select_device(), 120.0)
     weights, plain = steps(ddp.Strategy(), world)
-    _, narrow = steps(ddp.Strategy(demands=MemoryOptions(bf16_reduce=True)), world)
+    _, narrow = steps(ddp.Strategy(memory=MemoryOptions(bf16_reduce=True)), world)
     _, every_other = steps(local_sgd.Strategy(local_sgd.Options(every=2)), world)
     _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), MemoryOptions(bf16_reduce=True)), world)
     timed = {

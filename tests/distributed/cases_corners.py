@@ -23,8 +23,7 @@ from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.init import initialise
-from paragan.parallel import hsdp, local_sgd, none
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, hsdp, local_sgd, none
 from paragan.penalties import orthogonal
 from paragan.schemes import shared_fakes, synchronous
 from tests.distributed.cases_laws import strategy
@@ -41,13 +40,13 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
     on, seats = Switches(bn=True), []
     low = MemoryOptions(weight_dtype=torch.bfloat16)
 
-    def play(demands, dtype, kind, where, share):
+    def play(memory, dtype, kind, where, share):
         players = []
         for side in (G, D):
             placing = strategy(kind) if kind != "none" else none.Strategy()
-            placing.demands = demands
+            placing.memory = memory
             making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
-            calling = Calling(None if demands.weight_dtype is None else demands.weight_dtype)
+            calling = Calling(None if memory.weight_dtype is None else memory.weight_dtype)
             policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
             players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
         gan = game(on, *players)

@@ -15,8 +15,7 @@ from paragan.game.ema import Ema
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.parallel import local_sgd, none
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, local_sgd, none
 from paragan.parallel._placement import placement_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -86,9 +85,9 @@ def averaged_every_update(world: World) -> float:
 def apart_and_together(world: World, narrow: bool) -> list[bool]:
     """After each of 4 updates, every 2 of which average: whether all ranks hold equal weights, buffers and average."""
     on = Switches(bn=True)
-    demands = MemoryOptions(bf16_reduce=narrow)
+    memory = MemoryOptions(bf16_reduce=narrow)
     gan = game(
-        on, *(player(side, on, local_sgd.Strategy(local_sgd.Options(every=2), demands), world) for side in (G, D))
+        on, *(player(side, on, local_sgd.Strategy(local_sgd.Options(every=2), memory), world) for side in (G, D))
     )
     told, found = stream(on, *world.share(BATCH)), []
     for _ in range(4):
@@ -116,10 +115,10 @@ def recomputed(world: World, name: str) -> tuple[float, float, int]:
     """
     on, calls = Switches(bn=True, micro_batches=2), []
 
-    def play(demands: MemoryOptions):
+    def play(memory: MemoryOptions):
         placing = {side: strategy(name) for side in (G, D)}
         for of_side in placing.values():
-            of_side.demands = demands
+            of_side.memory = memory
         gan = game(on, *(player(side, on, placing[side], world) for side in (G, D)))
         gan.d.net.blocks[0].layer.register_forward_hook(lambda *_: calls.append(1))
         told = stream(on, *world.share(BATCH))
@@ -140,11 +139,11 @@ def narrow(world: World, name: str) -> float:
     """Reductions in bf16, plain gradient descent: the difference of D's weights from float64 ones, in ways walked."""
     on, policy = Switches(), Policy(torch.optim.SGD, 1e-2)
 
-    def play(demands: MemoryOptions):
+    def play(memory: MemoryOptions):
         seats = []
         for side in (G, D):
             placing = strategy(name)
-            placing.demands = demands
+            placing.memory = memory
             seats.append(Player(side, placing.prepare(make(side, on), world), placing, policy))
         gan = game(on, *seats)
         told = stream(on, *world.share(BATCH))

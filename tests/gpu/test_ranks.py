@@ -26,8 +26,8 @@ from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
+from paragan.parallel import MemoryOptions, none
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.schemes import synchronous
 from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches
@@ -61,9 +61,9 @@ def world_on(device):
         destroy_groups(world)
 
 
-def seat(side, name, world, demands=NO_MEMORY_OPTIONS, dtype=torch.float64):
+def seat(side, name, world, memory=none.NO_MEMORY_OPTIONS, dtype=torch.float64):
     module = registry.load_module("parallel", name)
-    strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, demands)
+    strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, memory)
     plain = matrix_gan.make(side, ON)
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)
     net = strategy.prepare(make, world)
@@ -76,7 +76,7 @@ def seat(side, name, world, demands=NO_MEMORY_OPTIONS, dtype=torch.float64):
         micro_batches=ON.micro_batches,
         groups=matrix_gan.GROUPS,
     )
-    return Player(side, net, strategy, policy, Calling(demands.weight_dtype), average)
+    return Player(side, net, strategy, policy, Calling(memory.weight_dtype), average)
 
 
 def played(name, world, steps=3, share=(0, matrix_gan.BATCH), **how):
@@ -122,7 +122,7 @@ def test_the_accelerator_computes_what_the_cpu_computes():
 def test_an_offloaded_optimiser_lies_on_the_host_and_steps_the_same(name):
     how = {"dtype": torch.float32}
     with world_on("cuda") as world:
-        there, here = played(name, world, **how), played(name, world, demands=MemoryOptions(offload=True), **how)
+        there, here = played(name, world, **how), played(name, world, memory=MemoryOptions(offload=True), **how)
         for player in (here.g, here.d):
             state = [t for entry in player.optimizer.state.values() for t in entry.values()]
             assert state and {t.device.type for t in state} == {"cpu"}
@@ -133,7 +133,7 @@ def test_an_offloaded_optimiser_lies_on_the_host_and_steps_the_same(name):
 @pytest.mark.parametrize("device", DEVICES)
 def test_pure_low_weights_train_beside_float32_ones(device, name):
     with world_on(device) as world:
-        gan = played(name, world, dtype=torch.float32, demands=MemoryOptions(weight_dtype=torch.bfloat16))
+        gan = played(name, world, dtype=torch.float32, memory=MemoryOptions(weight_dtype=torch.bfloat16))
         for player in (gan.g, gan.d):
             assert isinstance(player.optimizer, MasterWeights)
             assert {copy.dtype for copy in player.optimizer.copies} == {torch.float32}
@@ -147,7 +147,7 @@ def test_pure_low_weights_train_beside_float32_ones(device, name):
 def test_gradients_travel_in_bf16(device, name):
     """One rank adds nothing up, so all that shows is the rounding of the hook, if the device's backend runs it."""
     with world_on(device) as world:
-        narrow = held(played(name, world, steps=1, dtype=torch.float32, demands=MemoryOptions(bf16_reduce=True)))
+        narrow = held(played(name, world, steps=1, dtype=torch.float32, memory=MemoryOptions(bf16_reduce=True)))
         wide = held(played(name, world, steps=1, dtype=torch.float32))
         assert all(value.isfinite().all() for value in narrow.values())
         assert distance(narrow, wide) <= 0.05  # a step of Adam is 1e-2 whatever the gradient

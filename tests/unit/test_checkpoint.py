@@ -23,8 +23,7 @@ from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
-from paragan.parallel import none
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, none
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, distance, game, network, play, player
 
@@ -263,8 +262,8 @@ def test_restore_other_model_is_refused_and_changes_nothing():
 def bf16_player(pure: bool) -> Player:
     """One weight held in bf16, its optimiser's in float32; or all in float32."""
     net = torch.nn.Linear(3, 2)
-    demands = MemoryOptions(weight_dtype=torch.bfloat16) if pure else MemoryOptions()
-    strategy = none.Strategy(None, demands)
+    memory = MemoryOptions(weight_dtype=torch.bfloat16) if pure else MemoryOptions()
+    strategy = none.Strategy(None, memory)
     return Player(Side.D, strategy.prepare(lambda: net, ALONE), strategy, Policy(torch.optim.Adam, 1e-3))
 
 

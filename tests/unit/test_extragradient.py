@@ -19,8 +19,7 @@ from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.game.state_buffers import attach_state
 from paragan.losses import wasserstein
-from paragan.parallel import none
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, none
 from paragan.schemes import extragradient, synchronous
 
 BATCH, STEPS, LR = 4, 5, 0.05
@@ -132,11 +131,11 @@ def test_where_plain_steps_circle_it_arrives():
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop], ids=["skips on the device", "is not called"])
 @pytest.mark.parametrize(
-    "demands", [MemoryOptions(), MemoryOptions(weight_dtype=torch.bfloat16)], ids=["plain", "float32 copies"]
+    "memory", [MemoryOptions(), MemoryOptions(weight_dtype=torch.bfloat16)], ids=["plain", "float32 copies"]
 )
-def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind):
+def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(memory, kind):
     """Gradients of the look ahead are fine, those there are not."""
-    gan = game(kind, none.Strategy(demands=demands), torch.float32)
+    gan = game(kind, none.Strategy(memory=memory), torch.float32)
     start = gan.d.net.w.detach().clone()
     turn = gan.d_turn(Batch(real(0).rows, {"image": real(0).image.float()}))
     played = gan.d.compute_gradients(turn, against=gan.g)

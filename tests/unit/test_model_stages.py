@@ -119,7 +119,7 @@ def test_r3gan_takes_blocks_for_every_resolution():
 @pytest.mark.parametrize("resample", ["up", "down"])
 def test_r3gan_changes_channels_between_resolutions(resample):
     """Equal to the plain order of the authors: change, then up; down, then change."""
-    stage = r3gan.Stage(3, 5, 1, 1, 1.0, resample).double()
+    stage = r3gan.Stage(3, 5, [r3gan.Residual(5, 1, 1.0)], resample).double()
     nn.init.zeros_(stage.blocks[0].narrow.weight)  # the residual block starts as nothing
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     plain = F.conv2d(x, stage.change.weight)

@@ -19,8 +19,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy, learning_rates
 from paragan.game.state import restore, state_of
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.parallel import none
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions, none
 from paragan.scaling.rules import scale_learning_rates
 
 KINDS = [
@@ -137,7 +136,7 @@ def test_other_learning_rate_keeps_ratios_and_the_first_one_gives_the_first_rate
     assert learning_rates(ours.optimizer) == first
 
 
-MASTERS = none.Strategy(demands=MemoryOptions(weight_dtype=torch.bfloat16))
+MASTERS = none.Strategy(memory=MemoryOptions(weight_dtype=torch.bfloat16))
 
 
 @pytest.mark.parametrize("strategy", [none.Strategy(), MASTERS], ids=["plain", "master-weights"])

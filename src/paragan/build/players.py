@@ -22,7 +22,7 @@ from paragan.game.policy import Policy
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.hardware import executors, precision
-from paragan.parallel._memory_options import MemoryOptions
+from paragan.parallel import MemoryOptions
 
 
 def player(
@@ -67,8 +67,8 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
         chosen = choose("parallel", "none")
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
-    demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
-    strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, demands)
+    memory = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
+    strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
     if world.size > 1 and not strategy.joins_ranks:
         raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
     return strategy

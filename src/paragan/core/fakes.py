@@ -1,11 +1,13 @@
-"""Generation of fakes: the one place where the generator of a turn runs."""
+"""Calls of a generator for fakes, and of a discriminator on real and fake samples."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from paragan.core.outputs import GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.protocols import Network, Turn
 from paragan.core.types import Side, TurnInputs
 
@@ -27,3 +29,15 @@ def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:
     if turn.side is Side.G or turn.feed.fakes is not None:
         return turn
     return turn.with_fakes(detached_fakes(turn, generator, parts))
+
+
+def discriminate_both(
+    d: Network, real: Sequence[Tensor | None], fake: Sequence[Tensor | None]
+) -> tuple[DiscriminatorOutput, ...]:
+    """Call D once on real and fake inputs together; twice if D mixes the samples of a batch."""
+    if d.mixes:
+        return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
+    pairs = zip(real, fake, strict=True)
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
+    sizes = [len(inputs[0]) for inputs in (real, fake) if inputs[0] is not None]
+    return DiscriminatorOutput.of(d(*both)).split(sizes)

@@ -40,6 +40,11 @@ class DiscriminatorOutput:
         return tuple(DiscriminatorOutput(*each) for each in zip(logits, *more, strict=True))
 
 
+def mean_per_sample(values: Tensor) -> Tensor:
+    """Return one value per sample, (B,): logits of patches are averaged."""
+    return values.flatten(1).mean(1) if values.dim() > 1 else values
+
+
 @dataclass(frozen=True)
 class GeneratorOutput:
     """Output of a generator: images, which D receives, and extra tensors for objectives."""

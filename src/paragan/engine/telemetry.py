@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
 from paragan.core.protocols import Network
 from paragan.core.shard import gather_full
 from paragan.core.source import Source
@@ -104,10 +104,10 @@ class Telemetry:
 
         on_train = judged(train, "train")
         on_fake = judged(fake, "fake")
-        values = judgement(_per_sample(on_train), _per_sample(on_fake))
+        values = judgement(mean_per_sample(on_train), mean_per_sample(on_fake))
         if len(self.held_out):
             on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")
-            values |= overfitting(*map(_per_sample, (on_train, on_held_out, on_fake)))
+            values |= overfitting(*map(mean_per_sample, (on_train, on_held_out, on_fake)))
         diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
         return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
 
@@ -205,10 +205,6 @@ def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tenso
     pieces = -(-len(inputs[0]) // batch)
     cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]
     return torch.cat([call(*piece) for piece in zip(*cut, strict=True)])
-
-
-def _per_sample(logits: Tensor) -> Tensor:
-    return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
 
 
 def _border(train_B: Tensor, fake_B: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
+from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
 from paragan.core.types import Batch, LossTerms, Outputs, Report, Side, TurnInputs, Update, identity
 from paragan.game.prior import Prior
@@ -100,7 +101,7 @@ class GAN:
         assert outputs.real is not None
         real = outputs.real.logits_B
         fake = outputs.fake.logits_B
-        observations = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
+        observations = {"real": mean_per_sample(real.detach()), "fake": mean_per_sample(fake.detach())}
         if adaptive(self.augment) is not None:
             # The sum is NaN for NaN logits.
             observations["sign"] = observations["real"].sign() + 0 * observations["real"]
@@ -115,12 +116,8 @@ class GAN:
     def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
         """Return one of the two losses per sample, of the logits of this micro-batch."""
         of_all_ranks = [None if x is None else outputs.whole(x) for x in logits] if self.loss.compares else ()
-        return _per_sample(function(*logits, *of_all_ranks))
+        return mean_per_sample(function(*logits, *of_all_ranks))
 
 
 def _due(penalties: tuple[Penalty, ...], version: int) -> tuple[Penalty, ...]:
     return tuple(p for p in penalties if version % p.interval == 0)
-
-
-def _per_sample(values: Tensor) -> Tensor:
-    return values.flatten(1).mean(1) if values.dim() > 1 else values

@@ -124,11 +124,11 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
     stepped = optimizer_weights(player.optimizer)
     numbers = {name: index for index, name in enumerate(stepped)}
     fresh = player.optimizer.state_dict()
-    keeps_masters = any("master" in entry for entry in fresh["state"].values())
+    has_master_weights = any("master" in entry for entry in fresh["state"].values())
     state: dict[int, dict[str, Any]] = {}
     for path in saved:
         name, _, key = path.rpartition("/")
-        if key == "master" and not keeps_masters:
+        if key == "master" and not has_master_weights:
             continue  # it was loaded into the weights
         if saved.shapes[path] == weights.shapes[name]:
             # Fused kernels walk weight and state in memory order: a moment needs the layout of
@@ -138,7 +138,7 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
         else:
             value = saved[path].clone()  # not a view of the file
         state.setdefault(numbers[name], {})[key] = value
-    if keeps_masters:  # also if the save had none
+    if has_master_weights:  # also if the save had none
         for name, number in numbers.items():
             state.setdefault(number, {}).setdefault("master", weights.read(name, boxes[name]))
     player.optimizer.load_state_dict({"state": state, "param_groups": fresh["param_groups"]})

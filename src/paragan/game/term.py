@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Can, Outputs, TurnInputs
 
@@ -35,4 +36,4 @@ class Term(Penalty):
             found = "a mean over the batch" if is_mean else f"a {type(values).__name__}"
             problem = f"term {self.name} returned {found}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
-        return self.weight * self.interval * (values.flatten(1).mean(1) if values.dim() > 1 else values)
+        return self.weight * self.interval * mean_per_sample(values)

@@ -11,7 +11,7 @@ from torch import Tensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
-from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Network, Penalty
 from paragan.core.types import Can, Rows, Side
@@ -100,7 +100,7 @@ def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -
     _refuse_non_finite(logits, "Discriminator", "logits")
     if not logits.requires_grad:
         raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
-    return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
+    return mean_per_sample(logits)
 
 
 def _refuse_non_finite(values: Tensor, who: str, what: str) -> None:

@@ -35,7 +35,7 @@ def lowest_side(side: int) -> int:
     return side >> num_doublings(side)
 
 
-def effective_num_classes(conditional: bool | None, num_classes: int, model: str) -> int:
+def effective_num_classes(conditional: bool | None, num_classes: int) -> int:
     """Return the number of classes of the network; conditional=None: if the data has labels."""
     if conditional is None:
         return num_classes if num_classes > 1 else 0

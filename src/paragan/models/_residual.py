@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -11,9 +11,10 @@ from typing import NamedTuple
 from torch import nn
 
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import DownBlock, UpBlock, Wrap
+from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, Wrap
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._checks import attention_sides, lowest_side, num_doublings, stage_widths
 from paragan.models._options import AttentionOptions, Places, StageOptions
 
@@ -64,6 +65,40 @@ class ResidualPlan:
         return lowest_side(self.side)
 
 
+class ResidualGenerator(BlockGenerator):
+    """Generator of a plan whose norms look their gain and bias up by the label."""
+
+    def __init__(
+        self, options: StageOptions, plan: ResidualPlan, latent: int, colours: int, num_classes: int, wrap: Wrap
+    ) -> None:
+        super().__init__(options, num_classes)
+        self.latent = latent
+        stem = Stem(latent, plan.g_widths[0], wrap, plan.lowest)
+        last = NormImageOutput(plan.g_widths[-1], colours, wrap)
+        self.blocks = nn.ModuleList([stem, *up_blocks(plan, self.num_classes, wrap), last])
+
+
+class ResidualDiscriminator(BlockDiscriminator):
+    """Discriminator of a plan, with spectral norm.
+
+    head: returns the last block for (features, classes). thin_from: number of the first block that
+    is as wide inside as its input; None: no block.
+    """
+
+    def __init__(
+        self,
+        options: StageOptions,
+        plan: ResidualPlan,
+        colours: int,
+        num_classes: int,
+        head: Callable[[int, int], nn.Module],
+        thin_from: int | None = None,
+    ) -> None:
+        super().__init__(options, num_classes)
+        downs = _down_blocks(plan, colours, thin_from)
+        self.blocks = nn.ModuleList([*downs, head(plan.d_widths[-1], self.num_classes)])
+
+
 def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
     """Return the shape of an image size, or else of the power of two with as many doublings."""
     return shapes[side] if side in shapes else shapes[4 << num_doublings(side)]
@@ -109,11 +144,7 @@ def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
     return [SelfAttention(plan.g_widths[0], wrap)] if plan.lowest in plan.g_attention else []
 
 
-def down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None = None) -> list[nn.Module]:
-    """Return D's blocks before the head.
-
-    thin_from: number of the first block that is as wide inside as its input; None: no block.
-    """
+def _down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None) -> list[nn.Module]:
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings

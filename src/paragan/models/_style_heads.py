@@ -7,7 +7,7 @@ from math import sqrt
 from torch import Tensor, nn
 
 from paragan.layers.equalised import EqualLinear, leaky_relu_
-from paragan.models._contrast import CONTRASTIVE_PENALTIES, stack_points
+from paragan.models._heads import CONTRASTIVE_PENALTIES, stack_points
 from paragan.models._style import ClassVector, mapping_layers
 
 
@@ -51,7 +51,7 @@ class ProjectionHead(nn.Module):
 
 
 class ContrastiveHead(nn.Module):
-    """Contrastive head: features_BF to logits_B, and embeddings (B, 2, embed) as in `_contrast`."""
+    """Contrastive head: features_BF to logits_B, and embeddings (B, 2, embed) as in `_heads`."""
 
     trained_by = CONTRASTIVE_PENALTIES
 

@@ -95,7 +95,7 @@ def vector_norm(inputs: int, wrap: Wrap) -> Norm:
     return lambda channels: VectorBatchNorm(channels, inputs, wrap)
 
 
-def latent_per_block(latent: int | None, num_blocks: int, each: int, model: str) -> int:
+def latent_per_block(latent: int | None, num_blocks: int, each: int) -> int:
     """Return the length of the part of z for each block of a generator and for its first map.
 
     Raises `ConfigError` if `latent` cannot be divided into equal parts.

@@ -11,11 +11,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Literal
 
-from paragan.models import _large
-from paragan.models._auxiliary import head
+from torch import nn
+
+from paragan.layers.attention import SelfAttention
+from paragan.layers.blocks import NormImageOutput, Stem, UpBlock
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._block_networks import BlockGenerator
+from paragan.models._checks import image_side
+from paragan.models._heads import residual_head
 from paragan.models._options import BigGANOptions
+from paragan.models._residual import (
+    LARGE_SHAPES,
+    ResidualDiscriminator,
+    ResidualPlan,
+    Shape,
+    first_attention,
+    largest_map,
+    residual_plan,
+    shape_at,
+    up_blocks,
+)
+from paragan.models._vector import LatentEntry, WithoutVector, WithVector, latent_per_block, vector_norm
+
+_LATENT_PER_BLOCK = 20
+_STUDIO = LARGE_SHAPES | {
+    8: Shape((4, 4), (2, 2, 2, 2), 1),
+    16: Shape((4, 4, 4), (2, 2, 2, 2), 2),
+    32: Shape((4, 4, 4, 4), (2, 2, 2, 2), 2),
+}
+_BROCK = _STUDIO | {
+    32: Shape((4, 4, 4, 4), (4, 4, 4, 4), 2),
+    64: Shape((16, 16, 8, 4, 2), (1, 2, 4, 8, 16), 4),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +59,55 @@ class Options(BigGANOptions):
     """
 
 
-class Generator(_large.Generator):
+class Generator(BlockGenerator):
     """BigGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
-    model = "biggan"
+    model = "biggan"  # name in messages
+
+    def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__(options, num_classes)
+        classes = self.num_classes
+        plan = large_plan(options, shape, self.model)
+        each = latent_per_block(options.latent, len(plan.g_widths) - 1, _LATENT_PER_BLOCK)
+        self.latent = each * len(plan.g_widths)
+        last: nn.Module = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
+        if classes and not options.shared:
+            stem = Stem(self.latent, plan.g_widths[0], spectral_norm, plan.lowest)
+            blocks = [stem, *up_blocks(plan, classes, spectral_norm)]
+        else:
+            blocks = _vector_blocks(plan, each, classes, options.shared)
+            last = WithoutVector(last, last=True)
+        self.blocks = nn.ModuleList([*blocks, last])
 
 
-class Discriminator(_large.Discriminator):
+class Discriminator(ResidualDiscriminator):
     """BigGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
-    model = "biggan"
-
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__(options, shape, num_classes, partial(head, options.head))
+        plan = large_plan(options, shape, "biggan")
+        super().__init__(options, plan, shape[0], num_classes, partial(residual_head, options.head))
+
+
+def large_plan(options: BigGANOptions, shape: tuple[int, int, int], model: str) -> ResidualPlan:
+    """Plan BigGAN's networks at one image size. model: name in messages."""
+    side = image_side(shape, model, 1024)
+    rows = _BROCK if options.flavour == "brock" else _STUDIO
+    has_attention = options.flavour == "studio" or side > 32
+    default = largest_map(side // 2) if has_attention else None
+    large = shape_at(rows, side)
+    return residual_plan(options, large, side, options.width, default)
+
+
+def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:
+    """Return blocks that read the class embedding and a part of z each, the stem the first part."""
+    point = shared if classes else 0
+    norm = vector_norm(point + each, spectral_norm)
+    entry = LatentEntry(each, plan.g_widths[0], classes, shared, spectral_norm, side=plan.lowest)
+    first = map(WithoutVector, first_attention(plan, spectral_norm))
+    blocks: list[nn.Module] = [entry, *first]
+    for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
+        columns = slice(point + number * each, point + (number + 1) * each)
+        blocks.append(WithVector(UpBlock(a, b, norm, spectral_norm), slice(point), columns))
+        if plan.lowest << number in plan.g_attention:
+            blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
+    return blocks

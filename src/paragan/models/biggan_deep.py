@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap, run_blocks
+from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
+from paragan.models._checks import image_side
 from paragan.models._options import Attention, AttentionOptions, Places, WeightInit
 from paragan.models._residual import (
     LARGE_SHAPES,
@@ -73,16 +73,14 @@ _SHAPES = {
 }
 
 
-class Generator(nn.Module):
+class Generator(BlockGenerator):
     """BigGAN-deep's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
+        super().__init__(options, num_classes)
         self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
         plan = _plan(options, shape)
+        classes = self.num_classes
         vector = options.latent + (options.shared if classes else 0)
         norm = vector_norm(vector, spectral_norm)
         convolved = options.flavour == "studio"
@@ -99,17 +97,12 @@ class Generator(nn.Module):
         last = WithoutVector(NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm), last=True)
         self.blocks = nn.ModuleList([*blocks, last])
 
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
 
-
-class Discriminator(nn.Module):
+class Discriminator(BlockDiscriminator):
     """BigGAN-deep's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
-        self.weight_init = options.weight_init
+        super().__init__(options, num_classes)
         plan = _plan(options, shape)
         convolved = options.flavour == "studio"
         blocks: list[nn.Module] = [InputConv(shape[0], plan.d_widths[0], spectral_norm)]
@@ -119,10 +112,7 @@ class Discriminator(nn.Module):
             blocks.append(DownNeck(b, b, False, convolved, spectral_norm))
             if down and plan.side >> (number + 1) in plan.d_attention:
                 blocks.append(SelfAttention(b, spectral_norm))
-        self.blocks = nn.ModuleList([*blocks, ReluHead(plan.d_widths[-1], classes, spectral_norm)])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+        self.blocks = nn.ModuleList([*blocks, ReluHead(plan.d_widths[-1], self.num_classes, spectral_norm)])
 
 
 class UpNeck(nn.Module):

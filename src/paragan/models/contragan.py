@@ -15,9 +15,10 @@ from torch import nn
 
 from paragan.layers.blocks import ReluHead
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models import _large
-from paragan.models._contrast import ContrastHead
+from paragan.models import biggan
+from paragan.models._heads import ContrastHead
 from paragan.models._options import ContrastOptions
+from paragan.models._residual import ResidualDiscriminator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +26,21 @@ class Options(ContrastOptions):
     """Settings of BigGAN, and the space of D's embeddings."""
 
 
-class Generator(_large.Generator):
+class Generator(biggan.Generator):
     """ContraGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     model = "contragan"
 
 
-class Discriminator(_large.Discriminator):
+class Discriminator(ResidualDiscriminator):
     """ContraGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
 
     model = "contragan"
 
     def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)
-        super().__init__(options, shape, num_classes, partial(_head, embed))
+        plan = biggan.large_plan(options, shape, self.model)
+        super().__init__(options, plan, shape[0], num_classes, partial(_head, embed))
 
 
 def _head(embed: int, features: int, classes: int) -> nn.Module:

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap, run_blocks
+from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
+from paragan.models._checks import image_side, lowest_side, num_doublings
 from paragan.models._options import NetworkOptions, WeightInit
 
 
@@ -42,41 +42,30 @@ class Options(NetworkOptions):
     weight_init: WeightInit = "normal_0.02"
 
 
-class Generator(nn.Module):
+class Generator(BlockGenerator):
     """DCGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "dcgan")
+        super().__init__(options, num_classes)
         self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
         side = image_side(shape, "dcgan")
         widths = _widths(side, options.width)[::-1]
         stem = Stem(options.latent, widths[0], side=lowest_side(side))
-        ups = [Up(a, b, classes) for a, b in pairwise(widths)]
+        ups = [Up(a, b, self.num_classes) for a, b in pairwise(widths)]
         self.blocks = nn.ModuleList([stem, *ups, ImageOutput(widths[-1], shape[0])])
 
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
 
-
-class Discriminator(nn.Module):
+class Discriminator(BlockDiscriminator):
     """DCGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "dcgan")
-        self.weight_init = options.weight_init
+        super().__init__(options, num_classes)
         norm: type[nn.Module] = AffineBatchNorm if options.d_norm == "batch" else nn.Identity
         wrap = spectral_norm if options.d_norm == "spectral" else identity_wrap
         *hidden, last = _widths(image_side(shape, "dcgan"), options.width)
         downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
         same = Same(hidden[-1], last, norm, wrap)
-        self.blocks = nn.ModuleList([*downs, same, Head(last, classes, wrap)])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+        self.blocks = nn.ModuleList([*downs, same, Head(last, self.num_classes, wrap)])
 
 
 class Up(nn.Module):

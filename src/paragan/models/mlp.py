@@ -16,11 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
-from paragan.layers.blocks import run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
-from paragan.models._checks import effective_num_classes
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._options import NetworkOptions
 
 
@@ -37,34 +35,23 @@ class Options(NetworkOptions):
     conditional: bool | None = False
 
 
-class Generator(nn.Module):
+class Generator(BlockGenerator):
     """Fully connected generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "mlp")
+        super().__init__(options, num_classes)
         self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
         widths = (options.latent, *options.g_widths)
-        self.blocks = nn.ModuleList([*_hidden(widths, classes), ImageLayer(widths[-1], shape)])
-
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
+        self.blocks = nn.ModuleList([*_hidden(widths, self.num_classes), ImageLayer(widths[-1], shape)])
 
 
-class Discriminator(nn.Module):
+class Discriminator(BlockDiscriminator):
     """Fully connected D: x_BCHW (and y_B) to logits and features (the last hidden layer)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "mlp")
-        self.weight_init = options.weight_init
+        super().__init__(options, num_classes)
         widths = (prod(shape), *options.d_widths)
-        self.blocks = nn.ModuleList([*_hidden(widths, classes), LogitLayer(widths[-1])])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+        self.blocks = nn.ModuleList([*_hidden(widths, self.num_classes), LogitLayer(widths[-1])])
 
 
 class Dense(nn.Module):

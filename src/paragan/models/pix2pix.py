@@ -66,12 +66,12 @@ class Generator(nn.Module):
         downs = []
         for i, (a, b) in enumerate(pairwise((shape[0], *widths))):
             has_norm = 0 < i < levels - 1  # the innermost map is one pixel, equal to its mean
-            downs.append(Down(a, b, norm(b) if has_norm else None, first=i == 0))
+            downs.append(EncoderBlock(a, b, norm(b) if has_norm else None, first=i == 0))
         ups = []
         for i, (a, b) in enumerate(pairwise(widths[::-1])):
             dropout = options.dropout if 1 <= i <= 3 and b == 8 * options.width else 0.0
-            ups.append(Up(a if i == 0 else 2 * a, b, norm(b), dropout, first=i == 0))
-        self.blocks = nn.ModuleList([*downs, *ups, ImageOutput(2 * widths[0], shape[0])])
+            ups.append(DecoderBlock(a if i == 0 else 2 * a, b, norm(b), dropout, first=i == 0))
+        self.blocks = nn.ModuleList([*downs, *ups, DecoderOutput(2 * widths[0], shape[0])])
 
     def forward(self, z_BZ: Tensor | None, y_B: Tensor | None = None, condition: Tensor | None = None) -> Tensor:
         return run_blocks(self.blocks, self.entry(z_BZ, condition))
@@ -96,7 +96,7 @@ class Discriminator(nn.Module):
         patches = []
         for i, (a, b) in enumerate(pairwise((2 * shape[0], *widths))):
             patches.append(Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None))
-        self.blocks = nn.ModuleList([*patches, Head(widths[-1])])
+        self.blocks = nn.ModuleList([*patches, PatchHead(widths[-1])])
 
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
@@ -108,7 +108,7 @@ class Discriminator(nn.Module):
         return torch.cat([_required(condition), x_BCHW], 1)
 
 
-class Down(nn.Module):
+class EncoderBlock(nn.Module):
     """4x4 convolution of stride two, norm, leaky ReLU 0.2, of the newest map."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
@@ -124,7 +124,7 @@ class Down(nn.Module):
         return (h,) if self.first else (*maps, h)
 
 
-class Up(nn.Module):
+class DecoderBlock(nn.Module):
     """Transposed 4x4 of stride two, norm, dropout, concatenated with the skip map, ReLU."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
@@ -142,7 +142,7 @@ class Up(nn.Module):
         return (*skips[:-1], torch.cat([h, skips[-1]], 1).relu_())
 
 
-class ImageOutput(nn.Module):
+class DecoderOutput(nn.Module):
     """Transposed 4x4 convolution of stride two and tanh, in at least float32."""
 
     def __init__(self, inputs: int, channels: int) -> None:
@@ -166,7 +166,7 @@ class Patch(nn.Module):
         return F.leaky_relu(h if self.norm is None else self.norm(h), 0.2, inplace=True)
 
 
-class Head(nn.Module):
+class PatchHead(nn.Module):
     """4x4 convolution to one logit per position, in at least float32: (logits (B, h, w), input)."""
 
     keeps_float32 = True

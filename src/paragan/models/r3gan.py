@@ -10,6 +10,7 @@ to [-1, 1] in training. Parameters of the paper's networks (G / D): CIFAR-10 at 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
@@ -20,12 +21,12 @@ from torch import Generator as Draws, Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import downsample, upsample
-from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings, stage_widths
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
+from paragan.models._checks import image_side, lowest_side, num_doublings, stage_widths
 from paragan.models._options import StageOptions, Widths
 
 _SLOPE = 0.2
@@ -54,41 +55,30 @@ class Options(StageOptions):
     """Length of the class embedding in G."""
 
 
-class Generator(nn.Module):
+class Generator(BlockGenerator):
     """R3GAN's generator: z_BZ (and y_B) to x_BCHW, not confined to [-1, 1]."""
 
     bounded = False
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "r3gan")
+        super().__init__(options, num_classes)
         self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        start = LearntInput(options.latent, plan.g_widths[0], plan.lowest, classes, options.embed)
-        stages = plan.stages(plan.g_widths, plan.blocks, "up")
-        self.blocks = nn.ModuleList([start, *stages, ColourConv(plan.g_widths[-1], shape[0])])
-
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
+        widths, _ = _widths(options, shape)
+        start = LearntInput(options.latent, widths[0], lowest_side(shape[1]), self.num_classes, options.embed)
+        stages = _stages(options, widths, "up")
+        self.blocks = nn.ModuleList([start, *stages, ColourConv(widths[-1], shape[0])])
 
 
-class Discriminator(nn.Module):
+class Discriminator(BlockDiscriminator):
     """R3GAN's D: x_BCHW (and y_B) to logits and features (weighted sum of the last map)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "r3gan")
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        start = ColourConv(shape[0], plan.d_widths[0])
-        stages = plan.stages(plan.d_widths, plan.blocks[::-1], "down")
-        head = DiscriminatorHead(plan.d_widths[-1], plan.lowest, classes)
+        super().__init__(options, num_classes)
+        _, widths = _widths(options, shape)
+        start = ColourConv(shape[0], widths[0])
+        stages = _stages(options, widths, "down")
+        head = BasisHead(widths[-1], lowest_side(shape[1]), self.num_classes)
         self.blocks = nn.ModuleList([start, *stages, head])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class FixupConv2d(nn.Conv2d):
@@ -110,29 +100,20 @@ class Stage(nn.Module):
     """
 
     def __init__(
-        self,
-        inputs: int,
-        width: int,
-        groups: int,
-        num_blocks: int,
-        scale: float,
-        resample: Literal["up", "down"] | None,
+        self, inputs: int, width: int, blocks: Iterable[Residual], resample: Literal["up", "down"] | None
     ) -> None:
         super().__init__()
         self.resample = resample
-        self.change = None if inputs == width else FixupConv2d(inputs, width)
-        self.blocks = nn.ModuleList(Residual(width, groups, scale) for _ in range(num_blocks))
+        self.change = nn.Identity() if inputs == width else FixupConv2d(inputs, width)
+        self.blocks = nn.ModuleList(blocks)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
         if self.resample == "down":
             h = downsample(h)
-        if self.change is not None:
-            h = self.change(h)
+        h = self.change(h)
         if self.resample == "up":
             h = upsample(h)
-        for block in self.blocks:
-            h = block(h)
-        return h
+        return run_blocks(self.blocks, h)
 
 
 class Residual(nn.Module):
@@ -148,7 +129,7 @@ class Residual(nn.Module):
         self.bias2 = Bias(wide)
         self.narrow = FixupConv2d(wide, width, gain=0.0)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         h = F.leaky_relu(self.bias1(self.widen(x)), _SLOPE, inplace=True)
         h = F.leaky_relu(self.bias2(self.see(h)), _SLOPE, inplace=True)
         return x + self.narrow(h)
@@ -199,7 +180,7 @@ class ColourConv(nn.Module):
         return at_least_float32(self.conv(h))
 
 
-class DiscriminatorHead(nn.Module):
+class BasisHead(nn.Module):
     """Weighted sum of the last map to a logit, or a projection on the label; at least float32."""
 
     keeps_float32 = True
@@ -224,41 +205,29 @@ class DiscriminatorHead(nn.Module):
             return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Channels of both networks by stage, and blocks per stage from the smallest map up."""
-
-    lowest: int
-    g_widths: list[int]
-    d_widths: list[int]
-    blocks: list[int]
-    groups: int
-
-    def stages(self, widths: list[int], blocks: list[int], resample: Literal["up", "down"]) -> list[Stage]:
-        """Return all stages of one network."""
-        # Fix-up draws smaller weights for more residual blocks
-        scale = sum(blocks) ** -0.25
-        stages = []
-        for number, (width, num_blocks) in enumerate(zip(widths, blocks, strict=True)):
-            inputs = widths[max(0, number - 1)]
-            groups = _groups(self.groups, width, max(widths))
-            change = resample if number else None
-            stages.append(Stage(inputs, width, groups, num_blocks, scale, change))
-        return stages
-
-
-def _plan(options: Options, shape: tuple[int, int, int]) -> _Plan:
-    side = image_side(shape, "r3gan", 512)
-    num = num_doublings(side) + 1
-    blocks = options.blocks
-    if isinstance(blocks, int):
-        blocks = (blocks,) * num
-    if len(blocks) != num:
-        counts = f"{len(blocks)} numbers for {num} resolutions"
-        raise ConfigError(f"model.blocks: {counts}; give one number, or {num}")
+def _widths(options: Options, shape: tuple[int, int, int]) -> tuple[list[int], list[int]]:
+    """Return the channels of all maps: of G from the smallest up, of D from the image down."""
+    num = num_doublings(image_side(shape, "r3gan", 512)) + 1
     g_widths = stage_widths(options.g_widths, [options.width] * num, "g_widths")
-    d_widths = stage_widths(options.d_widths, g_widths[::-1], "d_widths")
-    return _Plan(lowest_side(side), g_widths, d_widths, list(blocks), options.groups)
+    return g_widths, stage_widths(options.d_widths, g_widths[::-1], "d_widths")
+
+
+def _stages(options: Options, widths: list[int], resample: Literal["up", "down"]) -> list[Stage]:
+    """Return all stages of one network."""
+    num = len(widths)
+    depths = (options.blocks,) * num if isinstance(options.blocks, int) else options.blocks
+    if len(depths) != num:
+        counts = f"{len(depths)} numbers for {num} resolutions"
+        raise ConfigError(f"model.blocks: {counts}; give one number, or {num}")
+    # Fix-up draws smaller weights for more residual blocks
+    scale = sum(depths) ** -0.25
+    stages = []
+    for number, width in enumerate(widths):
+        groups = _groups(options.groups, width, max(widths))
+        depth = depths[number if resample == "up" else num - 1 - number]
+        blocks = [Residual(width, groups, scale) for _ in range(depth)]
+        stages.append(Stage(widths[max(0, number - 1)], width, blocks, resample if number else None))
+    return stages
 
 
 def _groups(groups: int, width: int, widest: int) -> int:

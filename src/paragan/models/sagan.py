@@ -8,18 +8,21 @@ default width (G / D): 32 px, 10 classes 4,386,308 / 1,075,586; 64 px, 200 class
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from torch import Tensor, nn
-
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
-from paragan.layers.blocks import NormImageOutput, Stem, run_blocks
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models import _residual
-from paragan.models._auxiliary import head
-from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._checks import image_side
+from paragan.models._heads import residual_head
 from paragan.models._options import AttentionOptions, WeightInit
+from paragan.models._residual import (
+    ResidualDiscriminator,
+    ResidualGenerator,
+    ResidualPlan,
+    default_attention,
+    sngan_plan,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,40 +41,21 @@ class Options(AttentionOptions):
     weight_init: WeightInit = "glorot"
 
 
-class Generator(nn.Module):
+class Generator(ResidualGenerator):
     """SAGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "sagan")
-        self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        stem = Stem(options.latent, plan.g_widths[0], spectral_norm, plan.lowest)
-        last = NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm)
-        ups = _residual.up_blocks(plan, classes, spectral_norm)
-        self.blocks = nn.ModuleList([stem, *ups, last])
-
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
+        super().__init__(options, _plan(options, shape), options.latent, shape[0], num_classes, spectral_norm)
 
 
-class Discriminator(nn.Module):
+class Discriminator(ResidualDiscriminator):
     """SAGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "sagan")
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        downs = _residual.down_blocks(plan, shape[0])
-        self.blocks = nn.ModuleList([*downs, head(options.head, plan.d_widths[-1], classes)])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+        head = partial(residual_head, options.head)
+        super().__init__(options, _plan(options, shape), shape[0], num_classes, head)
 
 
-def _plan(options: Options, shape: tuple[int, int, int]) -> _residual.ResidualPlan:
+def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     side = image_side(shape, "sagan", 512)
-    return _residual.sngan_plan(options, side, options.width, _residual.default_attention(side))
+    return sngan_plan(options, side, options.width, default_attention(side))

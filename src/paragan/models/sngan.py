@@ -10,17 +10,15 @@ and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from torch import Tensor, nn
-
 from paragan.core.option_types import Count
-from paragan.core.outputs import DiscriminatorOutput
-from paragan.layers.blocks import NormImageOutput, Stem, identity_wrap, run_blocks
-from paragan.models import _residual
-from paragan.models._auxiliary import head
-from paragan.models._checks import effective_num_classes, image_side
+from paragan.layers.blocks import identity_wrap
+from paragan.models._checks import image_side
+from paragan.models._heads import residual_head
 from paragan.models._options import StageOptions, WeightInit
+from paragan.models._residual import ResidualDiscriminator, ResidualGenerator, ResidualPlan, sngan_plan
 
 # number of D's first block that is as narrow inside as its input
 _THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}
@@ -51,39 +49,21 @@ class Options(StageOptions):
     weight_init: WeightInit = "glorot"
 
 
-class Generator(nn.Module):
+class Generator(ResidualGenerator):
     """SNGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "sngan")
-        self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        stem = Stem(options.latent, plan.g_widths[0], side=plan.lowest)
-        last = NormImageOutput(plan.g_widths[-1], shape[0])
-        ups = _residual.up_blocks(plan, classes, identity_wrap)
-        self.blocks = nn.ModuleList([stem, *ups, last])
-
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, z_BZ, y_B)
+        super().__init__(options, _plan(options, shape), options.latent, shape[0], num_classes, identity_wrap)
 
 
-class Discriminator(nn.Module):
+class Discriminator(ResidualDiscriminator):
     """SNGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "sngan")
-        self.weight_init = options.weight_init
-        plan = _plan(options, shape)
-        downs = _residual.down_blocks(plan, shape[0], _THIN_FROM[options.flavour])
-        self.blocks = nn.ModuleList([*downs, head(options.head, plan.d_widths[-1], classes)])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+        head = partial(residual_head, options.head)
+        thin_from = _THIN_FROM[options.flavour]
+        super().__init__(options, _plan(options, shape), shape[0], num_classes, head, thin_from)
 
 
-def _plan(options: Options, shape: tuple[int, int, int]) -> _residual.ResidualPlan:
-    return _residual.sngan_plan(options, image_side(shape, "sngan", 512), options.width)
+def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
+    return sngan_plan(options, image_side(shape, "sngan", 512), options.width)

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction
-from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import run_blocks
 from paragan.layers.blur import blur
 from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky_relu_
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.precision import at_least_float32, autocast_off
-from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings
+from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
+from paragan.models._checks import image_side, lowest_side, num_doublings
 from paragan.models._options import NetworkOptions
 from paragan.models._style import ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
 from paragan.models._style_heads import ContrastiveHead, ProjectionHead, UnconditionalHead
@@ -67,21 +67,19 @@ class Options(NetworkOptions):
     """Dimensions of the embeddings of `contrast`; null: four times D's last width."""
 
 
-class Generator(nn.Module):
+class Generator(BlockGenerator):
     """StyleGAN2's G: z_BZ (and y_B) to x_BCHW. shift_BLW: style offset, (L, W) being `styles`."""
 
     bounded = False
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
+        super().__init__(options, num_classes)
         self.latent = options.latent
-        self.num_classes = classes
-        self.weight_init = options.weight_init
         side = image_side(shape, "stylegan2", 1024)
         widths = _widths(options, side)
         self.styles = (2 * len(widths), options.style)
-        mapping = Mapping(options.latent, options.style, classes, options.mapping, self.styles[0], options.mixing)
+        sizes = (options.latent, options.style, self.num_classes)
+        mapping = Mapping(*sizes, options.mapping, self.styles[0], options.mixing)
         lowest = lowest_side(side)
         stages = [_stage(options, widths, n, lowest, shape[0]) for n in range(len(widths))]
         self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], lowest), *stages])
@@ -110,22 +108,17 @@ class Generator(nn.Module):
         return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
 
 
-class Discriminator(nn.Module):
+class Discriminator(BlockDiscriminator):
     """StyleGAN2's D: x_BCHW (and y_B) to logits and features (last hidden layer) or embeddings."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
-        self.weight_init = options.weight_init
+        super().__init__(options, num_classes)
         side = image_side(shape, "stylegan2", 1024)
         widths = _widths(options, side)[::-1]
-        halves = [DownBlock(a, b, options.residual) for a, b in pairwise(widths)]
-        head = _head(options, widths[-1], classes)
-        end = DiscriminatorHead(widths[-1], lowest_side(side), options.group, head)
+        halves = [BlurDownBlock(a, b, options.residual) for a, b in pairwise(widths)]
+        head = _head(options, widths[-1], self.num_classes)
+        end = MinibatchStdHead(widths[-1], lowest_side(side), options.group, head)
         self.blocks = nn.ModuleList([FromImage(shape[0], widths[0]), *halves, end])
-
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class FromImage(nn.Module):
@@ -139,7 +132,7 @@ class FromImage(nn.Module):
         return leaky_relu_(self.conv(x))
 
 
-class DownBlock(nn.Module):
+class BlurDownBlock(nn.Module):
     """3x3, blur, 3x3 of stride two; residual: plus a short-cut of blur and 1x1 of stride two."""
 
     def __init__(self, inputs: int, outputs: int, residual: bool) -> None:
@@ -154,7 +147,7 @@ class DownBlock(nn.Module):
         return h if self.shortcut is None else h + self.shortcut(blur(x, 1, 1, stride=2))
 
 
-class DiscriminatorHead(nn.Module):
+class MinibatchStdHead(nn.Module):
     """Last map to features, then to the outputs of `head`, in at least float32."""
 
     keeps_float32 = True

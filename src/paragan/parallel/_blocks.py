@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,10 +22,7 @@ def blocks(net: nn.Module) -> list[nn.Module]:
     """
     declared = getattr(net, "blocks", None)
     found = list(declared) if isinstance(declared, _LISTS) else list(_members(net))
-    owners: dict[int, int] = {}
-    for module in net.modules():
-        for parameter in module.parameters(recurse=False):
-            owners[id(parameter)] = owners.get(id(parameter), 0) + 1
+    owners = _num_owners(net)
     return [block for block in found if _shares_no_weight(block, owners)]
 
 
@@ -52,9 +51,12 @@ def _members(module: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _shares_no_weight(block: nn.Module, owners: dict[int, int]) -> bool:
-    mine: dict[int, int] = {}
-    for module in block.modules():
-        for parameter in module.parameters(recurse=False):
-            mine[id(parameter)] = mine.get(id(parameter), 0) + 1
+def _shares_no_weight(block: nn.Module, owners: Counter[int]) -> bool:
+    mine = _num_owners(block)
     return bool(mine) and all(owners[key] == count for key, count in mine.items())
+
+
+def _num_owners(net: nn.Module) -> Counter[int]:
+    """Return how many modules of the network have each parameter, by its id."""
+    owned = chain.from_iterable(module.parameters(recurse=False) for module in net.modules())
+    return Counter(map(id, owned))

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.fakes import generate
+from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs
@@ -28,20 +27,8 @@ def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> 
     x, *conditions = feed.real_inputs
     assert x is not None
     real = (turn.augmented(x, "real", feed), *conditions)
-    on_real, on_fake = _discriminate_both(nets[Side.D], real, fake)
+    on_real, on_fake = discriminate_both(nets[Side.D], real, fake)
     return Outputs(on_fake, on_real, made.images, made.extra)
-
-
-def _discriminate_both(
-    d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]
-) -> tuple[DiscriminatorOutput, DiscriminatorOutput]:
-    """Call D once on real and fake samples together; twice if D mixes the samples of a batch."""
-    if d.mixes:
-        return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
-    pairs = zip(real, fake, strict=True)
-    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
-    on_real, on_fake = DiscriminatorOutput.of(d(*both)).split([len(real[0]), len(fake[0])])
-    return on_real, on_fake
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:

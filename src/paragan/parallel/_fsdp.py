@@ -39,17 +39,17 @@ class Sharded(none.Strategy):
         return mesh_of(world)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        if self.demands.weight_dtype is not None:
+        if self.memory.weight_dtype is not None:
             problem = f"precision pure is not supported by strategy {self.name!r}, which shards weights"
             raise ConfigError(f"{problem}; use bf16, or zero1")
         mesh = self.mesh(world)
 
         def cut(net: nn.Module) -> nn.Module:
-            convert(net, world, self.demands.norm_ranks)
+            convert(net, world, self.memory.norm_ranks)
             net = self.apply_memory_options(net)
-            return shard(net, mesh, self.demands, self.reshards_after_forward)
+            return shard(net, mesh, self.memory, self.reshards_after_forward)
 
-        net = build_sharded(make, cut, self.demands.offload)
+        net = build_sharded(make, cut, self.memory.offload)
         return attach_placement(net, Placement(world, net, mesh))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:

@@ -19,7 +19,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.parallel._blocks import blocks
-from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # in torch.optim: updates need whole weights
 
@@ -41,7 +41,7 @@ def with_world_timeout(mesh: DeviceMesh, world: World) -> DeviceMesh:
 
 
 def shard(
-    net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NO_MEMORY_OPTIONS, reshard_after_forward: bool = True
+    net: nn.Module, mesh: DeviceMesh, memory: MemoryOptions = NO_MEMORY_OPTIONS, reshard_after_forward: bool = True
 ) -> nn.Module:
     """Shard every block, and then the rest of the network, in place.
 
@@ -51,8 +51,8 @@ def shard(
     # Shards are rows in memory.
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     scalars = {p for p in net.parameters() if p.dim() == 0}
-    offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
-    reduce = torch.bfloat16 if demands.bf16_reduce else None
+    offload = CPUOffloadPolicy() if memory.offload else OffloadPolicy()
+    reduce = torch.bfloat16 if memory.bf16_reduce else None
     for module in (*blocks(net), net):
         fully_shard(
             module,

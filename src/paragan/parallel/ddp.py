@@ -36,11 +36,11 @@ class Strategy(none.Strategy):
         # Without other ranks the reducer would cost up to a seventh of a step.
         if world.size == 1:
             return attach_placement(net, Placement(world, net))
-        convert(net, world, self.demands.norm_ranks)
+        convert(net, world, self.memory.norm_ranks)
         wrapped = DistributedDataParallel(
             net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options()
         )
-        if self.demands.bf16_reduce:
+        if self.memory.bf16_reduce:
             wrapped.register_comm_hook(world.group, _bf16_hook)
         return attach_placement(net, Placement(world, wrapped))
 
@@ -85,7 +85,7 @@ class Strategy(none.Strategy):
         return zero_of(lacking) if lacking else None
 
     def _bytes_of(self, weight: Tensor) -> int:
-        return weight.numel() * (2 if self.demands.bf16_reduce else weight.element_size())
+        return weight.numel() * (2 if self.memory.bf16_reduce else weight.element_size())
 
 
 def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:

@@ -31,7 +31,6 @@ from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 
 
@@ -51,9 +50,7 @@ class Strategy(none.Strategy):
     can = frozenset(Can) - {Can.COUPLED}
     joins_ranks = True
     exemption = "ranks differ between two averagings by design"
-
-    def __init__(self, options: Options = Options(), demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
-        super().__init__(options, demands)
+    options: Options
 
     @property
     def sync_period(self) -> int:
@@ -61,8 +58,8 @@ class Strategy(none.Strategy):
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())
-        if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
-            convert(net, world, self.demands.norm_ranks)
+        if self.memory.norm_ranks is not None and self.memory.norm_ranks > 1:
+            convert(net, world, self.memory.norm_ranks)
         return attach_placement(net, Placement(world, net))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
@@ -77,7 +74,7 @@ class Strategy(none.Strategy):
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         here = placement_of(net)
-        if self.demands.bf16_reduce and not here.anchor:
+        if self.memory.bf16_reduce and not here.anchor:
             here.anchor = [tensor.detach().clone() for tensor in here.optimized_weights]
         return Reduction(here.world.size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,27 @@ from paragan.layers.norms import float32_parameters
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.parallel._placement import placement_of
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Memory options of a player.
+
+    recompute: activations inside a block are computed again in the backward. offload: optimiser
+    state and float32 weights are in host memory. bf16_reduce: reductions of gradients or weights
+    travel in bf16. weight_dtype: the dtype of the weights; the optimiser has float32 copies.
+    norm_ranks: consecutive ranks that share the statistics of batch norm; None: all.
+    """
+
+    recompute: bool = False
+    offload: bool = False
+    bf16_reduce: bool = False
+    weight_dtype: torch.dtype | None = None
+    norm_ranks: int | None = None
+
+
+NO_MEMORY_OPTIONS = MemoryOptions()
 
 
 class Strategy(protocols.Strategy):
@@ -32,9 +52,9 @@ class Strategy(protocols.Strategy):
     needs_hosts = False
     exemption = ""
 
-    def __init__(self, options: Any = None, demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
+    def __init__(self, options: Any = None, memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         self.options = options
-        self.demands = demands
+        self.memory = memory
 
     @property
     def sync_period(self) -> int:
@@ -45,10 +65,10 @@ class Strategy(protocols.Strategy):
 
     def apply_memory_options(self, net: nn.Module) -> nn.Module:
         """Apply the memory options of the player: activation checkpointing, weight dtype."""
-        if self.demands.recompute:
+        if self.memory.recompute:
             _blocks.checkpoint_activations(net)
-        if self.demands.weight_dtype is not None:
-            _cast_weights(net, self.demands.weight_dtype)
+        if self.memory.weight_dtype is not None:
+            _cast_weights(net, self.memory.weight_dtype)
         return net
 
     def training_module(self, net: nn.Module) -> nn.Module:
@@ -62,10 +82,10 @@ class Strategy(protocols.Strategy):
 
     def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
         """Return the optimiser of these weights, with master weights if options need them."""
-        if self.demands.weight_dtype is None and not self.demands.offload:
+        if self.memory.weight_dtype is None and not self.memory.offload:
             return policy.optimizer(weights.items())
         first = next(iter(weights.values()))
-        device = torch.device("cpu") if self.demands.offload else first.device
+        device = torch.device("cpu") if self.memory.offload else first.device
         return MasterWeights(weights, policy.optimizer, device)  # type: ignore[return-value]
 
     def forward_backward(

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
+from paragan.core.fakes import discriminate_both
 from paragan.core.option_types import NotNegative
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side, TurnInputs
 from paragan.layers.shift import shift_images
-from paragan.penalties._logits import mean_per_sample
 from paragan.penalties._options import PenaltyOptions
 
 _Inputs = tuple[Tensor | None, ...]  # images, labels, and the condition of paired data
@@ -59,10 +59,10 @@ class Penalty(protocols.Penalty):
         assert outputs.real is not None
         real = _transformed(feed.real_inputs, feed, "real")
         if len(self.weights) == 1:
-            pairs = [(outputs.real, _run_d(context, real))]
+            pairs = [(outputs.real, DiscriminatorOutput.of(context.network(*real)))]
         else:
             fake = _transformed((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
-            transformed = _run_d_on_both(context, real, fake)
+            transformed = discriminate_both(context.network, real, fake)
             pairs = list(zip((outputs.real, outputs.fake), transformed, strict=True))
         differences = [mean_per_sample(a.logits_B) - mean_per_sample(b.logits_B) for a, b in pairs]
         weighted = zip(self.weights, differences, strict=True)
@@ -87,16 +87,3 @@ def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -
     transformed = flipped_and_shifted(x.detach(), draws_B3)
     given_conditions = (c for c in conditions if c is not None)
     return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in given_conditions)
-
-
-def _run_d(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
-    return DiscriminatorOutput.of(context.network(*inputs))
-
-
-def _run_d_on_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
-    """Run D on both in one call, or in two calls if a norm would mix them."""
-    if context.network.mixes:
-        return _run_d(context, real), _run_d(context, fake)
-    pairs = zip(real, fake, strict=True)
-    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
-    return _run_d(context, tuple(both)).split([context.feed.rows.count] * 2)

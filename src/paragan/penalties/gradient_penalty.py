@@ -13,10 +13,9 @@ from torch import Tensor
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import NotNegative
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._logits import mean_per_sample
 from paragan.penalties._options import PenaltyOptions
 
 

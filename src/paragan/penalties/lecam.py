@@ -13,9 +13,9 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.option_types import Fraction, Natural, NotNegative
+from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._logits import mean_per_sample
 from paragan.penalties._options import PenaltyOptions
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from paragan.core import protocols
 from paragan.core.clock import cosine_decay
+from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._logits import mean_per_sample
 from paragan.penalties._options import FadeOptions
 
 

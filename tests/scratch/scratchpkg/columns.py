@@ -14,10 +14,7 @@ from paragan.core.layout import TensorLayout
 from paragan.core.types import Can
 from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import none
-from paragan.parallel._forward_backward import Reduction
-from paragan.parallel._grad_norm import clip, norm_of
-from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel import Placement, Reduction, attach_placement, clip, none, norm_of, placement_of
 
 
 def columns(shape, rank: int, size: int) -> TensorLayout:
@@ -63,7 +60,7 @@ class Strategy(none.Strategy):
 
     def prepare(self, make, world):
         net = self.apply_memory_options(make())
-        convert(net, world, self.demands.norm_ranks)
+        convert(net, world, self.memory.norm_ranks)
         cut(net, world)
         return net
 
