@@ -24,7 +24,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.sample import sample, sampling_network
+from paragan.game.sampling import generate_images, sampling_network
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.metrics import fd
@@ -93,7 +93,7 @@ def score(player: Player, prior: Prior) -> dict[str, float]:
     """Of 2,000 points of the sampling generator."""
     rows = Rows(0, 0, _SCORED, _SCORED)
     z_BZ, _ = prior.draw("score", rows)
-    return measured(sample(sampling_network(player), z_BZ, None), points(prior.seed, "score", rows))
+    return measured(generate_images(sampling_network(player), z_BZ, None), points(prior.seed, "score", rows))
 
 
 def measured(made: Tensor, real: Tensor) -> dict[str, float]:

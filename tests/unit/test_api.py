@@ -19,7 +19,7 @@ from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import GeneratorInfo
 from paragan.game import latents
 from paragan.game.prior import Prior
-from paragan.game.sample import sample, sampling_network
+from paragan.game.sampling import generate_images, sampling_network
 from tests.tiny_run import newest, train
 
 
@@ -41,18 +41,18 @@ def run(trained, tmp_path):
 def test_it_samples_the_averaged_generator(trained):
     folder, trainer = trained
     z, y = trainer.prior.draw("sample", Rows(0, 0, 5, latents.BLOCK))
-    expected = sample(sampling_network(trainer.players["g"]), z, y)
+    expected = generate_images(sampling_network(trainer.players["g"]), z, y)
     found = pg.load(folder).sample(5)
     assert torch.allclose(found.tensor, expected, atol=1e-6)
     assert found.labels == tuple(y.tolist())
-    live = sample(type(sampling_network(trainer.players["g"]))(trainer.players["g"].net), z, y)
+    live = generate_images(type(sampling_network(trainer.players["g"]))(trainer.players["g"].net), z, y)
     assert not torch.allclose(found.tensor, live, atol=1e-6)
 
 
 def test_without_an_average_it_samples_the_weights_themselves(tmp_path):
     trainer = train(tmp_path / "run", "g.ema=null")
     z, y = trainer.prior.draw("sample", Rows(0, 0, 2, latents.BLOCK))
-    expected = sample(sampling_network(trainer.players["g"]), z, y)
+    expected = generate_images(sampling_network(trainer.players["g"]), z, y)
     assert torch.allclose(pg.load(tmp_path / "run").sample(2).tensor, expected, atol=1e-6)
 
 

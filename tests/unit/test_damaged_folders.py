@@ -105,7 +105,7 @@ def test_advice_passes_over_values_that_are_no_finite_numbers(value):
     )
     advise([dict.fromkeys(names, value)] * 6, num_images=10**6)
     assert (
-        advise([{"d/saturation": 0.99}, {"d/saturation": value}, {"d/saturation": 0.99}], 10**6)[0].name
+        advise([{"d/saturation": 0.99}, {"d/saturation": value}, {"d/saturation": 0.99}], 10**6)[0]["name"]
         == "d_saturated"
     )
 

@@ -10,14 +10,17 @@ import pytest
 import torch
 from torch import nn
 
+from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._in_memory import InMemorySource
-from paragan.evaluation.evaluator import Evaluator, sample_player
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.generated_features import compute_features, sample_generator
 from paragan.features._extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
 from paragan.game.prior import Prior
+from paragan.game.sampling import sampling_network
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 from tests.prepared_extractors import from_file
@@ -71,7 +74,8 @@ def test_evaluator_large_images_use_small_batches(side, mode, most, monkeypatch)
     source = SimpleNamespace(shape=shape, class_names=())
     judge = FeatureExtractor("flat", nn.Flatten(), (1, 1, 1), None, "")
     monkeypatch.setattr(FeatureExtractor, "accepts", lambda self, shape: True)
-    judged = Evaluator(judge, source, source, num_images=510, mode=mode)._fakes(generate)
+    size = Evaluator(judge, source, source, num_images=510, mode=mode)._block_size
+    judged = compute_features(generate, judge, 510, size, ALONE)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
 
@@ -214,9 +218,9 @@ class Picture(nn.Module):
         return x
 
 
-def test_sample_player_latents_depend_on_position():
+def test_sample_generator_latents_depend_on_position():
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
-    generate = sample_player(player, prior, total=30)
+    generate = sample_generator(sampling_network(player), prior, total=30)
     x, y = generate(20, 10)
     z, asked = prior.draw("score", Rows(0, 0, 30, 30))
     assert torch.equal(x, Picture()(z, asked)[20:])
@@ -225,7 +229,7 @@ def test_sample_player_latents_depend_on_position():
 
 def test_evaluator_call_scores_a_player(evaluator):
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
-    assert evaluator(player, prior) == evaluator.score(sample_player(player, prior, 1000))
+    assert evaluator(player, prior) == evaluator.score(sample_generator(sampling_network(player), prior, 1000))
 
 
 def test_evaluator_mnist_distances_match_reference(data_root):

@@ -65,7 +65,7 @@ def test_root_squared_is_the_matrix():
 
 
 def test_moments_merge_in_any_order():
-    parts = [fd.Moments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
+    parts = [fd.FeatureMoments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
     left, right = (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2])
     assert left.count == right.count == 30
     assert torch.allclose(left.outer_FF, right.outer_FF, rtol=1e-14, atol=0)

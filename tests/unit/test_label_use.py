@@ -7,8 +7,8 @@ import torch
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.types import Side
-from paragan.evaluation.evaluator import sample_generator
 from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.evaluation.generated_features import sample_generator
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from tests import unlabelled_networks as networks

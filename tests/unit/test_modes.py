@@ -14,7 +14,7 @@ from paragan.core.types import Batch, Rows
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
 from paragan.game.options import EmaOptions
-from paragan.game.sample import sample
+from paragan.game.sampling import generate_images
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
 from paragan.layers.update_once import mixes_samples
@@ -60,7 +60,7 @@ def frozen_state(net: Perceptual) -> list[Tensor]:
 def test_sample_restores_the_mode_of_every_module(mode):
     net = Perceptual(16)
     before, state = modes(net), frozen_state(net)
-    sample(CalledNetwork(net), torch.randn(4, 16), None, mode=mode)
+    generate_images(CalledNetwork(net), torch.randn(4, 16), None, mode=mode)
     assert modes(net) == before and not all(before) and any(before)
     assert all(map(torch.equal, frozen_state(net), state))
 
@@ -69,7 +69,7 @@ def test_a_frozen_part_of_an_average_stays_in_evaluation_with_training_statistic
     seen = []
     average = Ema(Perceptual(16), EmaOptions())
     average.net.extractor.register_forward_hook(lambda module, *_: seen.append((module.training, average.net.training)))
-    sample(CalledNetwork(average.net), torch.randn(4, 16), None, mode="train-stats")
+    generate_images(CalledNetwork(average.net), torch.randn(4, 16), None, mode="train-stats")
     assert seen == [(False, True)]
     assert not any(modes(average.net))
 
@@ -103,7 +103,7 @@ def test_training_leaves_a_frozen_part_as_it_was():
     batches = (Batch(Rows(step, 0, 4, 4), {"image": torch.randn(4, *SHAPE)}) for step in range(2))
     for _ in range(2):
         synchronous.step(gan, batches)
-        sample(CalledNetwork(g.net), torch.randn(4, 16), None)
+        generate_images(CalledNetwork(g.net), torch.randn(4, 16), None)
     for player, (mode, state) in zip((g, d), before, strict=True):
         assert modes(player.net) == mode
         assert all(map(torch.equal, frozen_state(player.net), state))

@@ -73,7 +73,7 @@ def test_l1_and_psnr_match_definition():
 
 
 def test_paired_metric_without_pairs_raises():
-    with pytest.raises(ConfigError, match="there are no held-out pairs"):
+    with pytest.raises(ConfigError, match="no images to compare"):
         l1.Metric().compute()
 
 

@@ -21,12 +21,13 @@ from paragan.core import rng
 from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side
-from paragan.evaluation.evaluator import Evaluator, sample_generator
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.generated_features import sample_generator
 from paragan.evaluation.score import Score
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sample import Mode, sample
+from paragan.game.sampling import Mode, generate_images
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
@@ -84,7 +85,7 @@ def generator_features(
     """Return features of a genome's images; all genomes use the same latents."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))
-    return judge().extractor.compute(sample(network.load(genome, average=True), z, y))
+    return judge().extractor.compute(generate_images(network.load(genome, average=True), z, y))
 
 
 def score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:

@@ -31,7 +31,7 @@ from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sample import sample
+from paragan.game.sampling import generate_images
 from paragan.game.scheme import Scheme
 
 _IMAGES_PER_CELL = 10  # in the image grid
@@ -187,7 +187,7 @@ class Evolution(Trainer):
         rows = []
         for cell in cells:
             generator = self.load_generator(cell.centre[Side.G])
-            rows.append(sample(generator, z, y, mode=mode, seed=seed).cpu())
+            rows.append(generate_images(generator, z, y, mode=mode, seed=seed).cpu())
         names = tuple(f"cell {cell.number}" for cell in cells)
         return samples_event(self.clock, torch.cat(rows), _IMAGES_PER_CELL, names, mode)
 

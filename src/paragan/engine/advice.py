@@ -7,12 +7,14 @@ rule needs its sign in several observations in a row, because a single one is no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, nan
+from operator import itemgetter
 from typing import Any
 
 History = Sequence[Mapping[str, Any]]
+Sign = Callable[[History], float | None]
 
 # Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the
 # fewer images, the sooner D overfits; with a few thousand, long before G has converged.
@@ -28,6 +30,9 @@ IMPROVED = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 k
 RATIO = 100.0  # either way. Measured: 0.17 to 1.2; 0.001 if D is frozen, 115 to 30,000 if G is
 # of the run's best (at most 1). Measured: 0.7 to 1 in good runs, 0.6 on 64 images, 0.2 collapsed
 LOW_DIVERSITY = 0.4
+# Metrics that the rules read, by their names in a score: a distance (lower is better) and a share.
+DISTANCE = "fd["
+COVERAGE = "coverage"
 SOME_COVERAGE = 0.2  # below, a decrease is noise. Measured: 0.01 to 0.04 in runs that never trained
 COVERAGE_LOST = 0.5  # of its best. Measured: >= 0.9 in a good run, 0.2 at raised learning rates
 WORSE = 2.0  # times the best distance. Measured: 1.5 in a good run, 3.2 at raised learning rates
@@ -35,110 +40,88 @@ EXPLODED = 3.0  # times the largest before. Measured: at most 1.4, 35 at raised 
 
 
 @dataclass(frozen=True)
-class Advice:
-    """One piece of advice.
+class AdviceRule:
+    """One rule: a sign of a failure, its likely cause, and the remedy.
 
-    name: of the rule. value: that triggered it. means, try_: likely cause and remedy.
+    sign: returns the value that triggers the rule at the end of a history, else None.
     """
 
     name: str
-    value: float
-    means: str
-    try_: str
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """Values of the event."""
-        return {"name": self.name, "value": self.value, "means": self.means, "try": self.try_}
-
-
-@dataclass(frozen=True)
-class AdviceRule:
-    """One rule. sees: returns the value that triggers it at the end of a history, else None."""
-
-    name: str
-    sees: Callable[[History], float | None]
+    sign: Sign
     means: str
     try_: str
 
 
-def advise(history: History, num_images: int, augmented: bool = False, has_pairs: bool = False) -> tuple[Advice, ...]:
+def advise(
+    history: History, num_images: int, augmented: bool = False, has_pairs: bool = False
+) -> tuple[dict[str, Any], ...]:
     """Return the advice of all rules that hold now; the caller reports each of them once.
 
-    history: values of telemetry and scores by name, oldest first; missing and non-finite values are
-    skipped. num_images: training images. augmented: D's inputs are augmented. has_pairs: the data
-    are pairs, whose images cannot be augmented without their conditions.
+    Each has `name` of the rule, `value` that triggered it, `means` and `try`: likely cause and
+    remedy. history: values of telemetry and scores by name, oldest first; missing and non-finite
+    values are skipped. num_images: training images. augmented: D's inputs are augmented. has_pairs:
+    the data are pairs, whose images cannot be augmented without their conditions.
     """
-    triggered = [(rule, rule.sees(history)) for rule in RULES]
-    given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in triggered if value is not None]
-    if augmented or has_pairs:
-        given = [replace(advice, try_=advice.try_.replace(f"{_AUGMENT}, ", "")) for advice in given]
-    return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]), *given)
+    given = [] if augmented or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]
+    for rule in RULES:
+        value = rule.sign(history)
+        if value is not None:
+            remedy = rule.try_.replace(f"{_AUGMENT}, ", "") if augmented or has_pairs else rule.try_
+            given.append({"name": rule.name, "value": value, "means": rule.means, "try": remedy})
+    return tuple(given)
 
 
 _AUGMENT = "augment.name=diffaugment"
 
 
-def _few(num_images: int, has_pairs: bool) -> Advice:
+def _few(num_images: int, has_pairs: bool) -> dict[str, Any]:
     means = "The data set is small: D usually memorizes it before G has learned much."
     other = "data.flip, a larger data.load_size" if has_pairs else _AUGMENT
-    return Advice("few_images", num_images, means, f"Try {other}, or add {'pairs' if has_pairs else 'images'}.")
+    remedy = f"Try {other}, or add {'pairs' if has_pairs else 'images'}."
+    return {"name": "few_images", "value": num_images, "means": means, "try": remedy}
 
 
-def _overfits(history: History) -> float | None:
-    looks = _newest(history, 2, "d/overfitting", "d/accuracy_train", "d/accuracy_held_out")
-    holds = all(ratio > OVERFITTING and train - held_out > OVERFITTING_GAP for ratio, train, held_out in looks)
-    return looks[-1][0] if looks and holds else None
+def _lasting(
+    count: int, names: Sequence[str], holds: Callable[..., bool], value: Callable[..., float] = max, bad: bool = False
+) -> Sign:
+    """Return a sign that holds for the last `count` observations of all `names`.
+
+    value: to report, of the values of the last one. bad: the score must also be bad.
+    """
+
+    def sign(history: History) -> float | None:
+        rows = _rows(history, *names)[-count:]
+        if len(rows) < count or not all(holds(*row) for row in rows) or (bad and _has_improved(history)):
+            return None
+        return value(rows[-1])
+
+    return sign
 
 
-def _saturated(history: History) -> float | None:
-    looks = _newest(history, 2, "d/saturation")
-    return looks[-1][0] if looks and all(share > SATURATED for (share,) in looks) else None
-
-
-def _too_strong(history: History) -> float | None:
-    looks = _newest(history, 3, "d/accuracy_train", "d/accuracy_fake")
-    holds = all(min(accuracies) > RIGHT for accuracies in looks) and not _better(history)
-    return min(looks[-1]) if looks and holds else None
-
-
-def _too_weak(history: History) -> float | None:
-    looks = _newest(history, 4, "d/accuracy_train", "d/accuracy_fake", "d/saturation")
-    holds = all((train + fake) / 2 < UNDECIDED and share < CERTAIN for train, fake, share in looks)
-    return sum(looks[-1][:2]) / 2 if looks and holds and not _better(history) else None
-
-
-def _certain_and_wrong(history: History) -> float | None:
-    looks = _newest(history, 2, "d/accuracy_train", "d/accuracy_fake", "d/saturation")
-    holds = all((train + fake) / 2 < 0.5 and share > CERTAIN for train, fake, share in looks)
-    return sum(looks[-1][:2]) / 2 if looks and holds else None
+def _overfits(ratio: float, train: float, held_out: float) -> bool:
+    return ratio > OVERFITTING and train - held_out > OVERFITTING_GAP
 
 
 def _out_of_balance(history: History) -> float | None:
-    looks = _newest(history, 3, "gradient_norm_ratio")
-    ratios = [ratio for (ratio,) in looks]
-    return ratios[-1] if ratios and (min(ratios) > RATIO or max(ratios) < 1 / RATIO) else None
+    ratios = _all(history, "gradient_norm_ratio")[-3:]
+    return ratios[-1] if len(ratios) == 3 and (min(ratios) > RATIO or max(ratios) < 1 / RATIO) else None
 
 
 def _same_samples(history: History) -> float | None:
     values = _all(history, "diversity")
-    if len(values) < 3 or max(values[-2:]) > LOW_DIVERSITY * min(1, max(values)):
-        return None
-    return values[-1]
+    has_fallen = len(values) > 2 and max(values[-2:]) <= LOW_DIVERSITY * min(1, max(values))
+    return values[-1] if has_fallen else None
 
 
 def _coverage_lost(history: History) -> float | None:
-    values = _all(history, "coverage")
-    if len(values) < 3 or max(values) < SOME_COVERAGE or max(values[-2:]) > COVERAGE_LOST * max(values):
-        return None
-    return values[-1]
+    values = _all(history, COVERAGE)
+    has_fallen = len(values) > 2 and max(values[-2:]) <= COVERAGE_LOST * max(values)
+    return values[-1] if has_fallen and max(values) >= SOME_COVERAGE else None
 
 
 def _diverges(history: History) -> float | None:
     values = _distances(history)
-    if len(values) < 3 or min(values[-2:]) < WORSE * min(values):
-        return None
-    return values[-1]
+    return values[-1] if len(values) > 2 and min(values[-2:]) >= WORSE * min(values) else None
 
 
 def _exploded(history: History) -> float | None:
@@ -152,15 +135,15 @@ def _exploded(history: History) -> float | None:
     return max(jumps) if jumps and max(jumps) > EXPLODED else None
 
 
-def _better(history: History) -> bool:
+def _has_improved(history: History) -> bool:
     """Return whether the score has improved much since the first one; True without scores."""
     values = _distances(history)
     return len(values) < 2 or values[-1] < IMPROVED * values[0]
 
 
 def _distances(history: History) -> list[float]:
-    """Return Frechet distances by the newest score's extractor, oldest first; lower is better."""
-    names = [name for name in chain.from_iterable(history) if name.startswith("fd[")]
+    """Return distances by the newest score's extractor, oldest first; lower is better."""
+    names = [name for name in chain.from_iterable(history) if name.startswith(DISTANCE)]
     return _all(history, names[-1]) if names else []
 
 
@@ -168,13 +151,8 @@ def _all(history: History, name: str) -> list[float]:
     return [value for (value,) in _rows(history, name)]
 
 
-def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]]:
-    """Return the last `count` observations that have all of `names`; empty if they are fewer."""
-    rows = _rows(history, *names)
-    return rows[-count:] if len(rows) >= count else []
-
-
 def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
+    """Return the values of the observations that have all of `names`."""
     rows = [tuple(_number(moment.get(name)) for name in names) for moment in history]
     return [row for row in rows if all(map(isfinite, row))]
 
@@ -187,34 +165,41 @@ def _number(value: object) -> float:
         return nan
 
 
+_JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
+
+
+def _accuracy(values: Sequence[float]) -> float:
+    return (values[0] + values[1]) / 2
+
+
 RULES = (
     AdviceRule(
         "d_overfits",
-        _overfits,
+        _lasting(2, ("d/overfitting", "d/accuracy_train", "d/accuracy_held_out"), _overfits, value=itemgetter(0)),
         "D overfits: it recognizes its training images and takes held-out ones for generated, which leads G to copy.",
         "If the score no longer falls, try augment.name=diffaugment, more images or a stronger r1 in penalties.",
     ),
     AdviceRule(
         "d_saturated",
-        _saturated,
+        _lasting(2, ("d/saturation",), lambda share: share > SATURATED),
         "D's loss is saturated on nearly all images, so its gradients vanish: D is too strong or its logits diverged.",
         "Try a smaller d.optimizer.lr, r1 in penalties, or fewer d.updates_per_step.",
     ),
     AdviceRule(
         "d_too_strong",
-        _too_strong,
+        _lasting(3, _JUDGED[:2], lambda *accuracies: min(accuracies) > RIGHT, value=min, bad=True),
         "D classifies every image correctly and the score does not improve: D is too strong for G.",
         "Try a larger g.optimizer.lr, a smaller d.optimizer.lr, fewer d.updates_per_step, or r1 in penalties.",
     ),
     AdviceRule(
         "d_too_weak",
-        _too_weak,
+        _lasting(4, _JUDGED, lambda *row: _accuracy(row) < UNDECIDED and row[2] < CERTAIN, value=_accuracy, bad=True),
         "D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
         "Try a larger d.optimizer.lr, more d.updates_per_step, a smaller weight in penalties, or a larger D.",
     ),
     AdviceRule(
         "d_certain_and_wrong",
-        _certain_and_wrong,
+        _lasting(2, _JUDGED, lambda *row: _accuracy(row) < 0.5 and row[2] > CERTAIN, value=_accuracy),
         "D is confident on many images and wrong on most: the learning rates of both players are too large.",
         "Try g.optimizer.lr and d.optimizer.lr ten times smaller, or clipping (g.max_norm, d.max_norm).",
     ),

@@ -19,7 +19,6 @@ from paragan.core.shard import local_shard
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 
-_ROW = 1024  # words
 _SHARD = " of several)"
 
 
@@ -110,20 +109,14 @@ def _named(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[st
 
 
 def checksum(tensor: Tensor) -> Tensor:
-    """Compute three sums of the tensor's 64-bit words: plain, weighted by row, and by column.
+    """Compute two sums of the tensor's 64-bit words: plain, and weighted by position.
 
-    Returns int64 (3,) on the tensor's device. A flipped bit changes the first; swapping two unequal
-    words changes one of the others.
+    Returns int64 (2,) on the tensor's device. A flipped bit changes the first; swapping two unequal
+    words changes the second.
     """
     octets = tensor.contiguous().reshape(-1).view(torch.uint8)
     if len(octets) % 8 or octets.storage_offset() % 8:
         octets = torch.cat([octets, octets.new_zeros(-len(octets) % 8)])
     words = octets.view(torch.int64)
-    full = len(words) // _ROW * _ROW
-    matrix = words[:full].view(-1, _ROW)
-    rest = words[full:]
-    rows = torch.cat([matrix.sum(1), rest.sum(0, keepdim=True)])
-    columns = matrix.sum(0)
-    columns[: len(rest)] += rest
-    weights = torch.arange(1, 1 + max(len(rows), _ROW), device=words.device)
-    return torch.stack([rows.sum(), (rows * weights[: len(rows)]).sum(), (columns * weights[:_ROW]).sum()])
+    positions = torch.arange(len(words), device=words.device)
+    return torch.stack([words.sum(), (words * positions).sum()])

@@ -94,9 +94,9 @@ class Session:
         source = self.trainer.batches.source
         is_augmented = self.trainer.gan.augment is not None
         for advice in advise(self._history, len(source), is_augmented, source.has_pairs):
-            if advice.name not in self._advice_given:
-                self._advice_given.add(advice.name)
-                self._write(replace(event, kind="advice", values=advice.line, x_BCHW=None))
+            if advice["name"] not in self._advice_given:
+                self._advice_given.add(advice["name"])
+                self._write(replace(event, kind="advice", values=advice, x_BCHW=None))
 
     def _write(self, event: Event) -> None:
         self.writer.write(replace(event, seconds=self.seconds()))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from paragan.core.clock import Clock
 from paragan.core.event import Event
 from paragan.core.roles import Roles
@@ -87,6 +89,13 @@ class StepLog:
 def read_numbers(roles: Roles, report: Report, extra: Mapping[str, float] | None = None) -> dict[str, float]:
     """Read the numbers of a step of both players, and `extra` of every rank. Collective."""
     return roles.gather_merged(report.read(roles.batch_world.sum) | dict(extra or {}))
+
+
+def sum_scalars(roles: Roles, report: Report) -> Mapping[str, Tensor | float]:
+    """Return the numbers of a step; without device synchronization if both players are here."""
+    if roles.is_split:
+        return read_numbers(roles, report)
+    return {name: roles.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
 
 def _event(kind: str, at: Clock, values: Mapping[str, Any] | None = None) -> Event:

@@ -52,7 +52,7 @@ class Telemetry:
     batch: int = 64
     layers: dict[str, str] = field(default_factory=dict, init=False)
 
-    def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] | None = None) -> dict[str, float]:
+    def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
         """Compute the values by name. scalars: of the newest report, for the gradient norms.
 
         d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share classified correctly. The
@@ -74,7 +74,7 @@ class Telemetry:
         g = gan.g.network()
         d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
-            values = {**self._of_images(gan, g, d), **_ratio(scalars or {})}
+            values = {**self._of_images(gan, g, d), **_ratio(scalars)}
             tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
             tensors = [*values.values(), *chain.from_iterable(layers.values() for layers in tops.values())]
             numbers = iter(torch.stack([value.to(gan.prior.device, torch.float32) for value in tensors]).tolist())

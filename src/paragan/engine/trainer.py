@@ -24,7 +24,7 @@ from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.divergence import raise_if_not_finite
 from paragan.engine.options import EveryOptions
-from paragan.engine.step_log import StepLog, read_numbers
+from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
@@ -32,8 +32,6 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.scheme import Batches, Scheme
 from paragan.game.state import restore, state_of
-
-Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, float]]
 
 
 @dataclass
@@ -55,7 +53,7 @@ class Trainer:
     checkpoints: CheckpointWriter
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
-    telemetry: Telemetry | None = None
+    telemetry: Callable[[GAN, Mapping[str, Tensor | float]], Mapping[str, float]] | None = None
     fixed_samples: FixedSamples = FixedSamples()
     roles: Roles = colocated_roles(ALONE)
     sync_period: int = 1
@@ -181,20 +179,22 @@ class Trainer:
     def resume(self, best: bool = False) -> bool:
         """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
         checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
-        if checkpoint is not None:
-            run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
-        return checkpoint is not None
+        if checkpoint is None:
+            return False
+        run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
+        self.saved_at = self.clock.step
+        return True
 
     def _resume(self, checkpoint: Checkpoint) -> None:
+        values = checkpoint.values
         with restoring(checkpoint):
-            position = read_counts(checkpoint.values, "position")
-            clock = read_counts(checkpoint.values["clock"], "step", "images")
+            position = read_counts(values, "position")["position"]
+            clock = read_counts(values["clock"], "step", "images")
             self.restore(checkpoint)
-        self.batches.position = position["position"]
+        self.batches.position = position
         self.clock.step = clock["step"]
         self.clock.images = clock["images"]
-        self.saved_at = self.clock.step
-        self.is_score_pending = checkpoint.values.get("owes_score") is True
+        self.is_score_pending = values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
@@ -208,18 +208,13 @@ class Trainer:
             "resumed": self.clock.step > 0,
             "total_kimg": self.images / 1000,
             "ranks": self.world.size,
-            "players": self.describe_players(),
+            "players": self.roles.gather_merged({name: describe_player(one) for name, one in self.players.items()}),
             "data": describe_data(self.batches.source, self.fixed_samples.held_out, self.prior),
         }
-
-    def describe_players(self) -> dict[str, Any]:
-        """Describe all players on all ranks. Collective."""
-        return self.roles.gather_merged({name: describe_player(player) for name, player in self.players.items()})
 
     def _evaluate_untrained(self) -> Iterator[Event]:
         """Sample, measure and score before the first step, if the run has periods for it."""
         if self.every.sample_kimg:
-            yield from self._sample_events()
             yield from self._observe(Report(0, 0, {}))
         if self.every.score_kimg:
             yield from self.scores()
@@ -231,17 +226,11 @@ class Trainer:
         self._observed_at = now
         if Every(self.every.sample_kimg).due(before, now):
             self.scheme.quiesce()
-            yield from self._sample_events()
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.is_finished:
             yield from self.scores()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
-
-    def _sample_events(self) -> Iterator[Event]:
-        if "g" in self.players:
-            yield self.samples()
-        self.roles.wait_for_all()
 
     def samples(self) -> Event:
         """Sample the fixed latents or held-out pairs."""
@@ -253,18 +242,13 @@ class Trainer:
         return Event(kind, self.clock.step, self.clock.images, values=values)
 
     def _observe(self, report: Report) -> Iterator[Event]:
-        if self.telemetry is None:
-            return
-        scalars = self._scalars_of(report)
+        """Sample the generator and measure the game; ranks without G wait."""
+        scalars = sum_scalars(self.roles, report)
         if "g" in self.players:
-            yield self.event("telemetry", self.telemetry(self.gan, scalars or None))
+            yield self.samples()
+            if self.telemetry is not None:
+                yield self.event("telemetry", self.telemetry(self.gan, scalars))
         self.roles.wait_for_all()
-
-    def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
-        """Return the numbers of a step; without device synchronization if both players are here."""
-        if self.roles.is_split:
-            return read_numbers(self.roles, report)
-        return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
     def scores(self) -> Iterator[Event]:
         """Score the sampling generator; save a checkpoint if the score is the best. Collective."""

@@ -30,10 +30,6 @@ class ChosenMetric:
         """Return the name under which values are recorded: `fd[judge]`, `coverage`."""
         return f"{self.kind.name}[{extractor}]" if self.kind.names_extractor else self.kind.name
 
-    def empty(self, real: Any = None) -> Metric:
-        """Return the metric of no images. real: features of its reference; None for pairs."""
-        return self.kind.from_reference(real, self.options)
-
     def count(self, available: int) -> int:
         """Return how many of the available images the metric compares; 0: too few."""
         count = min(available, self.kind.max_images or available)
@@ -55,15 +51,14 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     if not metrics:
         raise ConfigError("evaluation.metrics is empty; name one, or set evaluation.features=null to switch scores off")
     for metric in metrics:
-        refuse_needs(metric, available)
+        _refuse_needs(metric, available)
     names = [metric.kind.name for metric in metrics]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"evaluation.metrics has {twice[0]} twice; name each metric once")
     return metrics
 
 
-def refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
-    """Raise `ConfigError` if a metric needs something that is not available."""
+def _refuse_needs(metric: ChosenMetric, available: frozenset[Needs]) -> None:
     missing = sorted(metric.kind.needs - available, key=lambda need: need.value)
     if missing:
         raise ConfigError(f"evaluation.metrics: {metric.kind.name} needs {_WORDS[missing[0]]}; leave it out")

@@ -14,7 +14,7 @@ from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sample import Mode, grid_latents, sample, sampling_network
+from paragan.game.sampling import Mode, generate_images, grid_latents, sampling_network
 from paragan.loading.loader import normalise
 
 GRID_COLUMNS = 10
@@ -37,14 +37,14 @@ class FixedSamples:
         generator = sampling_network(player)
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
-            x = sample(generator, z, y, mode=self.mode, seed=prior.seed)
+            x = generate_images(generator, z, y, mode=self.mode, seed=prior.seed)
             if y is None or not prior.num_comparable_classes:
                 return x, GRID_COLUMNS, ()
             return x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(0, 0, count, count))
-        made = sample(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
+        made = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
         return side_by_side(condition, made, target), PAIR_COLUMNS, ()
 
 

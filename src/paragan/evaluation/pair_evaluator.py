@@ -14,12 +14,12 @@ from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
-from paragan.evaluation.evaluator import require_finite
 from paragan.evaluation.fixed_samples import fetch_pairs
+from paragan.evaluation.generated_features import require_finite
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sample import SAYS, Mode, sample, sampling_network
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, sampling_network
 
 # (first row, conditions) -> x_BCHW in [-1, 1]
 Translate = Callable[[int, Tensor], Tensor]
@@ -27,7 +27,7 @@ Translate = Callable[[int, Tensor], Tensor]
 _PAIRS_AT_ONCE = 10
 
 
-@dataclass(frozen=True)
+@dataclass
 class PairEvaluator:
     """Evaluator of image-to-image generators by the distance to `num_images` held-out targets.
 
@@ -40,13 +40,8 @@ class PairEvaluator:
     chosen: Sequence[Choice] | None = None
 
     def __post_init__(self) -> None:
-        # refuse others before anything is written
-        choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of held-out pairs that are compared."""
-        return min(self.num_images, len(self.held_out))
+        self.num_pairs = min(self.num_images, len(self.held_out))
+        self.metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator."""
@@ -56,7 +51,7 @@ class PairEvaluator:
         def translate(first: int, condition: Tensor) -> Tensor:
             z = z_BZ[first : first + len(condition)]
             given = condition.to(prior.device)
-            return sample(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
+            return generate_images(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
 
         return self.score(translate)
 
@@ -66,7 +61,7 @@ class PairEvaluator:
         Raises `ConfigError` if they are not finite.
         """
         began = time.monotonic()
-        metrics = [chosen.empty() for chosen in choose_metrics(self.chosen, frozenset({Needs.PAIRS}))]
+        metrics = [chosen.kind.from_reference(None, chosen.options) for chosen in self.metrics]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
             target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
             both = ImagePairs(require_finite(translate(first, condition)), target)
@@ -81,5 +76,5 @@ class PairEvaluator:
         return {
             "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
             "mode": self.mode,
-            "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision",
+            "sampling": MODE_DESCRIPTIONS[self.mode],
         }

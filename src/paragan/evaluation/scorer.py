@@ -20,13 +20,11 @@ from paragan.features.judge import JUDGE
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 
-_AUTO = "auto"
-
 
 def resolve_features(options: EvaluationOptions, dataset: str, shape: tuple[int, int, int]) -> Choice | None:
     """Return the chosen extractor, with `auto` resolved for this data set; None: scoring is off."""
     chosen = options.features
-    return auto.resolve(chosen.options, dataset, shape) if chosen is not None and chosen.name == _AUTO else chosen
+    return auto.resolve(chosen.options, dataset, shape) if chosen is not None and chosen.name == "auto" else chosen
 
 
 def extractor_name(chosen: Choice) -> str:

@@ -15,7 +15,7 @@ from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
 from paragan.game import latents
-from paragan.game.sample import Mode
+from paragan.game.sampling import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image

@@ -20,7 +20,7 @@ from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sample import SAYS, Mode, sample
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
@@ -207,8 +207,8 @@ class Sampler:
         if the generator has them.
         """
         mode = mode or self.mode
-        if mode not in SAYS:
-            raise ConfigError(f"mode must be one of {', '.join(SAYS)}, not {mode!r}")
+        if mode not in MODE_DESCRIPTIONS:
+            raise ConfigError(f"mode must be one of {', '.join(MODE_DESCRIPTIONS)}, not {mode!r}")
         made: Tensor | None = None
         if truncation is not None and isinstance(self.net, StyledGenerator):
             device = next(self.net.parameters()).device
@@ -229,7 +229,7 @@ class Sampler:
         for first in range(0, len(inputs[0]), block):
             z, y, c = (None if tensor is None else tensor[first : first + block].to(device) for tensor in inputs)
             assert z is not None
-            yield first, sample(called, z, y, block, c, mode, seed=seed, first=first).cpu()
+            yield first, generate_images(called, z, y, block, c, mode, seed=seed, first=first).cpu()
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         if type(n) is not int or not 0 < n <= _MAX_IMAGES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import PretrainedOptions
@@ -16,6 +16,7 @@ from paragan.features._extractor import ExtractorContext, FeatureExtractor
 from paragan.features._weight_files import build_with_weights
 
 FOLDER = Path(__file__).with_name("_weights")
+_NUM_FEATURES = 64
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,50 @@ class PackagedExtractor:
         crop = self.crops.get(context.train.shape[-1], 0)
         settings = context.call_settings(options)
         return FeatureExtractor(context.name, network, self.shape, 10, sha256, crop=crop, **settings)
+
+
+class ResidualCnn(nn.Module):
+    """Residual network with 64 features >= 0, the mean of the last map, and logits of the classes.
+
+    Input (B, channels, H, W) in [-1, 1]. widths: channels of the maps at 1/2 (two convolutions),
+    1/4 and 1/8 of the resolution. Source of the block: K. He et al., "Deep residual learning for
+    image recognition", CVPR 2016, section 3.2.
+    """
+
+    def __init__(self, channels: int, widths: tuple[int, int, int, int], num_classes: int = 10) -> None:
+        super().__init__()
+        stem, half, quarter, eighth = widths
+        self.features = nn.Sequential(
+            *_conv(channels, stem, size=4, stride=2, padding=1),
+            *_conv(stem, half),
+            nn.MaxPool2d(2),
+            *_conv(half, quarter),
+            *_conv(quarter, quarter),
+            nn.MaxPool2d(2),
+            *_conv(quarter, eighth),
+            _Block(eighth),
+            *_conv(eighth, _NUM_FEATURES, size=1, padding=0),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+        self.logits = nn.Linear(_NUM_FEATURES, num_classes)
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        features_BF = self.features(x_BCHW)
+        return features_BF, self.logits(features_BF)
+
+
+class _Block(nn.Module):
+    """Two convolutions whose output is added to their input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(*_conv(width, width), *_conv(width, width))
+
+    def forward(self, h: Tensor) -> Tensor:
+        added: Tensor = h + self.convs(h)
+        return added
+
+
+def _conv(inputs: int, outputs: int, size: int = 3, stride: int = 1, padding: int = 1) -> tuple[nn.Module, ...]:
+    return nn.Conv2d(inputs, outputs, size, stride, padding, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paragan.core.option_types import PretrainedOptions
-from paragan.features._packaged import PackagedExtractor
-from paragan.features._residual_cnn import ResidualCnn
+from paragan.features._packaged import PackagedExtractor, ResidualCnn
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from paragan.core.metric import Direction, SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
-class Moments:
+class FeatureMoments:
     """Moments of features, float64: count, sum, sum of outer products; `+` merges two sets."""
 
     count: int
@@ -29,13 +29,13 @@ class Moments:
     outer_FF: Tensor
 
     @classmethod
-    def of(cls, features_BF: Tensor) -> Moments:
+    def of(cls, features_BF: Tensor) -> FeatureMoments:
         """Compute the moments of these features."""
         features_BF = in_float64(features_BF)
         return cls(len(features_BF), features_BF.sum(0), features_BF.T @ features_BF)
 
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.count + other.count, self.sum_F + other.sum_F, self.outer_FF + other.outer_FF)
+    def __add__(self, other: FeatureMoments) -> FeatureMoments:
+        return FeatureMoments(self.count + other.count, self.sum_F + other.sum_F, self.outer_FF + other.outer_FF)
 
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
         """Return mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below 2 images."""
@@ -63,17 +63,17 @@ class Metric(metric.Metric):
     real_mean_F: Tensor
     real_covariance_FF: Tensor
     real_root_FF: Tensor  # square root of the covariance
-    seen: Moments
+    seen: FeatureMoments
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
         """Return an empty metric with the moments of `real`, the reference."""
-        mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
-        return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
+        mean_F, covariance_FF = FeatureMoments.of(real.features_BF).mean_and_covariance()
+        return cls(mean_F, covariance_FF, root(covariance_FF), FeatureMoments.of(real.features_BF[:0]))
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return replace(self, seen=self.seen + Moments.of(samples.features_BF))
+        return replace(self, seen=self.seen + FeatureMoments.of(samples.features_BF))
 
     def merge(self, other: Metric) -> Metric:
         """Return a metric that includes the images of both."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
-from paragan.metrics._pairs import PairMean
+from paragan.metrics._mean import PairMean
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,6 @@ class Metric(PairMean):
     order = 0
 
     @staticmethod
-    def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
         """Return the L1 distance of each pair, float64 (B,)."""
         return (made_BCHW - target_BCHW).abs().flatten(1).mean(1)

@@ -8,15 +8,16 @@ classes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from paragan.core import metric
+from torch import Tensor
+
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SampleFeatures
+from paragan.metrics._mean import MeanMetric
 
 
 @dataclass(frozen=True)
-class Metric(metric.Metric):
+class Metric(MeanMetric):
     """Accuracy in [0, 1]."""
 
     name = "label_accuracy"
@@ -27,27 +28,9 @@ class Metric(metric.Metric):
     )
     needs = frozenset({Needs.LOGITS, Needs.LABELS})
     order = 1
-    recognised: int = 0
-    count: int = 0
 
-    @classmethod
-    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
-        """Return an empty metric; the real images are not used."""
-        return cls()
-
-    def update(self, samples: SampleFeatures) -> Metric:
-        """Return a metric that includes these images."""
+    def of_each(self, samples: SampleFeatures) -> Tensor:
+        """Return 1 for each image with the requested label, else 0, float64 (B,)."""
         if samples.logits_BK is None or samples.requested_labels_B is None:
             raise ConfigError("label accuracy needs the logits of a classifier and the requested labels")
-        right = int((samples.logits_BK.argmax(1) == samples.requested_labels_B).sum())
-        return Metric(self.recognised + right, self.count + len(samples))
-
-    def merge(self, other: Metric) -> Metric:
-        """Return a metric that includes the images of both."""
-        return Metric(self.recognised + other.recognised, self.count + other.count)
-
-    def compute(self) -> float:
-        """Return the share of correct labels."""
-        if not self.count:
-            raise ConfigError("label accuracy needs at least 1 image; raise evaluation.num_images")
-        return self.recognised / self.count
+        return (samples.logits_BK.argmax(1) == samples.requested_labels_B).double()

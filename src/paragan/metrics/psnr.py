@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
-from paragan.metrics._pairs import PairMean
+from paragan.metrics._mean import PairMean
 
 MOST = 100.0  # dB, for equal images, because JSON has no infinity
 
@@ -26,7 +26,7 @@ class Metric(PairMean):
     order = 1
 
     @staticmethod
-    def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
         """Return the ratio of each pair in dB, float64 (B,)."""
         mse_B = (made_BCHW - target_BCHW).square().flatten(1).mean(1)
         return 10 * (4 / mse_B).log10().clamp(max=MOST / 10)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.metric import Direction
-from paragan.metrics._pairs import PairMean
+from paragan.metrics._mean import PairMean
 
 _WINDOW = 11
 _SIGMA = 1.5
@@ -33,7 +34,7 @@ class Metric(PairMean):
     order = 2
 
     @staticmethod
-    def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
         """Return the similarity of each pair, float64 (B,)."""
         # in [0, 2]: means of values around 0 would have no meaning
         x = made_BCHW + 1
@@ -57,14 +58,7 @@ def _smooth(x_BCHW: Tensor) -> Tensor:
 def _means(side: int) -> Tensor:
     """Return the window at each place along an axis, (places, side)."""
     length = min(_WINDOW, (side - 1) // 2 * 2 + 1)
-    window = _gauss(length)
-    places = torch.zeros(side - length + 1, side, dtype=window.dtype)
-    for place in range(len(places)):
-        places[place, place : place + length] = window
-    return places
-
-
-def _gauss(length: int) -> Tensor:
     offsets = torch.arange(length, dtype=torch.float64) - length // 2
     weights = (-(offsets**2) / (2 * _SIGMA**2)).exp()
-    return weights / weights.sum()
+    pixels = torch.eye(side, dtype=torch.float64).unsqueeze(1)
+    return F.conv1d(pixels, (weights / weights.sum()).view(1, 1, -1)).squeeze(1).T

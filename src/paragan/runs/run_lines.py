@@ -62,7 +62,7 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
-    players = trainer.describe_players()
+    players = trainer.describe()["players"]
     batch = request.config.train.batch
     lines = [
         f"{start}: {run} ({request.resume_hint})",

@@ -18,9 +18,12 @@ from paragan.layers.random import preserved_state
 
 Mode = Literal["eval", "train-stats"]
 
-SAYS = {
-    "eval": "evaluation mode: running statistics, no dropout",
-    "train-stats": "as in training: batch statistics (of one image where it is made from an image), dropout on",
+MODE_DESCRIPTIONS = {
+    "eval": ("averaged generator where there is one, evaluation mode: running statistics, no dropout, full precision"),
+    "train-stats": (
+        "averaged generator where there is one, as in training: batch statistics (of one image "
+        "where it is made from an image), dropout on, full precision"
+    ),
 }
 
 
@@ -33,7 +36,7 @@ def sampling_network(player: Player) -> CalledNetwork:
     return CalledNetwork(player.net, Calling(torch.bfloat16) if low else Calling())
 
 
-def sample(
+def generate_images(
     generator: CalledNetwork,
     z_BZ: Tensor,
     y_B: Tensor | None,

@@ -1,0 +1,76 @@
+"""Features of the images that a score generates, in blocks distributed over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.metric import SampleFeatures
+from paragan.core.types import Rows
+from paragan.features._extractor import FeatureExtractor
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+from paragan.game.sampling import Mode, generate_images
+
+# (first row, count) -> x_BCHW in [-1, 1], requested labels
+Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
+
+
+def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
+    """Return a function that generates rows of `total` images; latents depend on seed and `total`."""
+    z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
+
+    def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
+        z = z_BZ[first : first + count]
+        y = None if y_B is None else y_B[first : first + count]
+        x = generate_images(generator, z, y, mode=mode, seed=prior.seed, first=first)
+        return x, y if prior.uses_labels else None
+
+    return generate
+
+
+def compute_features(
+    generate: Generate, extractor: FeatureExtractor, num_images: int, block_size: int, world: World
+) -> SampleFeatures:
+    """Compute the features of all rows, gathered on every rank. Collective.
+
+    Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
+    equally often. Raises `ConfigError` if images are not finite.
+    """
+    blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
+    mine = blocks[world.rank :: world.size] or blocks[-1:]
+    mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
+    found = []
+    for first, count in mine:
+        x, labels = generate(first, count)
+        found.append(extractor.compute(require_finite(x, world), labels))
+    return _gather(SampleFeatures.concatenate(found), [count for _, count in blocks], world)
+
+
+def _gather(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
+    """Gather blocks of `counts` rows of all ranks, in order, without padding blocks. Collective."""
+    if world.size == 1:
+        return mine
+    columns = [
+        None if column is None else world.gather_tensors(column)
+        for column in (mine.features_BF, mine.logits_BK, mine.requested_labels_B)
+    ]
+    found: list[SampleFeatures] = []
+    for number, count in enumerate(counts):
+        rank = number % world.size
+        before = sum(counts[number % world.size : number : world.size])
+        theirs = SampleFeatures(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
+        found.append(theirs.rows(before, before + count))
+    return SampleFeatures.concatenate(found)
+
+
+def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
+    """Return the images, or raise `ConfigError` on all ranks if some are not finite. Collective."""
+    if world.any(not x_BCHW.isfinite().all()):
+        raise ConfigError(
+            "score: generated images are not finite, the run has diverged; go back to an earlier checkpoint"
+        )
+    return x_BCHW
