@@ -70,5 +70,5 @@ def population_trainer(
         make_mixture=partial(mixture_network, factory.makers[Side.G].construct),
         prepare=factory.judge if factory.are_scored else None,
         load_generator=lambda genome: factory.generator.load(genome, average=True),
-        judge=None if factory.judge is None else partial(score_mixture, factory.judge, score.num_images, score.mode),
+        judge=None if factory.judge is None else partial(score_mixture, factory.judge),
     )

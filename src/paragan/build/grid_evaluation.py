@@ -22,12 +22,11 @@ from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.generated_features import sample_generator
 from paragan.evaluation.score import Score
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import Mode, generate_images
+from paragan.game.sampling import generate_images
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
@@ -88,6 +87,6 @@ def generator_features(
     return judge().extractor.compute(generate_images(network.load(genome, average=True), z, y))
 
 
-def score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
-    """Return the score of a mixture; the latents depend only on the seed and `num`."""
-    return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))
+def score_mixture(judge: Callable[[], Evaluator], prior: Prior, net: Mixture) -> Score:
+    """Return the score of a mixture; the latents depend only on the seed and the number of images."""
+    return judge().score_network(CalledNetwork(net), replace(prior, latent=net.latent))

@@ -17,6 +17,7 @@ from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refu
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.score import Score
 from paragan.features._extractor import CLASSES, MAX_FOR_ACCURACY, FeatureExtractor, accuracy
+from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
@@ -59,8 +60,12 @@ class Evaluator:
         refuse_few(self.metrics, self.num_images)
 
     def __call__(self, player: Player, prior: Prior) -> Score:
-        """Score a player's sampling generator on the latents of the stream "score"."""
-        return self.score(sample_generator(sampling_network(player), prior, self.num_images, self.mode))
+        """Score a player's sampling generator."""
+        return self.score_network(sampling_network(player), prior)
+
+    def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
+        """Score a generator on the latents of the stream "score"."""
+        return self.score(sample_generator(generator, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`. Raises `ConfigError` if images are not finite."""
