@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from paragan.core.source import Source
 from paragan.datasets import cifar10, mnist
-from paragan.datasets._stratified_split import stratified_split
+from paragan.datasets._in_memory import stratified_split
 from paragan.features import cifar10 as cifar10_features, mnist as mnist_features
 from paragan.features._packaged import FOLDER
 from paragan.features._weight_files import build_with_weights

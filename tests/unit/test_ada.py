@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from paragan.augment._corruption import amplified, filtered
+from paragan.augment._corruption import multiply_bands, scale_bands
 from paragan.augment._draws import Draws
-from paragan.augment._geometry import between_pixels, by_pixels
+from paragan.augment._geometry import geometric_moves, pixel_moves
 from paragan.augment.ada import Augment, Options
 from paragan.core import rng
 from paragan.core.errors import ConfigError
@@ -105,8 +105,8 @@ def matrix(name, values, i, height, width):
 def test_the_map_is_the_inverse_of_one_move_after_the_other(p):
     x = images(1, 12, 20)
     drawn = draws(x, p)
-    start = by_pixels(x, drawn)
-    happens, inverse = between_pixels(x, drawn, start)
+    start = pixel_moves(x, drawn)
+    happens, inverse = geometric_moves(x, drawn, start)
     counts = dict.fromkeys(MOVES, 0)
     for i in range(60):
         forwards = torch.eye(3, dtype=torch.float64)
@@ -188,7 +188,7 @@ def test_bands_are_amplified_along_both_axes():
 
     def by(down, right):
         wave = (torch.cos(math.pi * down / 64 * at)[:, None] * torch.cos(math.pi * right / 64 * at))[None, None]
-        found = amplified(wave, gains)
+        found = multiply_bands(wave, gains)
         factor = float((found * wave).sum() / wave.square().sum())
         assert torch.allclose(found, factor * wave, atol=1e-9)
         return factor
@@ -198,14 +198,14 @@ def test_bands_are_amplified_along_both_axes():
     assert by(23, 0) == pytest.approx(5 * 2, rel=0.15)
     assert by(63, 63) == pytest.approx(49, rel=0.15)
     kept = images(2, 6, 9)
-    assert torch.allclose(amplified(kept, torch.ones(60, 4, dtype=torch.float64)), kept, atol=1e-12)
+    assert torch.allclose(multiply_bands(kept, torch.ones(60, 4, dtype=torch.float64)), kept, atol=1e-12)
 
 
 def test_a_louder_band_leaves_a_natural_image_s_power():
     """10/13 of it in the lowest band and 1/13 in each other; the mean shows the gain of the lowest."""
     x = torch.ones(60, 1, 4, 4, dtype=torch.float64)
     drawn = draws(x, 0.5)
-    out = filtered(x, drawn)
+    out = scale_bands(x, drawn)
     for i in range(60):
         gain, power = 1.0, (10 / 13, 1 / 13, 1 / 13, 1 / 13)
         for band in range(4):

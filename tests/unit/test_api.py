@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 import paragan as pg
 from paragan.cli.export import export
 from paragan.core.types import Rows
+from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
-from paragan.export.sampler import GeneratorInfo
 from paragan.game import latents
 from paragan.game.prior import Prior
 from paragan.game.sampling import generate_images, sampling_network

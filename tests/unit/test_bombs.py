@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _image_files, _tar_stream, cifar10, folder, npz
+from paragan.datasets import _file_readers, _tar_stream, cifar10, folder, npz
 from paragan.storage import npz as _npz
 from tests.conftest import ROOT
 
@@ -187,12 +187,12 @@ def test_zip_member_that_is_too_large_raises(tmp_path, monkeypatch):
                     member.write(bytes(MIB))
     source = folder.source(folder.Options(str(path)), "train")
     assert "compressed 1,0" in refused(lambda: source.fetch([0]))
-    monkeypatch.setattr(_image_files, "MAX_FILE_BYTES", 8 * MIB)
+    monkeypatch.setattr(_file_readers, "MAX_FILE_BYTES", 8 * MIB)
     assert "the limit is 8,388,608" in refused(lambda: source.fetch([0]))
 
 
 def test_image_file_that_is_too_large_raises(tmp_path, monkeypatch):
-    monkeypatch.setattr(_image_files, "MAX_FILE_BYTES", MIB)
+    monkeypatch.setattr(_file_readers, "MAX_FILE_BYTES", MIB)
     for number in range(2):
         with open(tmp_path / f"{number}.png", "wb") as stream:
             stream.truncate(1 << 25)  # takes no room on the disk

@@ -113,7 +113,7 @@ def test_damaged_images_of_zip_are_skipped(photos, tmp_path):
             archive.write(path, path.relative_to(photos))
     source = read(tmp_path / "photos.zip")
     assert paths(source) == paths(read(photos))
-    assert source.notices[1] == "class folder 'birds' has no images; it is not a class"
+    assert source.notices[1] == "folders without images are not classes: 'birds'"
 
 
 def test_damaged_pairs_are_skipped(tmp_path):
@@ -134,7 +134,7 @@ def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
     put(photos / "birds" / "1.png", 1)
     source = read(photos)
     assert source.class_names == ("birds", "cats")
-    assert source.notices[1] == "class folder 'dogs' has no images; it is not a class"
+    assert source.notices[1] == "folders without images are not classes: 'dogs'"
 
 
 def test_empty_class_folders_are_named_in_one_line(tmp_path):
@@ -142,7 +142,7 @@ def test_empty_class_folders_are_named_in_one_line(tmp_path):
         put(tmp_path / name, 1)
     for name in ("c", "d/inner", ".hidden"):
         (tmp_path / name).mkdir(parents=True)
-    expected = "2 class folders have no images; they are not classes: 'c', 'd'"
+    expected = "folders without images are not classes: 'c', 'd'"
     assert folder.source(folder.Options(str(tmp_path), 8), "train").notices[0] == expected
 
 
@@ -152,7 +152,7 @@ def test_an_empty_folder_that_leaves_one_class_leaves_none(tmp_path, top):
         put(tmp_path / top / "cats" / f"{number}.png", number)
     (tmp_path / top / "dogs").mkdir()
     (line,) = folder.source(folder.Options(str(tmp_path), 8), "train").notices
-    named = f"class folder '{top}dogs' has no images; it is not a class"
+    named = f"folders without images are not classes: '{top}dogs'"
     assert line == f"{named}; fewer than two folders have images, so no classes are left"
 
 
@@ -162,7 +162,7 @@ def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
     (tmp_path / "train" / "e").mkdir()
     (tmp_path / "val" / "b").mkdir()  # a class by the other part
     source = folder.source(folder.Options(str(tmp_path), 8), "train")
-    expected = ("class folder 'train/e' has no images; it is not a class", "class 'c' has no training images")
+    expected = ("folders without images are not classes: 'train/e'", "class 'c' has no training images")
     assert source.class_names == ("a", "b", "c") and source.notices == expected
 
 
@@ -170,7 +170,7 @@ def test_data_check_warns_and_its_command_skips(photos, capsys):
     (photos / "birds").mkdir()
     assert typer.main.get_command(verb.app)(["check", str(photos)], standalone_mode=False) == 2
     out = capsys.readouterr().out
-    assert "  warning: class folder 'birds' has no images; it is not a class\n" in out
+    assert "  warning: folders without images are not classes: 'birds'\n" in out
     assert out.rstrip().endswith("data.size=8 data.damaged=skip")
 
 
@@ -181,7 +181,7 @@ def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tm
     assert main(["train", "own", *words]) == 0
     lines = (
         "warning: 2 of 24 images are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
-        "warning: class folder 'birds' has no images; it is not a class",
+        "warning: folders without images are not classes: 'birds'",
     )
     console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()
     page = Page(out).render().replace("&#39;", "'")

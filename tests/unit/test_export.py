@@ -20,7 +20,8 @@ from paragan.config import read_recipe
 from paragan.core import files
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.export import formats, generator_file
-from paragan.export.sampler import GeneratorInfo, Sampler
+from paragan.export.generator_file import GeneratorInfo
+from paragan.export.sampler import Sampler
 from tests.tiny_run import newest, rewrite_state, train
 
 NETS = {

@@ -11,12 +11,12 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet
-from paragan.datasets._image_files import FolderReader
+from paragan.datasets._file_readers import FolderReader
 
 WNIDS = ("n01440764", "n02119789", "n03126707")
 COLOURS = {"n01440764": (250, 120, 10), "n02119789": (20, 130, 30), "n03126707": (90, 90, 200)}
 HELD_OUT = (WNIDS[2], WNIDS[0], WNIDS[0], WNIDS[1])  # of the pictures in order of their names
-CSV, TRUTH, SYNSETS = "LOC_val_solution.csv", "ILSVRC2012_validation_ground_truth.txt", "map_clsloc.txt"
+CSV = "LOC_val_solution.csv"
 BOX = "85 1 499 272"
 
 
@@ -52,13 +52,6 @@ def with_csv(root, at="."):
     (root / at / CSV).write_text("\n".join(["ImageId,PredictionString", *reversed(rows)]))
 
 
-def with_truth(root, at="."):
-    (root / at).mkdir(parents=True, exist_ok=True)
-    numbers = {WNIDS[1]: 1, WNIDS[0]: 449, WNIDS[2]: 1000}
-    (root / at / TRUTH).write_text("".join(f"{numbers[wnid]}\n" for wnid in HELD_OUT))
-    (root / at / SYNSETS).write_text("".join(f"{wnid} {number} some_name\n" for wnid, number in numbers.items()))
-
-
 def read(path, split="train", size=8, **options):
     return imagenet.source(imagenet.Options(str(path), size, **options), split)
 
@@ -85,9 +78,8 @@ def test_training_images_are_read(root):
 
 
 @pytest.mark.parametrize("at", [".", "val"])
-@pytest.mark.parametrize("how", [with_csv, with_truth])
-def test_held_out_images_without_class_folders_are_labelled_by_list(root, how, at):
-    how(root, at)
+def test_held_out_images_without_class_folders_are_labelled_by_list(root, at):
+    with_csv(root, at)
     is_right(read(root, "held_out"), HELD_OUT)
 
 
@@ -96,22 +88,16 @@ def test_held_out_images_in_class_folders_are_labelled(root):
     is_right(read(root, "held_out"), sorted(HELD_OUT))
 
 
-def test_labels_in_the_unpacked_devkit(root):
-    with_truth(root, "ILSVRC2012_devkit_t12/data")
-    is_right(read(root, "held_out"), HELD_OUT)
-
-
-@pytest.mark.parametrize("named", ["", "ILSVRC", "ILSVRC/Data", "ILSVRC/Data/CLS-LOC"])
-def test_the_folders_as_they_come_from_kaggle(root, tmp_path, monkeypatch, named):
+def test_the_folders_as_they_come_from_kaggle(root, monkeypatch):
     with_csv(root)
     (root / "LOC_synset_mapping.txt").write_text("n01440764 tench, Tinca tinca\nn02119789 kit fox\nn03126707 crane\n")
     inner = root / "ILSVRC" / "Data" / "CLS-LOC"
     inner.mkdir(parents=True)
     for part in ("train", "val"):
         (root / part).rename(inner / part)
-    is_right(read(root / named, "held_out"), HELD_OUT)
-    assert read(root / named).class_names == ("tench", "kit fox", "crane")
-    monkeypatch.chdir(root / named)
+    is_right(read(root, "held_out"), HELD_OUT)
+    assert read(root).class_names == ("tench", "kit fox", "crane")
+    monkeypatch.chdir(root)
     is_right(read(".", "held_out"), HELD_OUT)
 
 
@@ -224,7 +210,7 @@ def test_a_class_held_out_that_is_not_in_train(root):
 
 def test_validation_images_without_labels_raise(root):
     message = refused(root, "held_out")
-    assert "the images have no labels" in message and CSV in message and TRUTH in message
+    assert "the images have no labels" in message and CSV in message
 
 
 def test_solution_file_that_does_not_match_raises(root):
@@ -241,18 +227,6 @@ def test_solution_file_that_does_not_match_raises(root):
     ):
         (root / CSV).write_text("\n".join(changed))
         assert f"{root / CSV}: {message}" in refused(root, "held_out")
-
-
-def test_ground_truth_that_does_not_match_raises(root):
-    with_truth(root)
-    for changed, message in (
-        ("1\n449\n", "2 labels for 4 images"),
-        ("1\n449\n0\n449\n", "class '0' is not in map_clsloc.txt"),
-    ):
-        (root / TRUTH).write_text(changed)
-        assert f"{root / TRUTH}: {message}" in refused(root, "held_out")
-    (root / SYNSETS).unlink()
-    assert f"{root / SYNSETS}: no such file" in refused(root, "held_out")
 
 
 def test_damaged_image_is_named(root):

@@ -167,7 +167,7 @@ def test_invalid_pairs_raise_one_line(root, tmp_path):
         source(tmp_path).fetch([0])
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
-    with pytest.raises(DataError, match="fewer than two images"):
+    with pytest.raises(DataError, match="no images"):
         source(tmp_path / "empty.tar")
     whole = tmp_path / "whole.tar"
     with tarfile.open(whole, "w") as archive:

@@ -17,7 +17,7 @@ _SLOPE = 4  # of the filters between bands: power falls as frequency^-4
 _HOLE = 1 / 2  # share of a side
 
 
-def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def scale_bands(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Scale each frequency band by a random factor; the power of a natural image stays."""
     happens = [draws.happens(name) for name in _BANDS]
     bands = zip(happens, _BANDS, strict=True)
@@ -26,11 +26,11 @@ def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
     quieter = torch.ones_like(factors[0])
     for factor, power in zip(factors, _POWER, strict=True):
         quieter = quieter / (1 + power * (factor.square() - 1)).sqrt()
-    out = amplified(x_BCHW, torch.stack(factors, 1) * quieter[:, None])
+    out = multiply_bands(x_BCHW, torch.stack(factors, 1) * quieter[:, None])
     return torch.where(per_image(torch.stack(happens).any(0)), out, x_BCHW)
 
 
-def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
+def multiply_bands(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
     """Scale the bands of images, mirrored at their border, by these factors."""
     sides = x_BCHW.shape[2:]
     along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in sides]
@@ -40,13 +40,13 @@ def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
     return along[0].mT @ waves @ along[1]
 
 
-def noisy(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def add_noise(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Add normal noise, whose deviation is half-normal."""
     deviation = torch.where(draws.happens("noise"), draws["noise"].abs(), 0.0)
     return x_BCHW + per_image(deviation) * draws.field("noise")
 
 
-def cut(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def cut_hole(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Set a rectangle of half of either side, around any centre in the image, to zero."""
     near = []
     for name, side in (("hole_y", x_BCHW.shape[2]), ("hole_x", x_BCHW.shape[3])):

@@ -15,20 +15,20 @@ from paragan.layers.warp import warp, warp_nearest
 _SHIFT = 1 / 8  # largest shift by whole pixels, of a side
 
 
-def blitted(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def blit(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Move whole pixels, without interpolation (pixel blitting)."""
-    return warp_nearest(x_BCHW, by_pixels(x_BCHW, draws))
+    return warp_nearest(x_BCHW, pixel_moves(x_BCHW, draws))
 
 
-def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def move(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Apply pixel blitting, then general geometry; images that draw no interpolation stay exact."""
-    pixels_B23 = by_pixels(x_BCHW, draws)
-    between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
+    pixels_B23 = pixel_moves(x_BCHW, draws)
+    between_B, inverse_B23 = geometric_moves(x_BCHW, draws, pixels_B23)
     warped = warp(x_BCHW, inverse_B23)
     return torch.where(per_image(between_B), warped, warp_nearest(x_BCHW, pixels_B23))
 
 
-def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
+def pixel_moves(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Return inverse_B23 of pixel blitting. Images that are not square get half turns only."""
     height, width = x_BCHW.shape[2:]
     flips = draws.happens("flip") & (draws["flip"] < 0.5)
@@ -46,7 +46,7 @@ def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
     return _then(inverse, _shifting(x, y))
 
 
-def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
+def geometric_moves(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
     """Return whether general transforms apply (B,), and their inverse_B23 after the given one."""
     scales, stretches, moves = (draws.happens(name) for name in ("scale", "stretch", "move"))
     scale = torch.where(scales, draws["scale"], 1.0)

@@ -45,7 +45,7 @@ class Augment:
             raise ConfigError(f"augment needs images, but {given}; leave augment out")
         draws_BK = rng.uniform(seed, stream, rows, (7,)).to(x_BCHW.device, non_blocking=True)
         if self.options.color:
-            x_BCHW = coloured(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))
+            x_BCHW = _jitter_colours(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))
         if self.options.translation:
             x_BCHW = shift_images(x_BCHW, draws_BK[:, 3:5])
         if self.options.cutout:
@@ -53,7 +53,7 @@ class Augment:
         return x_BCHW
 
 
-def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
+def _jitter_colours(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
     """Change brightness, saturation and contrast by uniform draws in [0, 1)."""
     brightness, saturation, contrast = (draw.view(-1, 1, 1, 1) for draw in draws_B3.unbind(1))
     x = x_BCHW + (brightness - 0.5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from paragan.config import RunConfig
 from paragan.core import registry
@@ -14,7 +16,6 @@ from paragan.core.roles import Roles
 from paragan.core.source import Source
 from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
-from paragan.datasets._unlabelled import UnlabelledSource
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.batch_rows import BatchRows
@@ -48,6 +49,25 @@ class Data:
         both = (self.train, self.held_out)
         train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in both)
         return train, held_out
+
+
+class UnlabelledSource(Source):
+    """A `Source` of the images of another source, without labels."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tensors = {name: spec for name, spec in source.tensors.items() if name != "label"}
+        self.notices = source.notices
+        self.is_decoded = source.is_decoded
+        self.fingerprint = f"{source.fingerprint} without labels"
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return the tensors of the source except `label`."""
+        fetched = self.source.fetch(indices, places, seed)
+        return {name: tensor for name, tensor in fetched.items() if name != "label"}
 
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 
 from paragan import build
+from paragan.checkpoint.manifest import MANIFEST
+from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.engine.trainer import Trainer
-from paragan.export.source_weights import SourceWeights, read_source_weights
+from paragan.export import generator_file
 from paragan.game.initial_weights import LoadedWeights, start_from
 
 _MOST_NAMED = 4
+_EXPORTED = "generator.safetensors"
+
+
+@dataclass(frozen=True)
+class _SourceWeights:
+    """Initial weights of both networks.
+
+    networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file.
+    """
+
+    step: int
+    sha256: str
+    networks: Mapping[str, StoredTensors]
+    averages: Mapping[str, StoredTensors]
 
 
 def initialised(
@@ -37,7 +55,7 @@ def initialised(
             "one process, or another scheme"
         )
     path = config.init.path
-    found = read_source_weights(Path(path), say)
+    found = _read(Path(path), say)
     if config.init.sha256 not in (None, found.sha256):
         raise CheckpointError(
             f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 "
@@ -55,7 +73,37 @@ def initialised(
     return replace(config, init=init), f"{path}, step {found.step}: {text}"
 
 
-def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:
+def _read(path: Path, say: Callable[[str], None]) -> _SourceWeights:
+    """Read the newest undamaged weights at `path`; neither its config nor its code is used."""
+    if (path / _EXPORTED).is_file():
+        path = path / _EXPORTED
+    if path.is_file():
+        file = generator_file.read(path)
+        generator = {"g": StoredTensors.of(file.weights)}
+        return _SourceWeights(file.info.step, file_sha256(path), generator, generator)
+    if (path / MANIFEST).is_file():
+        return _from_checkpoint(read_checkpoint(path))
+    found = CheckpointWriter(path / "checkpoints", say=say).newest()
+    if found is None:
+        raise CheckpointError(
+            f"init.path {path} holds no weights; give a run folder with a checkpoint, "
+            f"or a file of `{program_command()} export`"
+        )
+    return _from_checkpoint(found)
+
+
+def _from_checkpoint(found: Checkpoint) -> _SourceWeights:
+    sides = {side: stored for side, stored in found.groups.items() if side in ("g", "d")}
+    if not sides:
+        raise CheckpointError(f"init.path {found.path} holds a grid of cells; export one generator of it and give that")
+    networks = {side: stored.under("net/") for side, stored in sides.items()}
+    averages = {side: stored.under("ema/") for side, stored in sides.items()}
+    return _SourceWeights(found.step, file_sha256(found.path / MANIFEST), networks, averages)
+
+
+def _start(
+    side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: _SourceWeights
+) -> LoadedWeights:
     none = StoredTensors.of({})
     name = side.value
     initial = partial(_initial, side, config, trainer, model)

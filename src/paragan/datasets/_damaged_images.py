@@ -21,7 +21,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import write_text
 from paragan.datasets._download import cache_dir
-from paragan.datasets._image_files import FileReader
+from paragan.datasets._file_readers import FileReader
 
 _MAX_NAMED = 3
 _MAX_CACHE_FILE_BYTES = 64 << 20

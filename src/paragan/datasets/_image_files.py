@@ -7,110 +7,19 @@ import math
 import operator
 import os
 import threading
-import zipfile
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paragan.core.errors import DataError
-from paragan.core.files import open_regular_file
 from paragan.core.source import Source, image_specs
 from paragan.core.types import present_tensors
+from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
-from paragan.storage import zip_files
-
-MAX_FILE_BYTES = 256 << 20
-
-
-class FileReader(Protocol):
-    """Protocol of a folder or archive whose files can be read."""
-
-    def has(self, path: str) -> bool:
-        """Return whether the file exists."""
-
-    def read(self, path: str) -> bytes:
-        """Return the bytes of a file."""
-
-    def stamp(self, path: str) -> str:
-        """Return size and modification time of a file, or its checksum."""
-
-    def where(self, path: str) -> str:
-        """Return the name of the file in messages."""
-
-    def folders(self, top: bytes) -> list[bytes]:
-        """Return the names of the visible folders in `top`, also of empty ones."""
-
-
-class FolderReader:
-    """Reader of the files in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = str(root)
-
-    def has(self, path: str) -> bool:
-        return os.path.isfile(self.where(path))
-
-    def read(self, path: str) -> bytes:
-        """Return the bytes of a file. Raises `DataError` if it is missing or too large."""
-        where = self.where(path)
-        try:
-            with open(where, "rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                if size <= MAX_FILE_BYTES:
-                    return stream.read(size)
-        except OSError as error:
-            raise DataError(f"{where}: cannot be read ({error.strerror}); check the file") from None
-        raise DataError(f"{where}: the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}; make it smaller")
-
-    def stamp(self, path: str) -> str:
-        try:
-            status = os.stat(self.where(path))
-        except OSError:
-            return "missing"
-        return f"{status.st_size} {status.st_mtime_ns}"
-
-    def where(self, path: str) -> str:
-        return os.path.join(self._root, path)
-
-    def folders(self, top: bytes) -> list[bytes]:
-        with os.scandir(os.path.join(os.fsencode(self._root), top)) as entries:
-            return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".")]
-
-
-class ZipReader:
-    """Reader of the members of a zip file."""
-
-    def __init__(self, path: Path) -> None:
-        self._name = str(path)
-        self._lock = threading.Lock()  # the members share one file position
-        # opening a pipe would block
-        with zip_files.raise_data_errors(self._name), open_regular_file(path):
-            self.archive = zipfile.ZipFile(path)
-
-    def has(self, path: str) -> bool:
-        return path in self.archive.NameToInfo
-
-    def read(self, path: str) -> bytes:
-        """Return the bytes of a member. Raises `DataError` if it is damaged or too large."""
-        with self._lock, zip_files.raise_data_errors(self._name):
-            return zip_files.read_member(self.archive, self.archive.getinfo(path), self._name, MAX_FILE_BYTES)
-
-    def stamp(self, path: str) -> str:
-        return str(self.archive.getinfo(path).CRC)
-
-    def where(self, path: str) -> str:
-        return f"{self._name}: {path}"
-
-    def folders(self, top: bytes) -> list[bytes]:
-        names = [name for name in map(os.fsencode, self.archive.namelist()) if name.startswith(top)]
-        inside = {name[len(top) :].partition(b"/")[0] for name in names if name.find(b"/", len(top)) > 0}
-        return [name for name in inside if not name.startswith((b".", b"__MACOSX"))]
 
 
 class ImageFiles(Source):

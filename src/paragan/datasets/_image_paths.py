@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import zipfile
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -63,12 +63,6 @@ def find_images(root: Path) -> list[bytes]:
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
 
 
-def find_images_in_zip(archive: zipfile.ZipFile) -> list[bytes]:
-    """Return the sorted paths of all images in a zip file, by extension, without hidden files."""
-    names = (os.fsencode(info.filename) for info in archive.infolist() if info.filename and not info.is_dir())
-    return sorted(name for name in names if _is_image(name) and not _is_hidden(name))
-
-
 def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> SplitPaths:
     """Return the images of one split and their classes, from sorted paths.
 
@@ -78,55 +72,81 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
     split, if it has two or more. A single root folder, as archives often have, is skipped. Raises
     `DataError` if images are next to class folders.
     """
-    if root := single_root_folder(paths):
-        within = split_paths([path[len(root) :] for path in paths], split, held_out, name)
-        return replace(within, paths=PathList([root + os.fsencode(path) for path in within.paths]))
-    folders = folder_names(paths)
-    held_out_folder = next((word for word in _HELD_OUT if word in folders), None)
-    if b"train" in folders and held_out_folder is not None:
-        tops = {"train": b"train/", "held_out": held_out_folder + b"/"}
-        parts = {key: paths[prefix_range(paths, top)] for key, top in tops.items()}
-        mine = parts[split]
-        top = tops[split]
-        classes = sorted(set().union(*(folder_names(parts[key], len(tops[key])) for key in parts)))
-        stray = None
-        for key, of_split in parts.items():
-            stray = stray or next((path for path in of_split if path.find(b"/", len(tops[key])) < 0), None)
+    root = common_folders(paths)[-1]
+    folders = _split_folders(paths, root)
+    if folders is None:
+        top = root
+        mine = _hash_split(paths, len(root), split, held_out)
+        tops = [root]
     else:
-        mine = _hash_split(paths, split, held_out)
-        top = b""
-        classes = sorted(folders)
-        stray = next((path for path in paths if b"/" not in path), None)
+        top = folders[split]
+        mine = paths[rows_in(paths, top)]
+        tops = list(folders.values())
+    classes = sorted(set().union(*(folder_names(paths, one) for one in tops)))
     if len(classes) < 2:
         return SplitPaths(PathList(mine), None, ())
-    if stray is not None:
-        raise DataError(
-            f"{name}: {os.fsdecode(stray)!r} is next to {len(classes)} class folders; move it into one of them"
-        )
+    for one in tops:
+        stray = next((path for path in paths[rows_in(paths, one)] if path.find(b"/", len(one)) < 0), None)
+        if stray is not None:
+            raise DataError(
+                f"{name}: {os.fsdecode(stray)!r} is next to {len(classes)} class folders; move it into one of them"
+            )
     labels = np.empty(len(mine), np.int32)
     for number, folder in enumerate(classes):
-        labels[prefix_range(mine, top + folder + b"/")] = number
+        labels[rows_in(mine, top + folder + b"/")] = number
     return SplitPaths(PathList(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
 
 
 def class_folder_levels(paths: list[bytes]) -> list[bytes]:
     """Return the folders that may contain class folders, each with a final slash."""
-    levels = [b""]
-    top = b""
-    while root := single_root_folder([path[len(top) :] for path in paths]):
-        top += root
-        levels.append(top)
-    folders = folder_names(paths, len(top), top)
-    held_out_folder = next((word for word in _HELD_OUT if word in folders), None)
-    if b"train" not in folders or held_out_folder is None:
-        return levels
-    return [*levels[:-1], top + b"train/", top + held_out_folder + b"/"]
+    *parents, root = common_folders(paths)
+    folders = _split_folders(paths, root)
+    return [*parents, root] if folders is None else [*parents, *folders.values()]
 
 
-def single_root_folder(paths: list[bytes]) -> bytes:
-    """Return the one folder that contains all images, with its slash; empty if none does."""
-    top, slash, _ = paths[0].partition(b"/")
-    return top + slash if slash and len(paths[prefix_range(paths, top + slash)]) == len(paths) else b""
+def common_folders(paths: list[bytes]) -> list[bytes]:
+    """Return the folders that contain all images, from the top (empty) down, with final slashes."""
+    folders = [paths[0][: slash.end()] for slash in re.finditer(b"/", paths[0])]
+    return [b"", *(folder for folder in folders if paths[-1].startswith(folder))]
+
+
+def folder_names(paths: list[bytes], top: bytes = b"") -> set[bytes]:
+    """Return the names of the folders in `top`, which is empty or ends with a slash."""
+    names = set()
+    rows = rows_in(paths, top)
+    row = rows.start
+    while row < rows.stop:
+        end = paths[row].find(b"/", len(top))
+        if end < 0:
+            row += 1
+        else:
+            names.add(paths[row][len(top) : end])
+            row = rows_in(paths, paths[row][: end + 1]).stop
+    return names
+
+
+def rows_in(paths: list[bytes], top: bytes) -> slice:
+    """Return the slice of the sorted paths in `top`, which is empty or ends with a slash."""
+    return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH) if top else len(paths))
+
+
+def is_image(path: bytes) -> bool:
+    """Return whether a file name has the extension of an image."""
+    return path.lower().endswith(_EXTENSIONS)
+
+
+def is_hidden(path: bytes) -> bool:
+    """Return whether a file or one of its parent folders is hidden."""
+    return any(word.startswith((b".", b"__MACOSX")) for word in path.removeprefix(b"./").split(b"/"))
+
+
+def _split_folders(paths: list[bytes], root: bytes) -> dict[str, bytes] | None:
+    """Return the folder of each split; None if there is no `train`, or nothing to hold out."""
+    names = folder_names(paths, root)
+    held_out = next((name for name in _HELD_OUT if name in names), None)
+    if b"train" not in names or held_out is None:
+        return None
+    return {"train": root + b"train/", "held_out": root + held_out + b"/"}
 
 
 def _walk(
@@ -149,40 +169,13 @@ def _walk(
                 continue  # hidden, or a broken or circular link
             if entry.is_dir():
                 yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits)
-            elif _is_image(entry.name) and entry.is_file():
+            elif is_image(entry.name) and entry.is_file():
                 yield inner + entry.name
 
 
-def _is_image(path: bytes) -> bool:
-    return path.lower().endswith(_EXTENSIONS)
-
-
-def _is_hidden(path: bytes) -> bool:
-    return any(word.startswith((b".", b"__MACOSX")) for word in path.split(b"/"))
-
-
-def folder_names(paths: list[bytes], start: int = 0, top: bytes = b"") -> set[bytes]:
-    """Return the top folders of the paths with prefix `top`, relative to byte `start`."""
-    names = set()
-    row = 0
-    paths = paths[prefix_range(paths, top)] if top else paths
-    while row < len(paths):
-        end = paths[row].find(b"/", start)
-        if end < 0:
-            row += 1
-        else:
-            names.add(paths[row][start:end])
-            row = prefix_range(paths, paths[row][: end + 1]).stop
-    return names
-
-
-def prefix_range(paths: list[bytes], top: bytes) -> slice:
-    """Return the slice of the sorted paths that start with `top`, which ends with a slash."""
-    return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH))
-
-
-def _hash_split(paths: list[bytes], split: str, held_out: float) -> list[bytes]:
-    digests = b"".join([blake2b(path, digest_size=4).digest() for path in paths])
+def _hash_split(paths: list[bytes], start: int, split: str, held_out: float) -> list[bytes]:
+    """Split by a hash of each path from byte `start` on."""
+    digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in paths])
     hashes = np.frombuffer(digests, "<u4")
     is_held_out = hashes < held_out * 2**32
     if not is_held_out.any() or is_held_out.all():

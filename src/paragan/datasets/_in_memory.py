@@ -1,4 +1,4 @@
-"""Source of a split that is held in memory."""
+"""Source of a split that is held in memory, and a split of one set into two."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core import rng
 from paragan.core.source import Source, image_specs
 from paragan.core.types import present_tensors
 
@@ -44,3 +45,19 @@ def compute_fingerprint(*parts: object) -> str:
     """Hash what identifies a data set to 16 hex digits; files by size and modification time."""
     words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in parts)
     return hashlib.blake2b("\x1f".join(words).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
+    """Return the rows of both splits, in file order: one in `every` rows of each class is held out.
+
+    The order in which rows are picked is a permutation seeded by `name` alone, so the split is the
+    same for every seed of a run.
+    """
+    shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
+    by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
+    is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
+    is_held_out[by_class[::every]] = True
+    return {
+        "train": (~is_held_out).nonzero().flatten(),
+        "held_out": is_held_out.nonzero().flatten(),
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from paragan.core.source import Source
 from paragan.datasets import _idx_format
 from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
+from paragan.datasets._options import IdxOptions
 
 _STEMS = (
     *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -23,43 +25,51 @@ _SPLIT_STEMS = {"train": _STEMS[:2], "held_out": _STEMS[2:]}
 _SIDE = 28
 
 
-def source(
-    name: str,
-    path: str,
-    size: int,
-    split: str,
-    class_names: tuple[str, ...],
-    remotes: Mapping[str, RemoteFile],
-) -> Source:
-    """Return a split of shape (1, size, size); above 28, images get a black border.
+class MnistFiles:
+    """Four gzipped idx files on the web.
 
-    name: the data set. path: folder of the files; if it is empty, `remotes` are downloaded. Raises
-    `DataError` if a file is missing or truncated, or has other content than its name says.
+    name: the data set. url: of their folder. sizes_and_hashes: bytes and sha256 of the training
+    images, training labels, test images and test labels.
     """
-    images_path, labels_path = (
-        _local_file(path, stem) if path else download(remotes[stem], name) for stem in _SPLIT_STEMS[split]
-    )
-    images_NHW = _read_bytes(images_path, num_axes=3)
-    labels_N = _read_bytes(labels_path, num_axes=1)
-    _check_shapes(images_NHW, labels_N, len(class_names), images_path, labels_path)
-    border = (size - _SIDE) // 2
-    fingerprint = compute_fingerprint(name, size, images_path, labels_path)
-    return InMemorySource(F.pad(images_NHW, (border,) * 4)[:, None], labels_N.long(), class_names, fingerprint)
 
+    def __init__(
+        self, name: str, class_names: tuple[str, ...], url: str, sizes_and_hashes: Sequence[tuple[int, str]]
+    ) -> None:
+        self._name = name
+        self._class_names = class_names
+        files = zip(_STEMS, sizes_and_hashes, strict=True)
+        self.remotes = {stem: RemoteFile(f"{url}/{stem}.gz", *size_and_hash) for stem, size_and_hash in files}
 
-def remote_files(url: str, sizes_and_hashes: Sequence[tuple[int, str]]) -> dict[str, RemoteFile]:
-    """Return the remote files by name without `.gz`.
+    def source(self, options: IdxOptions, split: Literal["train", "held_out"]) -> Source:
+        """Return the 60,000 training or the 10,000 test images, (1, size, size).
 
-    url: of their folder. sizes_and_hashes: bytes and sha256 of the training images, training
-    labels, test images and test labels.
-    """
-    files = zip(_STEMS, sizes_and_hashes, strict=True)
-    return {stem: RemoteFile(f"{url}/{stem}.gz", num_bytes, sha256) for stem, (num_bytes, sha256) in files}
+        At size 32, images get a black border. Without `path`, the files are downloaded. Raises
+        `DataError` if a file is missing or truncated, or has other content than its name says.
+        """
+        paths = [self._find(options.path, stem) for stem in _SPLIT_STEMS[split]]
+        images_NHW = _read_bytes(paths[0], num_axes=3)
+        labels_N = _read_bytes(paths[1], num_axes=1)
+        _check_shapes(images_NHW, labels_N, len(self._class_names), *paths)
+        border = (options.size - _SIDE) // 2
+        images_N1HW = F.pad(images_NHW, (border,) * 4)[:, None]
+        fingerprint = compute_fingerprint(self._name, options.size, *paths)
+        return InMemorySource(images_N1HW, labels_N.long(), self._class_names, fingerprint)
+
+    def _find(self, path: str, stem: str) -> Path:
+        """Return the gzipped or the plain file in the folder `path`, or download it."""
+        if not path:
+            return download(self.remotes[stem], self._name)
+        if not Path(path).is_dir():
+            raise DataError(f"data.path: no folder {path!r}; pass the folder of the four idx files: data.path=DIR")
+        for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
+            if candidate.is_file():
+                return candidate
+        raise DataError(f"data.path: no file {stem}.gz or {stem} in {path!r}; it must contain all four idx files")
 
 
 def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images_path: Path, labels_path: Path) -> None:
-    if images_NHW.shape[1:] != (_SIDE, _SIDE):
-        height, width = images_NHW.shape[1:]
+    height, width = images_NHW.shape[1:]
+    if (height, width) != (_SIDE, _SIDE):
         raise DataError(f"{images_path}: images are {height}x{width} instead of {_SIDE}x{_SIDE}; check data.path")
     if len(images_NHW) != len(labels_N):
         raise DataError(
@@ -72,13 +82,3 @@ def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images
 def _read_bytes(path: Path, num_axes: int) -> Tensor:
     # torch requires a writable array
     return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())
-
-
-def _local_file(path: str, stem: str) -> Path:
-    """Return the path of the gzipped file or of the plain one."""
-    if not Path(path).is_dir():
-        raise DataError(f"data.path: no folder {path!r}; pass the folder of the four idx files: data.path=DIR")
-    for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
-        if candidate.is_file():
-            return candidate
-    raise DataError(f"data.path: no file {stem}.gz or {stem} in {path!r}; it must contain all four idx files")

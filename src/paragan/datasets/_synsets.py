@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
 from paragan.datasets import folder
-from paragan.datasets._image_files import FileReader, ImageFiles
+from paragan.datasets._file_readers import FileReader
+from paragan.datasets._image_files import ImageFiles
 from paragan.datasets._image_paths import PathList, SplitPaths, folder_names
 
 Labels = NDArray[np.int32]
@@ -48,7 +49,7 @@ def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
 
 def has_class_folders(paths: list[bytes], top: bytes) -> bool:
     """Return whether the images in `top` are in class folders."""
-    return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, len(top)))
+    return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top))
 
 
 def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:

@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.source import Source
-from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
-from paragan.datasets._stratified_split import stratified_split
+from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
 
 _FILE = Path(__file__).with_name("digits.npz")
 _FULL_INK = 16

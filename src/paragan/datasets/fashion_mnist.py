@@ -4,20 +4,18 @@ Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset fo
 machine learning algorithms", 2017, arXiv 1708.07747; licence MIT.
 """
 
-from __future__ import annotations
+from paragan.datasets._mnist_files import MnistFiles
+from paragan.datasets._options import IdxOptions as Options
 
-from dataclasses import dataclass
-from typing import Literal
-
-from paragan.core.source import Source
-from paragan.datasets import _mnist_files
-from paragan.datasets._options import IdxOptions
+__all__ = ["Options", "source"]
 
 _CLASS_NAMES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-_REMOTES = _mnist_files.remote_files(
+_FILES = MnistFiles(
+    "fashion_mnist",
+    _CLASS_NAMES,
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     [
         (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
@@ -26,16 +24,4 @@ _REMOTES = _mnist_files.remote_files(
         (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
     ],
 )
-
-
-@dataclass(frozen=True)
-class Options(IdxOptions):
-    """Location of the files and size of the images."""
-
-
-def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return the 60,000 training or the 10,000 test images, (1, size, size).
-
-    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
-    """
-    return _mnist_files.source("fashion_mnist", options.path, options.size, split, _CLASS_NAMES, _REMOTES)
+source = _FILES.source

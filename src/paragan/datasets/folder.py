@@ -1,35 +1,35 @@
-"""Image folder: PNG, JPEG, WebP, BMP, GIF (first frame) or TIFF files in a folder or a zip file.
+"""Image folder: PNG, JPEG, WebP, BMP, GIF (first frame) or TIFF files in a folder, zip or tar file.
 
 Source: your files; they are read in place and decoded on demand.
 """
 
 from __future__ import annotations
 
-import zipfile
+import os
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
-from paragan.datasets import _class_folders, _image_decoding, _image_paths
+from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._image_files import FileReader, FolderReader, ImageFiles, ZipReader
+from paragan.datasets._file_readers import FileReader, list_images
+from paragan.datasets._image_files import ImageFiles
+from paragan.datasets._image_paths import SplitPaths
 
-_FORMATS = "png jpg jpeg webp bmp gif tif tiff"
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Options:
-    """A folder or .zip file of images, searched recursively. Its sub-folders are the classes."""
+    """A folder, .zip or .tar file of images, searched recursively. Its sub-folders are the classes."""
 
     path: FilePath = ""
-    """The folder or .zip file."""
+    """The folder, .zip or .tar file."""
     size: ImageSize = 64
     """Height and width in pixels to which images are resized."""
     channels: Literal[1, 3] = 3
@@ -66,36 +66,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if options.damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
     part = _image_paths.split_paths(paths, split, options.held_out, options.path)
-    notices += _class_folders.class_folder_warnings(files, paths, part, split)
+    notices += class_folder_warnings(files, paths, part, split)
     return ImageFiles(files, part, shape, with_skip_hint(decode), options.cache_mb << 20, settings, notices)
-
-
-def list_images(path: str, dataset: str = "folder") -> tuple[FileReader, list[bytes]]:
-    """Return a reader and the sorted relative paths of the images in a folder or zip file.
-
-    dataset: its name in messages. Raises `DataError` if `path` is not a folder or zip file of at
-    least two images.
-    """
-    root = Path(path)
-    if not path:
-        raise DataError(f"data.path is required for dataset {dataset!r}; pass data.path=DIR")
-    if not root.exists():
-        raise DataError(f"data.path: no folder {path!r}; pass data.path=DIR")
-    if root.is_dir():
-        files: FileReader = FolderReader(root)
-        paths = _image_paths.find_images(root)
-    elif root.is_file() and (root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)):
-        # by suffix, so that a damaged zip file is reported as such
-        files = zipped = ZipReader(root)
-        paths = _image_paths.find_images_in_zip(zipped.archive)
-    else:
-        is_archive = ".tar" in root.name or root.suffix == ".tgz"
-        fix = "unpack it first" if is_archive else "pass the folder that contains it"
-        raise DataError(f"data.path: {path!r} is a file, not a folder or .zip file of images; {fix}")
-    if len(paths) < 2:
-        count = "only one image" if paths else f"no images ({_FORMATS})"
-        raise DataError(f"data.path: {count} in {path!r}, at least two are required; check data.path")
-    return files, paths
 
 
 def decode_resized(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
@@ -103,3 +75,25 @@ def decode_resized(options: Options, data: bytes, where: str) -> NDArray[np.uint
     image = _image_decoding.decode_image(data, where)
     image = _image_decoding.convert_image(image, where, options.channels, options.background)
     return _image_decoding.to_chw_array(_image_decoding.resize_square(image, options.size, options.crop == "center"))
+
+
+def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:
+    """Return a line for all empty class folders and a line per class without training images.
+
+    paths: sorted, of both splits.
+    """
+    classes = {os.fsencode(name) for name in part.class_names}
+    empty: list[str] = []
+    for top in _image_paths.class_folder_levels(paths):
+        without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
+        empty += [os.fsdecode(top + name) for name in sorted(without_images)]
+    lines = []
+    if empty:
+        named = ", ".join(map(repr, empty[:_MAX_NAMED])) + (", …" if len(empty) > _MAX_NAMED else "")
+        no_classes = "" if classes else "; fewer than two folders have images, so no classes are left"
+        lines.append(f"folders without images are not classes: {named}{no_classes}")
+    if split == "train" and part.labels is not None:
+        with_images = set(part.labels.tolist())
+        missing = [name for label, name in enumerate(part.class_names) if label not in with_images]
+        lines += [f"class {name!r} has no training images" for name in missing[:_MAX_NAMED]]
+    return tuple(lines)

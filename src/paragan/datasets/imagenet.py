@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,13 +18,10 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Natural
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
-from paragan.datasets._image_files import FolderReader
+from paragan.datasets._file_readers import FolderReader
 
-_KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
-_DEVKIT = Path("ILSVRC2012_devkit_t12", "data")
+_KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
 _CSV = "LOC_val_solution.csv"
-_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
-_SYNSETS = "map_clsloc.txt"
 _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 
 
@@ -32,10 +29,9 @@ _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 class Options:
     """Unpacked folder with train/WNID/*.JPEG and val, or with ILSVRC/Data/CLS-LOC as from Kaggle.
 
-    Images in val are in class folders as in train, or are labelled by one of these files in path or
-    val: `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with `map_clsloc.txt`,
-    which maps its numbers to WNIDs. Class names come from `LOC_synset_mapping.txt` or `words.txt`;
-    without these, they are the WNIDs.
+    Images in val are in class folders as in train, or are labelled by Kaggle's
+    `LOC_val_solution.csv` in path or val. Class names come from `LOC_synset_mapping.txt` or
+    `words.txt`; without these, they are the WNIDs.
     """
 
     path: FilePath = ""
@@ -57,23 +53,26 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     base = _find_base(options.path)
     part = "train" if split == "train" else "val"
+    where = str(base / part)
     wnids = _class_wnids(base / "train")
     if not (base / part).is_dir():
         raise DataError(f"{base}: no folder 'val' next to train; unpack the validation images, too")
     top = os.fsencode(f"{part}/")
     paths = [top + path for path in _image_paths.find_images(base / part)]
     if not paths:
-        raise DataError(f"{base / part}: no .JPEG images; unpack the archive")
+        raise DataError(f"{where}: no .JPEG images; unpack the archive")
+    texts = [Path(options.path), base, base / "val"]
     if split == "train" or _synsets.has_class_folders(paths, top):
-        labels = _synsets.labels_from_folders(paths, top, wnids, str(base / part))
+        labels = _synsets.labels_from_folders(paths, top, wnids, where)
+    elif solution := _find_file(texts, _CSV):
+        labels = _synsets.labels_from_list(paths, _read_solution(solution), wnids, str(solution))
     else:
-        labels = _labels_from_files(paths, wnids, base)
+        raise DataError(f"{where}: the images have no labels; put {_CSV} into {base}, or sort the images into val/WNID")
     if split == "train" and (empty := np.flatnonzero(np.bincount(labels, minlength=len(wnids)) == 0)).size:
-        raise DataError(f"{base / part}: no images of class {wnids[empty[0]]}; unpack its archive")
-    text = next((_read_text(file) for name in _NAMES if (file := _find_file(base, name))), "")
-    return _synsets.source(
-        FolderReader(base), paths, labels, _synsets.class_names(wnids, text), options.size, options.cache_mb
-    )
+        raise DataError(f"{where}: no images of class {wnids[empty[0]]}; unpack its archive")
+    text = next((_read_text(file) for name in _NAMES if (file := _find_file(texts, name))), "")
+    names = _synsets.class_names(wnids, text)
+    return _synsets.source(FolderReader(base), paths, labels, names, options.size, options.cache_mb)
 
 
 def _find_base(path: str) -> Path:
@@ -86,12 +85,10 @@ def _find_base(path: str) -> Path:
         raise DataError(f"data.path: no folder {path!r}; {fix}")
     if not root.is_dir():
         raise DataError(f"data.path: {path!r} is a file; unpack it first, then {fix}")
-    candidates = (root.joinpath(*_KAGGLE[start:]) for start in (3, 2, 1, 0))
-    base = next((candidate for candidate in candidates if (candidate / "train").is_dir()), None)
-    if base is None:
-        kaggle = "/".join(_KAGGLE)
-        raise DataError(f"data.path: no folder 'train' in {path!r} or in its {kaggle}; {fix}")
-    return base
+    for base in (root / _KAGGLE, root):
+        if (base / "train").is_dir():
+            return base
+    raise DataError(f"data.path: no folder 'train' in {path!r} or in its {_KAGGLE}; {fix}")
 
 
 def _class_wnids(train: Path) -> tuple[str, ...]:
@@ -109,28 +106,12 @@ def _class_wnids(train: Path) -> tuple[str, ...]:
     return _synsets.check_wnids(folders, str(train))
 
 
-def _find_file(base: Path, name: str) -> Path | None:
-    """Return the file of this name in val, the base folder, or at its official place."""
-    absolute = Path(os.path.abspath(base))
-    tops = [base, absolute.parents[2]] if absolute.parts[-3:] == _KAGGLE else [base]
-    folders = [base / "val", *tops, *(top / _DEVKIT for top in tops)]
+def _find_file(folders: list[Path], name: str) -> Path | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
 def _read_text(path: Path) -> str:
     return FolderReader(path.parent).read(path.name).decode("utf-8", "replace")
-
-
-def _labels_from_files(paths: list[bytes], wnids: tuple[str, ...], base: Path) -> _synsets.Labels:
-    """Return the labels of validation images that are not in class folders."""
-    if solution := _find_file(base, _CSV):
-        return _synsets.labels_from_list(paths, _read_solution(solution), wnids, str(solution))
-    if truth := _find_file(base, _TRUTH):
-        return _synsets.labels_from_list(paths, _read_ground_truth(truth, paths), wnids, str(truth))
-    raise DataError(
-        f"{base / 'val'}: the images have no labels; put {_CSV} or {_TRUTH} into {base}, "
-        "or sort the images into val/WNID"
-    )
 
 
 def _read_solution(path: Path) -> dict[str, str]:
@@ -149,22 +130,3 @@ def _read_solution(path: Path) -> dict[str, str]:
             )
         wnid_of[name] = objects.split()[0]
     return wnid_of
-
-
-def _read_ground_truth(path: Path, paths: list[bytes]) -> dict[str, str]:
-    """Return the WNID of each image, from lines of class numbers in the order of image names."""
-    synsets = path.with_name(_SYNSETS)
-    if not synsets.is_file():
-        raise DataError(
-            f"{synsets}: no such file, but {_TRUTH} needs it (WNID, number and name); copy it "
-            "from a later devkit or sort the images into val/WNID"
-        )
-    wnid_of = {words[1]: words[0] for line in _read_text(synsets).splitlines() if len(words := line.split()) > 1}
-    numbers = _read_text(path).split()
-    if len(numbers) != len(paths):
-        raise DataError(
-            f"{path}: {len(numbers):,} labels for {len(paths):,} images; download the images and the labels again"
-        )
-    if unknown := next((number for number in numbers if number not in wnid_of), None):
-        raise DataError(f"{path}: class {unknown!r} is not in {synsets.name}; download both files again")
-    return {PurePath(os.fsdecode(name)).stem: wnid_of[number] for name, number in zip(paths, numbers, strict=True)}

@@ -5,16 +5,14 @@ recognition", Proceedings of the IEEE, 1998. Downloaded from the mirror of the C
 Foundation.
 """
 
-from __future__ import annotations
+from paragan.datasets._mnist_files import MnistFiles
+from paragan.datasets._options import IdxOptions as Options
 
-from dataclasses import dataclass
-from typing import Literal
+__all__ = ["Options", "source"]
 
-from paragan.core.source import Source
-from paragan.datasets import _mnist_files
-from paragan.datasets._options import IdxOptions
-
-_REMOTES = _mnist_files.remote_files(
+_FILES = MnistFiles(
+    "mnist",
+    tuple("0123456789"),
     "https://storage.googleapis.com/cvdf-datasets/mnist",
     [
         (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
@@ -23,16 +21,4 @@ _REMOTES = _mnist_files.remote_files(
         (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     ],
 )
-
-
-@dataclass(frozen=True)
-class Options(IdxOptions):
-    """Location of the files and size of the images."""
-
-
-def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """Return the 60,000 training or the 10,000 test images, (1, size, size).
-
-    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
-    """
-    return _mnist_files.source("mnist", options.path, options.size, split, tuple("0123456789"), _REMOTES)
+source = _FILES.source

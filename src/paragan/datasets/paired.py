@@ -23,9 +23,10 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source, image_specs
-from paragan.datasets import _archives, _image_decoding, _image_paths
+from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._image_files import FolderReader, ImageFiles
+from paragan.datasets._file_readers import FolderReader, list_images
+from paragan.datasets._image_files import ImageFiles
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     `DataError` if the folder or file is missing or has fewer than two images, or if load_size is
     less than size.
     """
-    files, paths = _archives.list_images(options.path)
+    files, paths = list_images(options.path, "paired")
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         at_final_size = partial(_decode_pair, options.size, options.channels)
@@ -90,7 +91,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     """
     root = Path(path)
     is_image = root.is_file() and root.name.lower().endswith(_image_decoding.EXTENSIONS)
-    files, names = (FolderReader(root.parent), [os.fsencode(root.name)]) if is_image else _archives.list_images(path)
+    files, names = (FolderReader(root.parent), [os.fsencode(root.name)]) if is_image else list_images(path, "paired")
     images = []
     for name in map(os.fsdecode, names):
         where = files.where(name)

@@ -15,8 +15,8 @@ from typing import Literal
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Natural
 from paragan.core.source import Source
-from paragan.datasets import _archives, _image_paths, _synsets
-from paragan.datasets._image_files import FileReader
+from paragan.datasets import _image_paths, _synsets
+from paragan.datasets._file_readers import FileReader, list_images
 
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
@@ -51,10 +51,10 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     read (of a tar archive, all bytes); a damaged file raises `DataError` when it is fetched. Raises
     `DataError` if the archive or folder is missing, or images, classes or labels are missing in it.
     """
-    files, paths = _archives.list_images(str(_find_archive(options.path)), _TEXTS)
+    files, paths = list_images(str(_find_archive(options.path)), "tiny_imagenet", _TEXTS)
     root = _find_root(files, paths)
     tops = {"train": root + b"train/", "held_out": root + b"val/"}
-    parts = {name: paths[_image_paths.prefix_range(paths, top)] for name, top in tops.items()}
+    parts = {name: paths[_image_paths.rows_in(paths, top)] for name, top in tops.items()}
     wnids = _class_wnids(files, parts["train"], root)
     mine = parts[split]
     top = tops[split]
@@ -86,13 +86,11 @@ def _find_archive(path: str) -> Path:
 
 def _find_root(files: FileReader, paths: list[bytes]) -> bytes:
     """Return the folder that contains `train`, with its slash; single root folders are skipped."""
-    root = b""
-    while not _image_paths.folder_names(paths, len(root)) >= {b"train"}:
-        folder = _image_paths.single_root_folder([path[len(root) :] for path in paths])
-        if not folder:
-            layout = f"train/WNID and val, as in {Path(_URL).name}"
-            raise DataError(f"{_display_path(files, root)}: no folder 'train'; data.path needs {layout}")
-        root += folder
+    folders = _image_paths.common_folders(paths)
+    root = next((top for top in folders if b"train" in _image_paths.folder_names(paths, top)), None)
+    if root is None:
+        layout = f"train/WNID and val, as in {Path(_URL).name}"
+        raise DataError(f"{_display_path(files, folders[-1])}: no folder 'train'; data.path needs {layout}")
     return root
 
 
@@ -100,7 +98,7 @@ def _class_wnids(files: FileReader, paths: list[bytes], root: bytes) -> tuple[st
     """Return the class folders in train. Raises `DataError` if one of the class list is missing."""
     top = root + b"train/"
     where = _display_path(files, top)
-    wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, len(top))), where)
+    wnids = _synsets.check_wnids(map(os.fsdecode, _image_paths.folder_names(paths, top)), where)
     listing, text = _read_first(files, root, _CLASSES)
     listed = _synsets.find_wnids(text)
     if missing := sorted(listed.difference(wnids)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,11 @@ from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.option_types import Choice
 from paragan.core.pieces import shapes_of
 from paragan.core.source import Source
 from paragan.export import generator_file
-from paragan.export.sampler import GeneratorInfo, Sampler
+from paragan.export.generator_file import GeneratorInfo
+from paragan.export.sampler import Sampler
 from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
@@ -30,46 +30,24 @@ from paragan.layers.modes import remember_modes
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
-class GeneratorConfig(Protocol):
-    """Protocol of the settings that are read of a run's config."""
-
-    @property
-    def model(self) -> Choice: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def grid(self) -> Any: ...  # None: one generator
-
-
-class Splits(Protocol):
-    """Protocol of the two splits of a data set."""
-
-    @property
-    def train(self) -> Source: ...
-
-    @property
-    def held_out(self) -> Source: ...
-
-
 @dataclass(frozen=True)
 class GeneratorReader:
     """Functions of higher layers that turn a config into objects.
 
-    config: reads a file. text: reads a config in memory, with a name for messages. data: opens both
-    splits. say: receives a line for every damaged checkpoint that is skipped. model: networks from
-    memory, if the config names none. device: a device or its name (`device.device_by_name`).
+    config: reads a file. text: reads a config in memory, with a name for messages. held_out: opens
+    the held-out data of a config. say: receives a line for every damaged checkpoint that is skipped.
+    model: networks from memory, if the config names none. device: a device or its name
+    (`device.device_by_name`).
     """
 
     config: Callable[[str], Any]
     text: Callable[[str, str], Any]
-    data: Callable[[Any], Splits]
+    held_out: Callable[[Any], Source]
     say: Callable[[str], None]
     model: Model | None = None
     device: str | torch.device = "auto"
 
-    def network(self, config: GeneratorConfig, where: str) -> Model:
+    def network(self, config: Any, where: str) -> Model:
         """Return the module of `models/`, or the networks from memory if the run has no module."""
         module: Any = registry.load_module("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
@@ -105,7 +83,7 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
     reader.network(config, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, reader.say)
     sampler = _sampler(config, reader, state.weights, _generator_info(state), str(state.path))
-    return replace(sampler, held_out=lambda: reader.data(config).held_out)
+    return replace(sampler, held_out=lambda: reader.held_out(config))
 
 
 def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
@@ -121,7 +99,7 @@ def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
 
 
 def _sampler(
-    config: GeneratorConfig, reader: GeneratorReader, weights: dict[str, Tensor], info: GeneratorInfo, where: str
+    config: Any, reader: GeneratorReader, weights: dict[str, Tensor], info: GeneratorInfo, where: str
 ) -> Sampler:
     module = reader.network(config, where)
 

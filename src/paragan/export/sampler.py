@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
@@ -15,6 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
+from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
@@ -24,7 +25,6 @@ from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
-_MAX_CLASSES = 100_000
 _PAIRS_AT_ONCE = 8
 
 
@@ -34,29 +34,6 @@ class StyledGenerator(Protocol):
 
     def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
         """Return the shift that scales the distance of the styles from their mean by `psi`."""
-
-
-@dataclass(frozen=True)
-class GeneratorInfo:
-    """Facts about a generator that its config lacks.
-
-    shape: (C, H, W). images: real images in training.
-    """
-
-    shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
-    step: int
-    images: int
-
-    @classmethod
-    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> GeneratorInfo:
-        """Validate values of a file. Raises `ValueError` for values that no run writes."""
-        numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
-        if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
-            raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
-        if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
-            raise ValueError("class_names")
-        return cls((shape[0], shape[1], shape[2]), tuple(class_names), step, images)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,27 +186,23 @@ class Sampler:
         mode = mode or self.mode
         if mode not in MODE_DESCRIPTIONS:
             raise ConfigError(f"mode must be one of {', '.join(MODE_DESCRIPTIONS)}, not {mode!r}")
-        made: Tensor | None = None
+        net = CalledNetwork(self.net)
+        device = next(self.net.parameters()).device
         if truncation is not None and isinstance(self.net, StyledGenerator):
-            device = next(self.net.parameters()).device
             conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
-        for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
+        block = latents.BLOCK if conditions is None else _PAIRS_AT_ONCE
+        dropout_seed = self.seed if seed is None else seed
+        made: Tensor | None = None
+        for first in range(0, len(z_BZ), block):
+            end = min(first + block, len(z_BZ))
+            z, y, c = (None if x is None else x[first:end].to(device) for x in (z_BZ, y_B, conditions))
+            assert z is not None
+            x = generate_images(net, z, y, block, c, mode, seed=dropout_seed, first=first).cpu()
             made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
-            made[first : first + len(x)] = x  # concatenating a list would need the memory twice
-            progress(first + len(x))
+            made[first:end] = x  # concatenating a list would need the memory twice
+            progress(end)
         assert made is not None
         return SampledImages(made, None if y_B is None else tuple(y_B.tolist()))
-
-    def _blocks(
-        self, inputs: tuple[Tensor, Tensor | None, Tensor | None], mode: Mode, seed: int
-    ) -> Iterator[tuple[int, Tensor]]:
-        called = CalledNetwork(self.net)
-        device = next(self.net.parameters()).device
-        block = latents.BLOCK if inputs[2] is None else _PAIRS_AT_ONCE
-        for first in range(0, len(inputs[0]), block):
-            z, y, c = (None if tensor is None else tensor[first : first + block].to(device) for tensor in inputs)
-            assert z is not None
-            yield first, generate_images(called, z, y, block, c, mode, seed=seed, first=first).cpu()
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         if type(n) is not int or not 0 < n <= _MAX_IMAGES:
@@ -240,21 +213,21 @@ class Sampler:
         """Return the class with this number, or this name (ignoring case if that is unique)."""
         if not self.num_classes:
             raise ConfigError(f"{option}: this generator is unconditional; leave it out")
-        if isinstance(label, str) and label in self.class_names:
-            return self.class_names.index(label)
-        folded = [name.casefold() for name in self.class_names]
-        if isinstance(label, str) and folded.count(label.casefold()) == 1:
-            return folded.index(label.casefold())
+        names = self.class_names
+        if isinstance(label, str):
+            same = [name for name in names if name.casefold() == label.casefold()]
+            if label in names or len(same) == 1:
+                return names.index(label if label in names else same[0])
         try:
-            named = isinstance(label, str) and label.isdecimal()
-            number = int(label) if named else operator.index(label)  # type: ignore[arg-type]
+            is_digits = isinstance(label, str) and label.isdecimal()
+            number = int(label) if is_digits else operator.index(label)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             number = -1
         if isinstance(label, bool) or not 0 <= number < self.num_classes:
-            names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
+            listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
             unknown = " ".join(repr(label).split())[:60]
-            meant = did_you_mean(closest_name(label, self.class_names) if isinstance(label, str) else None)
-            classes = f"{names} or a number below {self.num_classes}"
+            meant = did_you_mean(closest_name(label, names) if isinstance(label, str) else None)
+            classes = f"{listed} or a number below {self.num_classes}"
             raise ConfigError(f"{option}: unknown class {unknown}; choose one of {classes}{meant}")
         return number
 

@@ -77,7 +77,7 @@ def open_generator(
     outside = ANY if trust else ()
     read = partial(read_recipe, outside=outside)
     read_text = partial(parse_recipe, outside=outside)
-    reader = GeneratorReader(read, read_text, build.open_data, say, model, device)
+    reader = GeneratorReader(read, read_text, lambda config: build.open_data(config).held_out, say, model, device)
     return load_generator(path, reader, best)
 
 
