@@ -274,7 +274,7 @@ def pair(*everything):
     return Device().pair(*everything)
 peers.num_nccl_devices = lambda: 2
 peers.accelerator_uuid = lambda device: str(os.getpid())
-peers.connect_pair = pair
+peers.connect_nccl_pair = pair
 """
 
 

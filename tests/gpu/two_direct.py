@@ -20,7 +20,7 @@ from tests.distributed.cases_direct import Device
 
 def join(store, rank, graph, device, **options):
     """Its messages come from the host, and return there."""
-    pair = Device().pair if device.type == "cpu" else peers.connect_pair
+    pair = Device().pair if device.type == "cpu" else peers.connect_nccl_pair
     comm = NcclCommunicator(
         store, options.pop("name", "m"), rank, len(graph), graph[rank], device=device, pair=pair,
         **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},

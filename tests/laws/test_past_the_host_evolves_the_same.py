@@ -83,7 +83,7 @@ def test_failed_worker_is_replaced_bit_for_bit(tmp_path, monkeypatch):
     """Its cells go on from copies that came past the host, on a worker that has them from there."""
     dead = threading.Event()
     hooks = {1: lambda: dead.is_set() and threading.Event().wait(30)}
-    monkeypatch.setattr(peers, "connect_pair", lambda *everything: whole.pair(*everything))
+    monkeypatch.setattr(peers, "connect_nccl_pair", lambda *everything: whole.pair(*everything))
     whole = Past.__new__(Past)
     whole.__init__(tmp_path, workers=3, hooks=hooks)
     try:

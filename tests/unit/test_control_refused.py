@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import control
+from paragan.distributed.transports import control, control_connection
 from paragan.distributed.transports.control import ControlConnection, Listener, connect
 from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, new_token, session_key
 
@@ -105,19 +105,19 @@ def spoilt(data):
 
 
 LONG = struct.pack(">I", 2**32 - 1) + bytes(32)
-UNFIT, UNPLAIN = "found a signature that does not fit", "found a signed frame of something else, expected a JSON object"
-CUT, UNKIND = "the other end closed the connection within a frame", "found a message without a kind"
+UNFIT, UNPLAIN = "a frame has an invalid signature", "a signed frame is not a JSON object"
+CUT, UNKIND = "the other end closed the connection within a frame", "sent a message without a kind"
 STRANGERS = {
     "another protocol": (
         lambda raw: b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8765\r\n\r\n",
-        "found a frame of 1195725856 bytes",
+        "a frame of 1195725856 bytes is invalid",
     ),
-    "a length of 4 GiB": (lambda raw: LONG, "found a frame of 4294967295 bytes, expected 2 to 4096"),
-    "a hello of 5 KB": (lambda raw: struct.pack(">I", 5000) + bytes(5032), "found a frame of 5000 bytes"),
+    "a length of 4 GiB": (lambda raw: LONG, "a frame of 4294967295 bytes is invalid; the range is 2 to 4096"),
+    "a hello of 5 KB": (lambda raw: struct.pack(">I", 5000) + bytes(5032), "a frame of 5000 bytes is invalid"),
     "a forged signature": (lambda raw: spoilt(raw.hello()), UNFIT),
     "our own hello": (lambda raw: b"".join(raw.challenge), UNFIT),
-    "no nonce": (lambda raw: raw.hello(nonce=None), "found a hello without a nonce"),
-    "a short nonce": (lambda raw: raw.hello(nonce="ab"), "found a hello without a nonce"),
+    "no nonce": (lambda raw: raw.hello(nonce=None), "sent no valid nonce"),
+    "a short nonce": (lambda raw: raw.hello(nonce="ab"), "sent no valid nonce"),
     "half a hello": (lambda raw: raw.hello()[:50], CUT),
     "nothing": (lambda raw: b"", "the other end closed the connection"),
 }
@@ -151,7 +151,7 @@ INTRUDERS = {
     "a repeated frame": (lambda raw: raw.first, UNFIT),
     "a later frame first": (lambda raw: [raw.out.pack({"kind": kind}) for kind in "ab"][1], UNFIT),
     "a reflected frame": (lambda raw: b"".join(raw.welcome), UNFIT),
-    "a length of 4 GiB": (lambda raw: LONG, "found a frame of 4294967295 bytes, expected 2 to 1048576"),
+    "a length of 4 GiB": (lambda raw: LONG, "a frame of 4294967295 bytes is invalid; the range is 2 to 1048576"),
     "a truncated frame": (lambda raw: raw.out.pack({"kind": "a"})[:-1], CUT),
     "a head alone": (lambda raw: raw.out.pack({"kind": "a"})[: HEAD.size], CUT),
     "a deep nest": (lambda raw: signed(raw.out, b'{"kind":' + b"[" * 50_000 + b"]" * 50_000 + b"}"), UNPLAIN),
@@ -182,12 +182,13 @@ def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, s
     raw.sock.close()
 
 
-def test_half_a_frame_and_then_nothing_loses_the_line():
-    listener = Listener(TOKEN, send_s=0.3)
+def test_half_a_frame_and_then_nothing_loses_the_line(monkeypatch):
+    monkeypatch.setattr(control_connection, "SEND_S", 0.3)
+    listener = Listener(TOKEN)
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)
     raw.sock.sendall(raw.out.pack({"kind": "a"})[: HEAD.size])
-    assert until(lambda: line.disconnect_reason) == f"{line.peer_address}: sent no whole frame in time"
+    assert until(lambda: line.disconnect_reason) == f"{line.peer_address}: did not send a whole frame in time"
     raw.sock.close()
     listener.close()
 
@@ -258,19 +259,19 @@ def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        worker = ControlConnection(socket.create_connection(server.getsockname()), "coordinator", WAIT_S)
+        worker = ControlConnection(socket.create_connection(server.getsockname()), "coordinator")
         sock, _ = server.accept()
         with sock:
             sock.sendall(b"".join((*raw.challenge, *raw.welcome)))
-            worker.request_handshake(TOKEN, time.monotonic() + WAIT_S, 1 << 20, {})
-    assert worker.disconnect_reason.startswith(f"coordinator: {UNFIT}")
+            with pytest.raises(RankError, match=f"^coordinator: {UNFIT}"):
+                worker.request_handshake(TOKEN, time.monotonic() + WAIT_S, {})
     raw.sock.close()
     [end.close() for end in (line, worker)]
 
 
-def test_slow_handshake_is_dropped_without_delaying_others(listener):
+def test_slow_handshake_is_dropped_without_delaying_others(listener, monkeypatch):
     """More of them than are served at once, each a byte now and then, which no limit per `recv` would end."""
-    listener._hello_s = 1.0
+    monkeypatch.setattr(control, "_HANDSHAKE_S", 1.0)
     slow = [socket.create_connection(listener.address, WAIT_S) for _ in range(70)]
     began = time.monotonic()
     while len(listener.refused) < 64 and time.monotonic() < began + WAIT_S:

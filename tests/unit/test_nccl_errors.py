@@ -111,4 +111,4 @@ def test_coordinator_of_nccl_workers_uses_gloo(monkeypatch):
     for of_worker in (None, device):
         communicators.communicator_factory(config(), dist.HashStore(), of_worker)(order, lambda: False)
     assert [kind for kind, _ in made] == ["links", "direct"]
-    assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.connect_pair
+    assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.connect_nccl_pair

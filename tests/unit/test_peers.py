@@ -39,6 +39,6 @@ def test_no_watchdog_of_the_group_can_end_the_process(monkeypatch, before):
 
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Made, raising=False)
     monkeypatch.setenv(name, before) if before else monkeypatch.delenv(name, raising=False)
-    assert isinstance(peers.connect_pair("store", 1, HOST, 7.0), Made)
+    assert isinstance(peers.connect_nccl_pair("store", 1, HOST, 7.0), Made)
     assert seen == [("1", "store", 1, 2, 7.0), (before, HOST)]
     assert os.environ.get(name) == before

@@ -100,14 +100,14 @@ def test_each_frame_fits_once_and_in_its_place():
     with pytest.raises(RankError, match="signature"):
         opened(into, first)
     assert opened(into, second) == {"n": 1}
-    with pytest.raises(RankError, match="in its order"):
+    with pytest.raises(RankError, match="out of order"):
         opened(into, first)
     assert opened(into, third) == {"n": 2}
 
 
 @pytest.mark.parametrize("size", [0, 1, 101, 2**31, 2**32 - 1])
 def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
-    with pytest.raises(RankError, match=f"found a frame of {size} bytes, expected 2 to 100"):
+    with pytest.raises(RankError, match=f"a frame of {size} bytes is invalid; the range is 2 to 100"):
         FrameSigner(KEY, DOWN, 100).body_size(struct.pack(">I", size) + bytes(32))
 
 
@@ -117,7 +117,6 @@ def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
         *(b"[1]", b"12", b"null", b'"text"', b'{"a', b"{}{}", b"  "),
         *(b'{"a":NaN}', b'{"a":-Infinity}', b'{"a":1e999}', b'{"a":[-1e999]}'),
         *(b'{"a":"\xff"}', '{"a":1}'.encode("utf-16"), b"\xef\xbb\xbf{}"),
-        b'{"a":' + b"[" * 16 + b"]" * 16 + b"}",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
         b"[" * 500_000,
         b'{"a":' + b"1" * 5000 + b"}",
@@ -125,7 +124,7 @@ def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
     ids=lambda body: body[:20].decode("latin-1"),
 )
 def test_signed_or_not_only_plain_objects_are_taken(body):
-    with pytest.raises(RankError, match="found a signed frame of something else, expected a JSON object of finite"):
+    with pytest.raises(RankError, match="a signed frame is not a JSON object with finite numbers"):
         opened(FrameSigner(KEY, DOWN), signed(FrameSigner(KEY, DOWN), body))
 
 
@@ -167,20 +166,18 @@ def test_a_signed_body_of_chance_is_an_object_or_refused(body):
 
 LOOP: dict = {}
 LOOP["a"] = [LOOP, LOOP]
-DEEP = {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}
 
 
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"a": float("nan")}, "expected a JSON object of finite numbers"),
-        ({"a": [float("inf")]}, "expected a JSON object of finite numbers"),
-        ({"a": {1, 2}}, "expected a JSON object of finite numbers"),
-        ({"a": "x" * 200}, "found a message of 208 bytes, expected at most 200"),
-        (DEEP, "found more than 16 levels"),
-        (LOOP, "found more than 16 levels"),
+        ({"a": float("nan")}, "not a JSON object with finite numbers"),
+        ({"a": [float("inf")]}, "not a JSON object with finite numbers"),
+        ({"a": {1, 2}}, "not a JSON object with finite numbers"),
+        ({"a": "x" * 200}, "the message has 208 bytes; the limit is 200"),
+        (LOOP, "Circular reference"),
     ],
-    ids=["nan", "infinity", "set", "large", "deep", "loop"],
+    ids=["nan", "infinity", "set", "large", "loop"],
 )
 def test_unsendable_value_raises_and_uses_no_counter(values, told):
     out, into = ends(most_bytes=200)
@@ -191,8 +188,7 @@ def test_unsendable_value_raises_and_uses_no_counter(values, told):
 
 def test_what_is_just_allowed_to_be_sent_is_taken():
     out, into = ends(most_bytes=208)
-    for values in ({"a": "x" * 200}, {"a": DEEP["a"][0]}):
-        assert opened(into, out.pack(values)) == values
+    assert opened(into, out.pack({"a": "x" * 200})) == {"a": "x" * 200}
 
 
 def test_keys_differ_by_token_and_by_nonce():
@@ -202,7 +198,9 @@ def test_keys_differ_by_token_and_by_nonce():
 
 
 def test_a_short_token_is_refused():
-    with pytest.raises(ConfigError, match="found a token of 6 characters, expected 32 or more"):
+    with pytest.raises(
+        ConfigError, match="the token has 6 characters; use the token of the run, 32 characters or more"
+    ):
         session_key("secret")
 
 
@@ -216,7 +214,7 @@ def test_the_file_of_a_token_is_for_this_user_alone(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and not elsewhere.exists()
     assert find_token({"PARAGAN_TOKEN_FILE": str(path)}) == TOKEN
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match="token: found mode 0640, expected 0600"):
+    with pytest.raises(ConfigError, match="token: other users can read this token \\(its mode is 0640\\)"):
         find_token({"PARAGAN_TOKEN_FILE": str(path)})
 
 

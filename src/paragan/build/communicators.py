@@ -38,7 +38,7 @@ def communicator_factory(
     nccl_device: from which a worker sends genomes; None: they are sent from the host.
     """
     options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
-    on_device = {} if nccl_device is None else {"device": nccl_device, "pair": peers.connect_pair}
+    on_device = {} if nccl_device is None else {"device": nccl_device, "pair": peers.connect_nccl_pair}
     host = config.coordinator_address[0]
     # None: this host's address for the others.
     listens_on = host if host.startswith("127.") else None

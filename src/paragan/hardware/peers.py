@@ -31,7 +31,7 @@ def accelerator_uuid(device: torch.device) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
+def connect_nccl_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
     """Create an NCCL group of two processes, ranks 0 and 1; waits for the other process.
 
     Its works can be polled, which raises their errors. Messages match by the order of calls; tags

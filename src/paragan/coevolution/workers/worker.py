@@ -136,7 +136,7 @@ class Worker:
             if next_one is None:
                 return self._leave()
             self._num_drops_of_order, order = next_one
-            self.status.record_progress()
+            self.status.progress += 1
             self._run_guarded(lambda order=order: actions[order["kind"]](order))  # type: ignore[misc]
             if order["kind"] == "end":
                 return self._leave()
@@ -157,7 +157,7 @@ class Worker:
         self._exchange = None  # nothing is due until the next membership
 
     def _report_failure(self, reason: str, code: int) -> None:
-        self.status.set_state(WorkerState.FAILED)
+        self.status.state = WorkerState.FAILED
         self._send("failed", reason=reason[:500], code=code)
 
     def _send(self, kind: str, **values: Any) -> None:
@@ -205,7 +205,7 @@ class Worker:
         population = self._population
         exchange = self._exchange
         assert population is not None and exchange is not None
-        self.status.set_state(WorkerState.PROCESSING)
+        self.status.state = WorkerState.PROCESSING
         began = time.perf_counter()
         profile, scalars = population.evolve()
         at = population.generation
@@ -216,8 +216,7 @@ class Worker:
         recent = {edge: saved for edge, saved in self._saved.items() if edge > at - _NUM_EDGES - self.age}
         self._saved = recent | {at: recent.get(at, {}) | states}
         seconds = time.perf_counter() - began
-        self.status.set_generation(at, seconds)
-        self.status.set_state(WorkerState.FINISHED)
+        self.status.state = WorkerState.FINISHED
         self._send(
             "done",
             generation=at,
@@ -239,7 +238,7 @@ class Worker:
     def _drop(self, order: Order) -> None:
         """Stop the work in progress, and report the saved cells."""
         self._leave()
-        self.status.set_state(WorkerState.INACTIVE)
+        self.status.state = WorkerState.INACTIVE
         held = {str(edge): sorted(states) for edge, states in self._saved.items()}
         self._send("dropped", held=held, membership=order["membership"])
 
@@ -270,7 +269,7 @@ class Worker:
 
     def _check_stop(self) -> None:
         """Report a step, and raise to abort the generation. Called before every step."""
-        self.status.record_progress()
+        self.status.progress += 1
         if self._stopped() or self._has_ended:
             raise GenerationDropped
         if self._exchange is not None:

@@ -18,9 +18,10 @@ from typing import Any
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.control_connection import LINGER_S, ControlConnection
-from paragan.distributed.transports.signed_frames import MOST_BYTES, session_key
+from paragan.distributed.transports.signed_frames import session_key
 
-_STRANGERS = 64  # unauthenticated clients at a time
+_MOST_UNAUTHENTICATED = 64  # clients at a time
+_HANDSHAKE_S = 5.0  # in which a client must authenticate
 _LOOK_S = 0.5
 _LAST_PORT = (1 << 16) - 1
 _ATTEMPT_S = 10.0
@@ -32,29 +33,21 @@ class Listener:
     """Server that workers connect to. Closing it closes all its connections.
 
     host: the loopback interface unless given, such as "0.0.0.0" for all interfaces. port 0: any
-    free port; see `address`. most: connections at once. hello_s: time in which a client must prove
-    that it knows the token. refused: a message for each of the last 100 clients that did not.
-    Raises `ConfigError` if the address cannot be bound.
+    free port; see `address`. refused: a message for each of the last 100 clients that did not prove
+    that they know the token. Raises `ConfigError` if the address cannot be bound.
     """
 
-    def __init__(
-        self, token: str, host: str = "127.0.0.1", port: int = 0, *, most: int = 1024, send_s: float = 10.0,
-        hello_s: float = 5.0, most_bytes: int = MOST_BYTES,
-    ) -> None:  # fmt: skip
+    def __init__(self, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
         session_key(token)  # raises for an invalid token
         self._token = token
-        self._most = most
-        self._most_bytes = most_bytes
-        self._send_s = send_s
-        self._hello_s = hello_s
         self._server = _bind(host, port)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self.refused: deque[str] = deque(maxlen=100)
-        self._strangers = threading.Semaphore(_STRANGERS)
+        self._unauthenticated = threading.Semaphore(_MOST_UNAUTHENTICATED)
         self._waiting: queue.Queue[ControlConnection] = queue.Queue()
-        self._lock = threading.Lock()
         self._over = threading.Event()
-        self._lines: dict[ControlConnection, bool] = {}  # whether the client knows the token
+        self._lock = threading.Lock()
+        self._lines: set[ControlConnection] = set()
         name = f"listen {self.address[1]}"
         self._thread = threading.Thread(target=self._listen, daemon=True, name=name)
         self._thread.start()
@@ -82,24 +75,23 @@ class Listener:
 
     def _listen(self) -> None:
         while not self._over.is_set():
-            if not self._strangers.acquire(timeout=_LOOK_S):
+            if not self._unauthenticated.acquire(timeout=_LOOK_S):
                 continue
             try:
                 sock, address = self._server.accept()
-                peer = f"{address[0]}:{address[1]}"
-                self._start_connection(ControlConnection(sock, peer, self._send_s))
+                self._start_connection(ControlConnection(sock, f"{address[0]}:{address[1]}"))
                 continue
             except TimeoutError:
                 pass
             except (OSError, RuntimeError) as error:  # no more files or threads
                 if not self._over.wait(_LOOK_S):
-                    host, port = self.address[:2]
+                    host, port = self.address
                     self.refused.append(f"{host}:{port}: cannot accept ({_reason(error)})")
-            self._strangers.release()
+            self._unauthenticated.release()
 
     def _start_connection(self, line: ControlConnection) -> None:
         with self._lock:
-            self._lines[line] = False
+            self._lines.add(line)
         try:
             line.start(lambda: self._serve(line))
         except RuntimeError:
@@ -109,10 +101,9 @@ class Listener:
 
     def _serve(self, line: ControlConnection) -> None:
         try:
-            until = time.monotonic() + self._hello_s
-            line.accept_handshake(self._token, until, self._most_bytes, self._admit)
+            line.accept_handshake(self._token, time.monotonic() + _HANDSHAKE_S)
         finally:
-            self._strangers.release()
+            self._unauthenticated.release()
         if line.disconnect_reason is None:
             self._waiting.put(line)
         elif not self._over.is_set():
@@ -120,21 +111,12 @@ class Listener:
         line.read()
         self._forget(line)
 
-    def _admit(self, line: ControlConnection) -> bool:
-        with self._lock:
-            has_room = sum(self._lines.values()) < self._most
-            self._lines[line] = has_room
-            return has_room
-
     def _forget(self, line: ControlConnection) -> None:
         with self._lock:
-            self._lines.pop(line, None)
+            self._lines.discard(line)
 
 
-def connect(
-    token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any], *, send_s: float = 10.0,
-    most_bytes: int = MOST_BYTES,
-) -> ControlConnection:  # fmt: skip
+def connect(token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any]) -> ControlConnection:
     """Return a connection to a coordinator that listens, or will within `timeout_s`.
 
     about: the description of this worker (host, pid, cores, …), at most 4 KiB, else `ValueError`.
@@ -142,34 +124,36 @@ def connect(
     """
     session_key(token)
     if not 0 < port <= _LAST_PORT:
-        expected = f"1 to {_LAST_PORT}, as the coordinator has it"
-        raise ConfigError(f"{host}:{port}: found port {port}, expected {expected}")
+        hint = f"use the port that the coordinator prints, 1 to {_LAST_PORT}"
+        raise ConfigError(f"{host}:{port}: no process can listen on port {port}; {hint}")
     deadline = time.monotonic() + timeout_s
     pause_s = _PAUSE_S
     while True:
-        until = min(deadline, time.monotonic() + _ATTEMPT_S)
         try:
-            sock = socket.create_connection((host, port), max(_PAUSE_S, until - time.monotonic()))
+            return _try_connect(token, host, port, min(deadline, time.monotonic() + _ATTEMPT_S), about)
         except (OSError, UnicodeError) as error:
             why = f"{host}:{port}: {_reason(error)}"
-        else:
-            line = ControlConnection(sock, f"{host}:{port}", send_s)
-            try:
-                line.request_handshake(token, until, most_bytes, about)
-                if line.disconnect_reason is None:
-                    line.start(line.read)
-                    return line
-            except BaseException:
-                line.close()
-                raise
-            line.close()
-            why = str(line.disconnect_reason)
+        except RankError as error:
+            why = str(error)
         if time.monotonic() + pause_s > deadline:
-            tail = "check that it is running there and that the token is that of its run"
+            hint = "check that it is running there and that the token is that of its run"
             text = f"no coordinator accepted this worker within {timeout_s:g} s ({why})"
-            raise RankError(f"{text}; {tail}")
+            raise RankError(f"{text}; {hint}")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _try_connect(token: str, host: str, port: int, until: float, about: Mapping[str, Any]) -> ControlConnection:
+    """Connect and authenticate before the time `until`. Raises `OSError` or `RankError`."""
+    sock = socket.create_connection((host, port), max(_PAUSE_S, until - time.monotonic()))
+    line = ControlConnection(sock, f"{host}:{port}")
+    try:
+        line.request_handshake(token, until, about)
+        line.start(line.read)
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def _bind(host: str, port: int) -> socket.socket:

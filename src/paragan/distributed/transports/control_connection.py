@@ -19,6 +19,7 @@ from paragan.core.errors import RankError
 from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, FrameSigner, session_key
 
 LINGER_S = 1.0
+SEND_S = 10.0  # in which some of a message must move
 _PIECE_BYTES = 1 << 16  # allocation step: a claimed length alone allocates no more
 _NONCE_BYTES = 32
 _ROOM = 256  # received messages in the queue; beyond it the sender blocks
@@ -30,9 +31,8 @@ class ControlConnection:
     peer_address: of the other end. peer_info: a worker's description; empty on the worker's side.
     """
 
-    def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
-        self.peer_address = who
-        self.send_s = send_s
+    def __init__(self, sock: socket.socket, peer_address: str) -> None:
+        self.peer_address = peer_address
         self.peer_info: Mapping[str, Any] = {}
         self._sock = sock
         self._thread: threading.Thread | None = None
@@ -53,12 +53,12 @@ class ControlConnection:
     def send(self, kind: str, **values: Any) -> None:
         """Send `{"kind": kind, **values}`; returns when it is under way, before it arrives.
 
-        Raises `RankError` if the connection is broken or nothing moved for `send_s`, which breaks
-        it; `ValueError` if the values are not JSON, not finite, over 16 deep or too large: then
-        nothing was sent, and the connection is unchanged.
+        Raises `RankError` if the connection is broken or nothing moved for `SEND_S`, which breaks
+        it; `ValueError` if the values are not JSON, not finite or too large: then nothing was sent,
+        and the connection is unchanged.
         """
-        if not self._sending.acquire(timeout=self.send_s):
-            raise RankError(f"{self.peer_address}: took no message within {self.send_s:g} s")
+        if not self._sending.acquire(timeout=SEND_S):
+            raise RankError(f"{self.peer_address}: took no message within {SEND_S:g} s")
         try:
             if self._disconnect_reason is None:
                 frame = self._out.pack({"kind": kind, **values})
@@ -95,10 +95,8 @@ class ControlConnection:
             self._end("closed by this end")
             self._thread.join(LINGER_S)
 
-    def accept_handshake(
-        self, token: str, until: float, most_bytes: int, admit: Callable[[ControlConnection], bool]
-    ) -> None:
-        """Authenticate a client; a failure sets `disconnect_reason`. admit: whether it has room."""
+    def accept_handshake(self, token: str, until: float) -> None:
+        """Authenticate a client; a failure sets `disconnect_reason`."""
         with self._ending_on_error():
             own = secrets.token_bytes(_NONCE_BYTES)
             signer = FrameSigner(session_key(token), DOWN, HELLO_BYTES)
@@ -106,16 +104,13 @@ class ControlConnection:
             hello = self._frame(FrameSigner(session_key(token, own), UP, HELLO_BYTES), until)
             self.peer_info = hello["about"] if isinstance(hello.get("about"), dict) else {}
             key = session_key(token, own, _nonce(hello))
-            self._out = FrameSigner(key, DOWN, most_bytes)
-            self._into = FrameSigner(key, UP, most_bytes)
-            has_room = admit(self)
-            self._send_all(self._out.pack({"full": not has_room}), until)
-            if not has_room:
-                raise RankError("there are as many workers as there is room for")
-            self._sock.settimeout(self.send_s)
+            self._out = FrameSigner(key, DOWN)
+            self._into = FrameSigner(key, UP)
+            self._send_all(self._out.pack({}), until)
+            self._sock.settimeout(SEND_S)
 
-    def request_handshake(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """Authenticate as a worker; a refusal sets `disconnect_reason`. about: at most 4 KiB."""
+    def request_handshake(self, token: str, until: float, about: Mapping[str, Any]) -> None:
+        """Authenticate as a worker; `RankError` if that fails. about: at most 4 KiB."""
         with self._ending_on_error():
             if self._sock.getsockname() == self._sock.getpeername():  # connected to itself
                 raise RankError("no process listens there")
@@ -125,20 +120,18 @@ class ControlConnection:
             signer = FrameSigner(session_key(token, other), UP, HELLO_BYTES)
             self._send_all(signer.pack(hello), until)
             key = session_key(token, other, own)
-            self._out = FrameSigner(key, UP, most_bytes)
-            self._into = FrameSigner(key, DOWN, most_bytes)
-            if self._frame(self._into, until).get("full"):
-                raise RankError("there are as many workers as there is room for")
-            self._sock.settimeout(self.send_s)
+            self._out = FrameSigner(key, UP)
+            self._into = FrameSigner(key, DOWN)
+            self._frame(self._into, until)  # empty: only who knows the token can sign it
+            self._sock.settimeout(SEND_S)
+        if self._disconnect_reason is not None:
+            raise RankError(self._disconnect_reason)
 
     def start(self, run: Callable[[], None]) -> None:
         """Start `run`, which ends in `read`, in a thread; `RuntimeError` if none can start."""
-        self._thread = threading.Thread(target=run, daemon=True, name=f"line {self.peer_address}")
-        try:
-            self._thread.start()
-        except RuntimeError:
-            self._thread = None
-            raise
+        thread = threading.Thread(target=run, daemon=True, name=f"line {self.peer_address}")
+        thread.start()
+        self._thread = thread
 
     def read(self) -> None:
         """Receive messages until the connection ends; then close its socket."""
@@ -151,7 +144,7 @@ class ControlConnection:
 
     def _enqueue(self, message: dict[str, Any]) -> None:
         if not isinstance(message.get("kind"), str):
-            raise RankError("found a message without a kind")
+            raise RankError("sent a message without a kind")
         with self._changed:
             self._changed.wait_for(lambda: len(self._queue) < _ROOM or self._disconnect_reason is not None)
             if self._disconnect_reason is None:
@@ -180,7 +173,7 @@ class ControlConnection:
         except RankError as error:
             self._end(str(error))
         except TimeoutError:
-            self._end(f"took no message within {self.send_s:g} s")
+            self._end(f"took no message within {SEND_S:g} s")
         except (OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or "out of memory"
             self._end(f"the connection broke ({why})")
@@ -189,10 +182,10 @@ class ControlConnection:
         self._sock.settimeout(_seconds_left(until))
         self._sock.sendall(data)
 
-    def _frame(self, seal: FrameSigner, until: float | None = None) -> dict[str, Any]:
+    def _frame(self, signer: FrameSigner, until: float | None = None) -> dict[str, Any]:
         """Return the next frame, verified; without `until`, any silence is allowed before it."""
         head = self._take(HEAD.size, False, until)
-        return seal.unpack(head, self._take(seal.body_size(head), True, until))
+        return signer.unpack(head, self._take(signer.body_size(head), True, until))
 
     def _take(self, count: int, begun: bool, until: float | None) -> bytes:
         data = bytearray()
@@ -204,7 +197,7 @@ class ControlConnection:
             except TimeoutError:
                 if until is None and not (begun or data):
                     continue
-                raise RankError("sent no whole frame in time") from None
+                raise RankError("did not send a whole frame in time") from None
             if not piece:
                 place = " within a frame" if begun or data else ""
                 raise RankError(f"the other end closed the connection{place}")
@@ -214,7 +207,7 @@ class ControlConnection:
 
 def _seconds_left(until: float) -> float:
     if (left_s := until - time.monotonic()) <= 0:
-        raise RankError("sent no whole hello in time")
+        raise RankError("did not finish the handshake in time")
     return left_s
 
 
@@ -222,4 +215,4 @@ def _nonce(hello: Mapping[str, Any]) -> bytes:
     with suppress(ValueError, TypeError, KeyError):
         if len(nonce := bytes.fromhex(hello["nonce"])) == _NONCE_BYTES:
             return nonce
-    raise RankError("found a hello without a nonce")
+    raise RankError("sent no valid nonce")

@@ -15,7 +15,6 @@ import os
 import secrets
 import struct
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,8 @@ DOWN = b"v"  # directions: from the coordinator, from a worker
 UP = b"^"
 HEAD = struct.Struct(">I32s")
 _FEWEST_CHARACTERS = 32
-_MOST_DEPTH = 16
 _LABEL = b"paragan control 1"
-_CONTENT = f"a JSON object of finite numbers, at most {_MOST_DEPTH} deep"
+_CONTENT = "a JSON object with finite numbers"
 
 
 def new_token() -> str:
@@ -55,27 +53,26 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
     if token := env.get(TOKEN):
         return token
     if not env.get(TOKEN_FILE):
-        hint = "set one to the token of the run"
-        raise ConfigError(f"environment: {TOKEN} or {TOKEN_FILE} is required; {hint}")
+        raise ConfigError(f"{TOKEN} or {TOKEN_FILE} is required; set one to the token of the run, or its file")
     path = Path(env[TOKEN_FILE])
     try:
         with path.open(encoding="ascii") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
             if mode & 0o077:
-                found = f"found mode {mode:04o}, expected 0600"
-                raise ConfigError(f"{path}: {found}; others can read it: make a new token")
+                problem = f"other users can read this token (its mode is {mode:04o})"
+                raise ConfigError(f"{path}: {problem}; resume the run for a new token, and copy that with mode 0600")
             return file.read(HELLO_BYTES).strip()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "not ASCII"
-        found = f"found no token of a run ({why})"
-        raise ConfigError(f"{path}: {found}; {TOKEN_FILE} names its file") from None
+        problem = f"the token cannot be read ({why})"
+        raise ConfigError(f"{path}: {problem}; set {TOKEN_FILE} to the token file of the run") from None
 
 
 def session_key(token: str, *nonces: bytes) -> bytes:
     """Return the key of one connection. nonces: of 32 bytes, the coordinator's first, if known."""
     if len(token) < _FEWEST_CHARACTERS:
-        found = f"found a token of {len(token)} characters"
-        raise ConfigError(f"{found}, expected {_FEWEST_CHARACTERS} or more")
+        problem = f"the token has {len(token)} characters"
+        raise ConfigError(f"{problem}; use the token of the run, {_FEWEST_CHARACTERS} characters or more")
     return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
 
 
@@ -90,15 +87,13 @@ class FrameSigner:
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
         """Return the next frame. `ValueError`: invalid or too large, and then not counted."""
-        if _too_deep(values):
-            raise ValueError(f"found more than {_MOST_DEPTH} levels, expected {_CONTENT}")
         try:
             body = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"found {error}, expected {_CONTENT}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"the values are not {_CONTENT}: {error}") from None
         if len(body) > self.most_bytes:
-            found = f"found a message of {len(body)} bytes"
-            raise ValueError(f"{found}, expected at most {self.most_bytes}")
+            limit = f"the limit is {self.most_bytes}"
+            raise ValueError(f"the message has {len(body)} bytes; {limit}")
         frame = HEAD.pack(len(body), self._signature(body)) + body
         self.count += 1
         return frame
@@ -107,21 +102,21 @@ class FrameSigner:
         """Return the size of the body, before it is allocated. Raises `RankError` if too large."""
         size, _ = HEAD.unpack(head)
         if not 2 <= size <= self.most_bytes:
-            raise RankError(f"found a frame of {size} bytes, expected 2 to {self.most_bytes}")
+            raise RankError(f"a frame of {size} bytes is invalid; the range is 2 to {self.most_bytes}")
         return int(size)
 
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
         """Return the next frame's content; `RankError` if invalid. Unsigned data is not parsed."""
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
-            found = "found a signature that does not fit"
-            raise RankError(f"{found}, expected one by the token of this run, in its order")
+            cause = "another token, a changed frame, or one out of order"
+            raise RankError(f"a frame has an invalid signature: {cause}")
         self.count += 1
         try:
             values = json.loads(body.decode("utf-8"), parse_constant=_number, parse_float=_number)
         except (ValueError, RecursionError):
             values = None
-        if not isinstance(values, dict) or _too_deep(values):
-            raise RankError(f"found a signed frame of something else, expected {_CONTENT}")
+        if not isinstance(values, dict):
+            raise RankError(f"a signed frame is not {_CONTENT}")
         return values
 
     def _signature(self, body: bytes) -> bytes:
@@ -133,11 +128,3 @@ def _number(text: str) -> float:
     if not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value
-
-
-def _too_deep(values: Any) -> bool:
-    level = [values]
-    for _ in range(_MOST_DEPTH):
-        within = [item.values() if isinstance(item, Mapping) else item for item in level]
-        level = [v for v in chain.from_iterable(within) if isinstance(v, list | tuple | Mapping)]
-    return bool(level)
