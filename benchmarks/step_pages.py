@@ -9,10 +9,7 @@ of 4 KiB, and a step of these networks asks for some 200,000 of them; where it g
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -20,6 +17,7 @@ import torch
 
 from benchmarks.paired_timing import compare, keep
 from benchmarks.step import APART, CASES, LAST, SHARED
+from paragan.core.process_environment import temporary_variables
 
 _SWITCH, _WAIT_S = "THP_MEM_ALLOC_ENABLE", 600.0
 
@@ -32,7 +30,7 @@ class Stepper:
         self._line, theirs = context.Pipe()
         self.seconds = 0.0
         self._process = context.Process(target=_serve, args=(theirs, net, plain), daemon=True)
-        with _set(environment):
+        with temporary_variables(environment):
             self._process.start()
 
     def step(self) -> None:
@@ -54,21 +52,6 @@ def _serve(line: Connection, net: str, plain: bool) -> None:
         before = time.process_time()
         step()
         line.send(time.process_time() - before)
-
-
-@contextmanager
-def _set(values: dict[str, str]) -> Iterator[None]:
-    """A child takes the environment of its parent as it is when it starts."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def main() -> None:

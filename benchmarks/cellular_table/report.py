@@ -24,7 +24,7 @@ from benchmarks.cellular_table.rows import (
 )
 from benchmarks.machine import cpu_model
 from paragan.core.files import write_text
-from paragan.distributed.launch.rank_env import num_cores
+from paragan.core.process_environment import num_cores
 
 Cell = float | int | str | None
 _NAMES = (ONE_CORE, WORKERS, UPSTREAM)

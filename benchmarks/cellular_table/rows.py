@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.launch.rank_env import num_cores
+from paragan.core.process_environment import num_cores
 
 SLIDES_MINUTES = {"2x2": (339.6, 39.81), "3x3": (999.5, 73.24), "4x4": (1920.0, 126.68)}  # one core, distributed
 SLIDES_ROUTINES = {

@@ -91,11 +91,6 @@ def too_large(world):
         comm.abort()
 
 
-def not_on_the_torus(world):
-    with pytest.raises(ValueError, match=f"of worker {world.rank} of 2, expected neighbours on a torus of 2 x 2"):
-        join(world)("far", [0, 1], GRAPHS["pair"], grid=(2, 2))
-
-
 def equals(world):
     for graph, options in OPTIONS[world.size]:
         equal(world, graph, **options)

@@ -89,5 +89,5 @@ def test_a_suspended_rank_is_replaced(tmp_path, started):
     assert (process.returncode, complaints) == (0, ""), said
     assert "restarting from the last checkpoint: " in said
     log = (out / "ranks" / "launch.log").read_text()
-    assert "launcher: attempt 0: rank 1 was killed by SIGKILL" in log
+    assert "launcher: attempt 0: rank 1 was killed by signal 9" in log
     assert "launcher: attempt 1: rank 1 ended with exit code 0" in log

@@ -12,7 +12,7 @@ from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
 from paragan.core.types import Side
-from paragan.distributed.transports import thread_communicator
+from tests import thread_communicator
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),

@@ -14,10 +14,10 @@ from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
 from paragan.core.types import Side
-from paragan.distributed.transports import thread_communicator
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
 from paragan.optim import adabelief, lamb
+from tests import thread_communicator
 from tests.laws import test_loop_is_stacked as stacks
 from tests.laws.test_one_cell_is_a_gan import BASE, PLAIN_GRID, digests, everything, numbers, run
 

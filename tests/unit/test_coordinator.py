@@ -13,9 +13,9 @@ from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
 from paragan.core.errors import ParaganError, RankError
-from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.distributed.transports.waiting import WorkerError
+from tests import thread_communicator
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.storage import video
+from paragan.storage import animation
 from paragan.storage.animation import save_animation
 from paragan.storage.image_formats import check_animation_path, check_sheet_path
 
@@ -56,7 +56,7 @@ def test_an_encoder_that_fails_is_one_line_and_no_file(tmp_path, frames, monkeyp
     program = tmp_path / "ffmpeg"
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setattr(video, "ENCODER", str(program))
+    monkeypatch.setattr(animation, "ENCODER", str(program))
     with pytest.raises(DataError, match=r"could not write the video \(no encoder\); write \.webp or \.gif"):
         save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
     assert not (tmp_path / "film.mp4").exists()
@@ -66,8 +66,8 @@ def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
     program = tmp_path / "ffmpeg"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
-    monkeypatch.setattr(video, "ENCODER", str(program))
-    monkeypatch.setattr(video, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(animation, "ENCODER", str(program))
+    monkeypatch.setattr(animation, "_TIMEOUT_S", 0.5)
     with pytest.raises(DataError, match="could not write the video"):
         save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
 

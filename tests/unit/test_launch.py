@@ -27,7 +27,7 @@ def rank(number, size=2, attempt=0, run="x"):
 
 def leave_end(folder, number, error, attempt=0, run="x"):
     code, line = (0, "finished") if error is None else outcome(error)
-    exit_status.write(folder, rank(number, 4, attempt, run), error, code, line or str(error))
+    exit_status.write_rank_exit(folder, rank(number, 4, attempt, run), error, code, line or str(error))
 
 
 def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
@@ -123,7 +123,7 @@ def test_the_environment_of_the_ranks(tmp_path):
         (RankError("rank 1 failed"), False, 75, "rank 1 failed\n"),
         (RankError("did not join"), True, 85, ""),
         (TypeError("odd"), False, 1, "rank 1: odd; its traceback is in"),
-        (None, False, 75, "no rank could tell why it ended"),
+        (None, False, 75, "no rank recorded why it ended"),
         (None, True, 85, "stopped before the first step\n"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
 
 def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkeypatch):
     launched = []
-    monkeypatch.setattr(launcher, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
+    monkeypatch.setattr(launcher, "launch_ranks", lambda job, interrupt: launched.append((job, interrupt)) or 7)
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)

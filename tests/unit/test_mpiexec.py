@@ -41,7 +41,7 @@ def launch(tmp_path, monkeypatch):
     def begin(script, interrupt=None):
         monkeypatch.setattr(mpiexec, "_mpiexec_command", lambda: [sys.executable, "-c", REPORT + script])
         job = MpiJob(("--out", str(tmp_path / "run")), 3, tmp_path / "run", WAIT_S)
-        return mpiexec.launch(job, interrupt or Interrupt())
+        return mpiexec.launch_mpi(job, interrupt or Interrupt())
 
     return begin
 
@@ -149,7 +149,7 @@ def test_exit_json_is_written_for_a_coordinator_that_was_killed(tmp_path, monkey
     if not begun:
         (out / "exit.json").write_text('{"code": 85}')
     monkeypatch.setattr(mpiexec, "rank_and_size", lambda: None)
-    monkeypatch.setattr(mpiexec, "launch", lambda job, interrupt: (75, "the coordinator was killed"))
+    monkeypatch.setattr(mpiexec, "launch_mpi", lambda job, interrupt: (75, "the coordinator was killed"))
     config = read_recipe("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
     assert start_grid(config, "digits", [], out, False, None) == 75
     found = json.loads((out / "exit.json").read_text())

@@ -125,7 +125,7 @@ def test_what_a_word_replaces_is_not_imported_for_the_record(evil):
 
 def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypatch):
     file, jobs = str(run_folder("model") / "config.yaml"), []
-    monkeypatch.setattr(start.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
+    monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
     config = read_recipe(file, ["devices=2"], ANY)
     assert start.start_training(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
     assert jobs[0].words[-1] == "--trust"

@@ -12,8 +12,8 @@ from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from tests import thread_communicator
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),

@@ -19,20 +19,14 @@ Check = Callable[[], CheckResult]
 ALWAYS: tuple[Check, ...] = (
     installation.python,
     installation.packages,
-    installation.unused_nvidia_packages,
     health.writable,
     health.disk,
-    health.temporary_disk,
     health.shared_memory,
     health.open_files,
-    health.encoding,
     health.clock,
-    health.monotonic,
-    health.port,
 )
-WITHOUT_TORCH: tuple[Check, ...] = (installation.torchvision,)
 WITH_TORCH: tuple[Check, ...] = (
-    installation.torchvision_with_import,
+    installation.torchvision,
     installation.processor,
     installation.devices,
     loopback.all_reduce,
@@ -44,7 +38,7 @@ Fast = Annotated[bool, typer.Option("--fast", help=_FAST)]
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
     """Check the installation and this machine. Prints text to paste into a bug report."""
     findings = []
-    for finding in examine((*ALWAYS, *(WITHOUT_TORCH if fast else WITH_TORCH))):
+    for finding in examine(ALWAYS if fast else (*ALWAYS, *WITH_TORCH)):
         findings.append(finding)
         if not as_json:
             print(format_finding(finding), flush=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from paragan.core.process_environment import temporary_variables
 
 _OURS = {
     # Without torch's watchdog thread, which would end the process on a failure or time-out.
@@ -40,21 +39,7 @@ def connect_nccl_pair(store: dist.Store, rank: int, device: torch.device, timeou
     """
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=timeout_s)
-    with _environment(_OURS):  # read when a group is made
+    with temporary_variables(_OURS):  # read when a group is made
         group = dist.ProcessGroupNCCL(store, rank, 2, options)
     group.eager_connect_single_device(device)
     return group
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

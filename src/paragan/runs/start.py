@@ -14,9 +14,10 @@ from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import to_printable
+from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.launcher import Job
-from paragan.distributed.launch.rank_env import RankEnv, from_environment, num_cores
+from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
 from paragan.runs.start_grid import command_words, start_grid
 
@@ -46,7 +47,7 @@ def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out
                 text = f"{devices} processes share {num_cores()} cores; fewer may be faster"
                 print(f"warning: {text}", file=sys.stderr)
             job = Job(words, out, devices, config.train.timeout_s, folder.lock)
-            return launcher.launch(job, interrupt)
+            return launcher.launch_ranks(job, interrupt)
 
 
 def _train_as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:

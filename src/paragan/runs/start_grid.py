@@ -89,11 +89,11 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
     with install() as interrupt:
         interrupt.patient = True
         job = mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s)
-        code, reason = mpiexec.launch(job, interrupt)
+        code, reason = mpiexec.launch_mpi(job, interrupt)
     if reason:
         if exit_status.lacks_exit(out):
             with suppress(CheckpointError), RunFolder(out):  # another process may use it now
-                exit_status.write_exit(out, code, reason)
+                exit_status.write_run_exit(out, code, reason)
         print(reason, file=sys.stderr)
     return code
 
@@ -118,7 +118,7 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_ran
         if rank == 0 and run:
             with suppress(OSError, CheckpointError):  # a full disk must not hide the error
                 place = RankEnv(rank, size, rank, size, run_id=run)
-                exit_status.write(out, place, error, code, str(error or ""))
+                exit_status.write_rank_exit(out, place, error, code, str(error or ""))
 
 
 def _mpi_processes(config: RunConfig) -> ExternalWorkers:

@@ -124,4 +124,4 @@ def _joined(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterato
             destroy_groups(world)
         if place is not None:
             with suppress(OSError):  # a full disk must not hide the error
-                exit_status.write(request.out, place, error, ended.code, ended.reason)
+                exit_status.write_rank_exit(request.out, place, error, ended.code, ended.reason)

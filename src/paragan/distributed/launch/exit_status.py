@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError
 from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.core.printable import to_printable
@@ -41,19 +43,21 @@ class ExitStatus:
     is_final: bool = False
 
 
+_EXIT_STATUS = TypeAdapter(ExitStatus)
+
+
 def ranks_folder(folder: Path) -> Path:
     """Return the folder for files of ranks. Raises `CheckpointError` if it is a link."""
     refuse_link(folder / "ranks")
     return folder / "ranks"
 
 
-def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
+def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
     """Write the exit status of this rank. error: the exception that ended it, if any."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
-    bug = code == 1 and error is not None and not _is_transient(error)
-    is_final = bug or code in _FINAL
-    found = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
-    end = ExitStatus(*found, cause, is_final)
+    is_bug = code == 1 and error is not None and not _is_transient(error)
+    about = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
+    end = ExitStatus(*about, cause, is_bug or code in _FINAL)
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")
@@ -61,15 +65,14 @@ def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, 
 
 def _is_transient(error: BaseException) -> bool:
     """Return whether another attempt may succeed: a disk, network or device failed."""
-    from paragan.distributed.launch.failure import (
-        is_collective_failure,  # imports torch, which ranks have and the launcher has not
-    )
+    # imports torch, which the launcher does not
+    from paragan.distributed.launch.failure import is_collective_failure
 
-    of_device = type(error).__name__ == "AcceleratorError"
     if isinstance(error, BrokenPipeError):
         return False  # the reader of standard output has exited, as `| head` does
-    is_transient = isinstance(error, OSError | PeerFailedError)
-    return is_transient or of_device or is_collective_failure(error)
+    if isinstance(error, OSError | PeerFailedError) or type(error).__name__ == "AcceleratorError":
+        return True
+    return is_collective_failure(error)
 
 
 def remove_stale(folder: Path, place: RankEnv) -> None:
@@ -132,7 +135,7 @@ def lacks_exit(folder: Path) -> bool:
     return (folder / "config.yaml").exists() and not (folder / "exit.json").exists()
 
 
-def write_exit(folder: Path, code: int, reason: str) -> None:
+def write_run_exit(folder: Path, code: int, reason: str) -> None:
     """Write `exit.json` if `lacks_exit`."""
     if not lacks_exit(folder):
         return
@@ -149,9 +152,6 @@ def _path(folder: Path, rank: int) -> Path:
 
 def _read(path: Path) -> ExitStatus | None:
     try:
-        end = ExitStatus(**json.loads(read_bytes(path, _MOST_BYTES)))
-        numbers = (end.rank, end.code, end.attempt, 0 if end.cause_rank is None else end.cause_rank)
-        ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
-        return end if ok else None
-    except (OSError, ValueError, TypeError, RecursionError):
+        return _EXIT_STATUS.validate_json(read_bytes(path, _MOST_BYTES), strict=True)
+    except (OSError, ValueError):
         return None  # another file, or another format

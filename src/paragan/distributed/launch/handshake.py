@@ -15,7 +15,7 @@ import torch
 
 import paragan
 from paragan.core.local_processes import is_running
-from paragan.distributed.launch.rank_env import num_cores
+from paragan.core.process_environment import num_cores
 
 
 def worker_info(

@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from paragan.core.dist import World, serve_store
 from paragan.core.errors import RankError
+from paragan.core.process_environment import temporary_variables
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
@@ -53,8 +54,9 @@ def join(
     if place is None or place.size == 1:
         return _single_rank_world(device, patience) if alone_group else World(device=device)
     try:
-        if place.size == place.local_size:
-            _set_loopback_interface()
+        if place.size == place.local_size:  # the user may name another interface
+            for name, value in loopback_environment().items():
+                os.environ.setdefault(name, value)
         base = (
             _torchrun_store(place, patience)
             if place.store_path is None
@@ -77,15 +79,8 @@ def destroy_groups(world: World) -> None:
 
 def _single_rank_world(device: torch.device, patience: timedelta) -> World:
     """Return a world with a group of one, confined to this process and the loopback interface."""
-    during = loopback_environment()
-    before = {name: os.environ[name] for name in during if name in os.environ}
-    os.environ.update(during)
-    try:
+    with temporary_variables(loopback_environment()):
         group, control = _create_groups(dist.HashStore(), 0, 1, device, patience)
-    finally:
-        for name in during:
-            del os.environ[name]
-        os.environ.update(before)
     return World(device=device, group=group, control=control)
 
 
@@ -98,12 +93,6 @@ def _create_groups(
     mine = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
-
-
-def _set_loopback_interface() -> None:
-    """Confine sockets of ranks to the loopback interface, unless the user named another."""
-    for name, value in loopback_environment().items():
-        os.environ.setdefault(name, value)
 
 
 def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
@@ -143,6 +132,7 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
     """Return a store that only the ranks of this start share; each registers its process there."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
+    welcome = f"paragan/welcome/{word}"
 
     def until(condition: Callable[[], bool]) -> bool:
         while not condition():
@@ -153,10 +143,10 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
 
     base.set(f"paragan/hello/{place.rank}", word)
     if place.rank == 0:
-        base.set(f"paragan/welcome/{word}", word)
-    if not until(lambda: base.check([f"paragan/welcome/{word}"])):
+        base.set(welcome, word)
+    if not until(lambda: base.check([welcome])):
         raise RankError(_absence_message([0], timeout_s))
-    store = dist.PrefixStore(f"paragan/{base.get(f'paragan/welcome/{word}').decode()}", base)
+    store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
     store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()
 

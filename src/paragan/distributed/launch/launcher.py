@@ -20,13 +20,13 @@ from paragan.core.files import create_file, open_to_append
 from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import LocalProcesses
 from paragan.core.printable import to_printable
+from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import (
     LAUNCHER,
     LOCK,
     RESUME_HINT,
     create_store_file,
-    num_cores,
     rank_environment,
 )
 
@@ -67,7 +67,7 @@ class Job:
         return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock_fd)}
 
 
-def launch(job: Job, interrupt: Interrupt) -> int:
+def launch_ranks(job: Job, interrupt: Interrupt) -> int:
     """Train on the ranks of `job`; return the exit code of the first that failed, 0 if none did.
 
     A rank that fails ends the attempt, and all ranks restart from the last checkpoint, unless
@@ -80,7 +80,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
         codes = attempt(job, run, number, interrupt)
         _log_exit_codes(job.log, number, codes)
         if interrupt.aborted:
-            exit_status.write_exit(job.folder, _ABORTED, f"aborted; {RESUME_HINT}")
+            exit_status.write_run_exit(job.folder, _ABORTED, f"aborted; {RESUME_HINT}")
             return _ABORTED
         if not any(codes):
             return 0
@@ -114,33 +114,28 @@ def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
 def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
     with open_to_append(log) as file:
         for rank, code in enumerate(codes):
-            how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+            how = f"ended with exit code {code}"
+            if code < 0:
+                how = f"was killed by signal {-code} ({signal.strsignal(-code)})"
             file.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
 
 
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
     end = exit_status.first_failure(exit_status.read_all(job.folder, run))
-    if end is None:
-        unknown = "no rank could tell why it ended (killed, or out of memory?)"
-        lost = f"{unknown}; see {job.log}; {RESUME_HINT}"
-        code, reason = (PREEMPTED, "stopped before the first step") if stop_requested else (RankError.exit_code, lost)
-    else:
-        code = end.code
-        reason = end.reason
-    if stop_requested and code == RankError.exit_code:  # during the rendezvous
+    code = RankError.exit_code if end is None else end.code
+    if stop_requested and code == RankError.exit_code:
         code = PREEMPTED
-        reason = "stopped by a signal; the last checkpoint is intact"
-    exit_status.write_exit(job.folder, code, reason)
-    if code == 1:
-        reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"
+        reason = (
+            "stopped before the first step" if end is None else "stopped by a signal; the last checkpoint is intact"
+        )
+    elif end is None:
+        reason = f"no rank recorded why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
+    else:
+        reason = end.reason
+    exit_status.write_run_exit(job.folder, code, reason)
+    if end is not None and code == 1:
+        reason = f"rank {end.rank}: {reason}; its traceback is in {job.log}"
     if end is None or code != PREEMPTED:
         print(to_printable(reason), file=sys.stderr)
     return code

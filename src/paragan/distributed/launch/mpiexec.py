@@ -50,7 +50,7 @@ def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, in
     return None
 
 
-def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
+def launch_mpi(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     """Run the processes to their end; return the exit code, and a reason if rank 0 reported none.
 
     The code is that of rank 0: mpiexec's would be 0, 9 or 75 for the same failure. A request to

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.distributed.transports.arrivals import CLOSED, NO_FAILURE, ReceiveBuffer
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
-from paragan.distributed.transports.waiting import WorkerError, check_messages, format_workers
+from paragan.distributed.transports.waiting import WorkerError
 
 
 class Communicator:
@@ -30,19 +30,12 @@ class Communicator:
     one is connected to: its peers and the root; for the root, all workers. Subclasses connect them.
     """
 
-    def __init__(
-        self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: ReceiveBuffer, root: int = 0
-    ) -> None:
+    def __init__(self, rank: int, size: int, peers: Iterable[int], arrivals: ReceiveBuffer, root: int) -> None:
         self.rank = rank
         self.size = size
         self.peers = frozenset(peers)
-        self.most_bytes = most_bytes
         self.root = root
-        others = set(range(size)) - {rank}
-        if not self.peers <= others:
-            found = f"{format_workers(self.peers)} as peers of worker {rank} of {size}"
-            raise ValueError(f"found {found}, expected others of them")
-        self.links = sorted(others if rank == root else self.peers | {root})
+        self.links = sorted(set(range(size)) - {rank} if rank == root else self.peers | {root})
         self._arrivals = arrivals
         self._connections: Mapping[int, PeerConnection] = {}  # by worker: all of `links`
         self._num_exchanges = self._num_gathers = 0
@@ -54,12 +47,10 @@ class Communicator:
 
         Each of them names this worker, if need be with no messages.
         """
-        self._check(sends, self.peers)
         return self.exchange_with_root(sends)
 
     def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange messages as `exchange` does, with the coordinator among the workers."""
-        self._check(sends, self.links)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._send(peer, self._num_exchanges, tensors)
@@ -67,7 +58,6 @@ class Communicator:
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         """Send without blocking; a newer post replaces one that a worker has not taken yet."""
-        self._check(sends, self.peers)
         for peer, tensors in sends.items():
             self._connections[peer].post(tensors)
 
@@ -86,7 +76,6 @@ class Communicator:
 
         Collective: every worker must call this. All messages have arrived when it returns.
         """
-        check_messages(mine, self.most_bytes)
         self._num_gathers += 1
         number = -self._num_gathers
         if self.rank != self.root:
@@ -130,13 +119,6 @@ class Communicator:
         except WorkerError as error:
             self._failed_worker = error.worker
             raise
-
-    def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
-        if not sends.keys() <= set(allowed):
-            found = f"found {format_workers(sends)}"
-            raise ValueError(f"{found}, expected some of the peers, {format_workers(allowed)}")
-        for tensors in sends.values():
-            check_messages(tensors, self.most_bytes)
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send, without blocking; failures are raised by the calls that wait."""

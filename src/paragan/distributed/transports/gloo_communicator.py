@@ -56,14 +56,26 @@ class GlooCommunicator(Communicator):
         host: str | None = None,
     ) -> None:
         arrivals = ReceiveBuffer(timeout_s, stopped)
-        super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
+        super().__init__(rank, size, peers, arrivals, size if coordinated else 0)
+        self.most_bytes = most_bytes
         # a waiting call, even an abandoned one, blocks its connection to the store
         own = store.clone()  # type: ignore[attr-defined]
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
-        groups = _connect_pairs(store, rank, self.links, timeout_s, stopped, host)
+        connector = PairConnector(
+            self.links,
+            lambda peer: connect_pair(store, pair_name(rank, peer), int(rank > peer), timeout_s, host),
+        )
+
+        def missing() -> list[int]:
+            if connector.error is not None:
+                (peer,) = connector.missing
+                raise WorkerError(f"no link to worker {peer}: {str(connector.error)[:200]}", peer)
+            return connector.missing
+
+        wait_until(missing, timeout_s, stopped, connector.join)
         self._connections: dict[int, _Link] = {
-            peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()
+            peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in connector.groups.items()
         }
 
     def _leave(self, orderly: bool) -> None:
@@ -151,33 +163,35 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
 
 
-def _connect_pairs(
-    store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
-) -> dict[int, Any]:
-    """Return the groups by peer. peers: in ascending order, in which no workers wait in a cycle.
+class PairConnector(threading.Thread):
+    """Thread that creates the groups of a worker and its peers.
 
-    Runs in a thread: a wait for a worker that failed since `_wait_for_all` lasts until the
-    time-out.
+    connect: returns the group with a peer; called in ascending order, in which no workers wait in a
+    cycle. groups: those made, by peer. error: why no more are made.
     """
-    made: dict[int, Any] = {}
-    errors: list[Exception] = []
 
-    def make() -> None:
+    def __init__(self, peers: Iterable[int], connect: Callable[[int], Any]) -> None:
+        super().__init__(daemon=True, name="links")
+        self.groups: dict[int, Any] = {}
+        self.error: Exception | None = None
+        self._peers = sorted(peers)
+        self._connect = connect
+        self.start()
+
+    @property
+    def missing(self) -> list[int]:
+        """The next peer to connect with; empty when all are connected."""
+        return [peer for peer in self._peers if peer not in self.groups][:1]
+
+    def run(self) -> None:
+        """Connect with all peers; called by the thread."""
         try:
-            for peer in peers:
-                name = f"{min(rank, peer)}/{max(rank, peer)}"
-                made[peer] = connect_pair(store, name, int(rank > peer), timeout_s, host)
-        except Exception as error:  # raised by `missing`
-            errors.append(error)
+            for peer in self._peers:
+                self.groups[peer] = self._connect(peer)
+        except Exception as error:
+            self.error = error
 
-    def missing() -> list[int]:
-        left = [peer for peer in peers if peer not in made]
-        if errors:
-            reason = f"no link to worker {left[0]}: {str(errors[0])[:200]}"
-            raise WorkerError(reason, left[0]) from errors[0]
-        return left[:1]
 
-    thread = threading.Thread(target=make, daemon=True, name="links")
-    thread.start()
-    wait_until(missing, timeout_s, stopped, thread.join)
-    return made
+def pair_name(rank: int, peer: int) -> str:
+    """Return the name of a pair of workers, the same at both."""
+    return f"{min(rank, peer)}/{max(rank, peer)}"

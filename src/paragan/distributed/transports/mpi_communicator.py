@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -20,13 +19,13 @@ from torch import Tensor
 
 from paragan.distributed.transports import mpi_runtime
 from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.mpi_halo import Halo
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
-from paragan.distributed.transports.waiting import Backoff, WorkerError, format_workers, never_stopped, wait_until
+from paragan.distributed.transports.waiting import Backoff, WorkerError, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
 _TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
 _MAX_TEXT_BYTES = 1 << 16
-_ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
 
@@ -86,13 +85,10 @@ class MpiWorld:
         members = [*workers, *([] if coordinator is None else [coordinator])]
         peers = sorted(peers)
         rank = members.index(self.rank)
-        if grid is not None:
-            _check_torus(grid, rank, len(workers), peers)
         tag = zlib.crc32(name.encode()) % _TEXT_TAG
         mpi_runtime.open_communicators.add(name)
-        _wait_for_all(
-            members, rank, tag, timeout_s, stopped
-        )  # what follows waits without a time-out, for processes that are present
+        # what follows waits without a time-out, for processes that are present
+        _wait_for_all(members, rank, tag, timeout_s, stopped)
         group = MPI.COMM_WORLD.Get_group()
         global_comm = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
         local = None
@@ -124,55 +120,28 @@ class MpiCommunicator(Communicator):
         arrivals: PolledReceiveBuffer,
     ) -> None:
         root = 0 if global_comm.size == size else size
-        super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, root)
+        super().__init__(global_comm.rank, size, peers, arrivals, root)
         self._global = global_comm
         self._local = local
-        self._halo = None if local is None else _Halo(local, self.rank)
+        self._halo = None if local is None else Halo(local, self.rank)
         self._connections: dict[int, MpiChannel] = {
             peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
         }
-        self._out = _EMPTY  # reused buffer of concatenated messages
-        self._pending: Any = None  # buffers that MPI uses, even if the call raises
         arrivals.progress = self._progress
         mpi_runtime.open_communicators.add(self)
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
-        assert self._halo is not None, "who does not train has no neighbours"
-        self._check(sends, self.peers)
+        halo = self._halo
+        assert halo is not None, "a coordinator has no neighbours"
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._connections[peer].send_lengths(self._num_exchanges, tensors)
         headers = self._take(sends, self._num_exchanges)
-        lengths = {peer: sizes.tolist() for peer, (sizes,) in headers.items()}
-        places = {peer: _layout(sizes) for peer, sizes in lengths.items()}
-        taken = {peer: torch.empty(total, dtype=torch.uint8) for peer, (total, _) in places.items()}
-        given = self._concatenate(sends)
-        request = self._halo.start(given, taken)
-        self._pending = request, given, taken
+        halo.start(sends, {peer: lengths.tolist() for peer, (lengths,) in headers.items()})
         with self._recording_failure():
-            self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
-        self._pending = None
-        return {peer: [taken[peer][at] for at in where] for peer, (_, where) in places.items()}
-
-    def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
-        """Copy each worker's messages into one buffer, shared by workers that receive the same.
-
-        MPICH sends scattered ones in many small steps; a copy into a reused buffer costs a tenth of
-        that.
-        """
-        kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
-        wheres = {key: _layout([len(t) for t in tensors]) for key, tensors in kinds.items()}
-        room = sum(total for total, _ in wheres.values())
-        if len(self._out) < room:
-            self._out = torch.empty(room, dtype=torch.uint8)
-        made = dict[tuple[int, ...], Tensor]()
-        begin = 0
-        for key, (total, where) in wheres.items():
-            made[key] = self._out[begin : (begin := begin + total)]
-            for tensor, place in zip(kinds[key], where, strict=True):
-                made[key][place] = tensor
-        return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
+            self._arrivals.wait_until(lambda: [] if halo.is_complete() else sorted(self.peers) or [self.rank])
+        return halo.take()
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         """Send without blocking, and release completed sends."""
@@ -198,52 +167,6 @@ class MpiCommunicator(Communicator):
         else:
             for way in self._connections.values():
                 way.give_up()
-
-
-class _Halo:
-    """The neighbour collective of a topology.
-
-    On a torus of width two, both neighbours in a row are the same worker, and on one of width one
-    this worker itself: each neighbour uses one place, which need not be the same at both ends.
-    """
-
-    def __init__(self, local: Any, rank: int) -> None:
-        self._local = local
-        self._near = list(local.outedges)
-        near = self._near
-        self._gives = [peer != rank and peer not in near[:place] for place, peer in enumerate(near)]
-        found = torch.zeros(len(self._near), dtype=torch.uint8)
-        local.Neighbor_alltoall(torch.tensor(self._gives, dtype=torch.uint8).numpy(), found.numpy())
-        self._takes = found.bool().tolist()
-
-    def start(self, given: Mapping[int, Tensor], taken: Mapping[int, Tensor]) -> Any:
-        """Start the collective; return its request. given, taken: by worker, present ones only."""
-        gives = self._places(given, self._gives)
-        return self._local.Ineighbor_alltoallw(gives, self._places(taken, self._takes))
-
-    def _places(self, data: Mapping[int, Tensor], used: Sequence[bool]) -> list[Any]:
-        """Describe buffers by address, so that one tensor for all neighbours is not copied."""
-        pairs = zip(self._near, used, strict=True)
-        places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in pairs]
-        addresses = [t.data_ptr() for t in places]
-        return [MPI.BOTTOM, [len(t) for t in places], addresses, [MPI.BYTE] * len(places)]
-
-
-def _layout(sizes: Sequence[int]) -> tuple[int, list[slice]]:
-    """Return the size and slices of concatenated messages, each aligned to eight bytes."""
-    begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes)]
-    ends = zip(begins, sizes, strict=False)
-    return begins[-1], [slice(begin, begin + size) for begin, size in ends]
-
-
-def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[int]) -> None:
-    rows, columns = grid
-    row, column = divmod(rank, columns)
-    near = {(row + step) % rows * columns + column for step in (-1, 1)}
-    near |= {row * columns + (column + step) % columns for step in (-1, 1)}
-    if rows * columns != size or not set(peers) <= near:
-        found = f"found {format_workers(peers)} as peers of worker {rank} of {size}"
-        raise ValueError(f"{found}, expected neighbours on a torus of {rows} x {columns}")
 
 
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:

@@ -18,14 +18,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.gloo_communicator import GlooCommunicator
-from paragan.distributed.transports.waiting import Backoff, WorkerError, check_messages, failed_error, wait_until
+from paragan.distributed.transports.gloo_communicator import GlooCommunicator, PairConnector, pair_name
+from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error, wait_until
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
 _ON_LINK = -1  # marker instead of a length
 _PAUSE_S = (2e-5, 1e-3)
-_GONE_S = 1.0  # time in which a link reports an unreachable worker
+_REPORT_S = 1.0  # in which the link of an unreachable worker reports it, before a group does
 _FAREWELL_S = 0.8
 
 
@@ -49,17 +49,14 @@ class NcclCommunicator(GlooCommunicator):
         self._groups: dict[int, Any] = {}
         try:
             own = store.clone()  # type: ignore[attr-defined]
-            self._pair_up(dist.PrefixStore(f"{name}/direct", own), pair)
+            self._connect(dist.PrefixStore(f"{name}/direct", own), pair)
         except BaseException:
             self.abort()
             raise
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange sizes and host messages over the links first, then all device data at once."""
-        self._check(dict.fromkeys(sends, ()), self.peers)
         going = {peer: [t for t in tensors if is_on_device(self.device, t)] for peer, tensors in sends.items()}
-        for tensors in going.values():
-            check_messages(tensors, self.most_bytes, self.device)
         heads = {peer: self._header(tensors) for peer, tensors in sends.items()}
         headers = self.exchange_with_root(heads)
         with self._recording_failure():
@@ -110,30 +107,30 @@ class NcclCommunicator(GlooCommunicator):
 
         self._await(missing, Backoff(*_PAUSE_S))
 
-    def _pair_up(self, store: dist.Store, pair: Pair) -> None:
-        """Create the groups in one order, in a thread, since that does not check `stopped`."""
-        failed: list[tuple[float, Exception]] = []
+    def _connect(self, store: dist.Store, pair: Pair) -> None:
+        """Create the groups, in a thread, since that does not check `stopped`."""
 
-        def make() -> None:
+        def connect(peer: int) -> Any:
+            own = dist.PrefixStore(pair_name(self.rank, peer), store)
+            if self._has_left:
+                return None
             try:
-                for peer in sorted(self.peers):
-                    own = dist.PrefixStore(f"{min(self.rank, peer)}/{max(self.rank, peer)}", store)
-                    if not self._has_left:
-                        made = pair(own, int(self.rank > peer), self.device, self._arrivals.timeout_s)
-                        self._groups[peer] = made
-            except Exception as error:  # raised by `missing`
-                failed.append((time.monotonic(), error))
+                return pair(own, int(self.rank > peer), self.device, self._arrivals.timeout_s)
+            except RuntimeError:
+                time.sleep(_REPORT_S)
+                raise
+
+        connector = PairConnector(self.peers, connect)
+        self._groups = connector.groups
 
         def missing() -> list[int]:
-            left = sorted(self.peers - self._groups.keys())[:1]
-            for since, error in failed:
-                if time.monotonic() - since > _GONE_S:
-                    found = f"found no way from worker {self.rank}'s accelerator to worker {left[0]}'s"
-                    why = str(error)[:200]
-                    raise ConfigError(f"transport: {found} ({why}); use gloo") from error
-            return left
+            if connector.error is not None:
+                (peer,) = connector.missing
+                problem = f"no connection from worker {self.rank}'s accelerator to worker {peer}'s"
+                why = str(connector.error)[:200]
+                raise ConfigError(f"transport: {problem} ({why}); use gloo") from connector.error
+            return connector.missing
 
-        threading.Thread(target=make, daemon=True, name="groups").start()
         with self._recording_failure():
             self._await(missing, Backoff(1e-3, 0.05))
 

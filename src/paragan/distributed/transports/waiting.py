@@ -1,17 +1,13 @@
-"""Waits for other workers, their errors, and the check of messages between workers."""
+"""Waits for other workers, and their errors."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-
-import torch
-from torch import Tensor
+from collections.abc import Callable, Iterable
 
 from paragan.core.errors import RankError
 
 _LOOK_S = 0.05  # polling interval of `stopped`
-_HOST = torch.device("cpu")
 
 
 class WorkerError(RankError):
@@ -60,19 +56,6 @@ def format_workers(workers: Iterable[int]) -> str:
 def failed_error(worker: int, reason: object) -> WorkerError:
     """Return the error of a worker that ended, or whose connection broke."""
     return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
-
-
-def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
-    """Raise `ValueError` for tensors that are not 1-d contiguous uint8 on `device`, or too long."""
-    for tensor in tensors:
-        is_there = tensor.device == device and tensor.is_contiguous()
-        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
-            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-            expected = f"a contiguous torch.uint8 of one dimension on {device}"
-            raise ValueError(f"found {kind}, expected {expected}")
-        if len(tensor) > most_bytes:
-            found = f"found a message of {len(tensor)} bytes"
-            raise ValueError(f"{found}, expected at most {most_bytes}")
 
 
 def never_stopped() -> bool:

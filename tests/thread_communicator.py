@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -27,7 +26,7 @@ class ThreadCommunicator(Communicator):
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         peers = set(range(size)) - {rank} if rank < size else set()
         root = size if len(arrivals) > size else 0
-        super().__init__(rank, size, peers, sys.maxsize, arrivals[rank], root)
+        super().__init__(rank, size, peers, arrivals[rank], root)
         self._connections = {peer: _ThreadConnection(rank, peer, arrivals) for peer in self.links}
 
 

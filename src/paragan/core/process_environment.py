@@ -1,0 +1,26 @@
+"""What this process was given: CPU cores and environment variables. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+
+def num_cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def temporary_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the block; children that start there inherit them."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            del os.environ[name]
+            if name in before:
+                os.environ[name] = before[name]
