@@ -133,5 +133,5 @@ def test_closed_end_raises_at_the_other_end():
 def test_a_message_that_is_too_large_is_not_given_memory():
     post, inbox = over_gloo(timeout_s=2.0, most_bytes=10)
     post.send(message(1, count=11))
-    with pytest.raises(RankError, match="found a message of 11 bytes, expected at most 10"):
+    with pytest.raises(RankError, match="sends a message of 11 bytes; the limit is 10"):
         inbox.receive(WAIT_S)

@@ -81,7 +81,7 @@ def posts(world):
 
 def too_large(world):
     """Of an exchange, of a gathering."""
-    told = "found a message of 11 bytes from worker 1, expected at most 10" if world.rank == 0 else "worker 0"
+    told = "worker 1 sends a message of size 11; the limit is 10" if world.rank == 0 else "worker 0"
     data = [torch.zeros(11 if world.rank else 1, dtype=torch.uint8)]
     for name, call in (("one", lambda c: c.exchange({1 - world.rank: data})), ("two", lambda c: c.gather(data))):
         most_bytes = (10, 1 << 20)[world.rank]

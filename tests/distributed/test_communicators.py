@@ -96,7 +96,7 @@ def test_a_message_that_is_too_large_gets_no_memory():
     here, there = fine(together(2, lambda rank: link(store, rank, ALL_PEERS, most_bytes=most[rank])))
     found = together(2, lambda rank: (here, there)[rank].exchange({1 - rank: [message(0, 11 if rank == 0 else 1)]}))
     assert isinstance(found[1], WorkerError) and found[1].worker == 0
-    assert str(found[1]) == "worker 0 failed: found a message of 11 bytes, expected at most 10"
+    assert str(found[1]) == "worker 0 failed: it sends a message of 11 bytes; the limit is 10"
     [comm.abort() for comm in (here, there)]
 
 
@@ -132,7 +132,7 @@ def test_dropped_worker_reports_the_missing_worker():
         comms[rank].abort()
         return str(caught.value), caught.value.worker
 
-    assert fine(together(3, do))[0] == ("worker 1 has left, for it lacked worker 2", 2)
+    assert fine(together(3, do))[0] == ("worker 1 has left because worker 2 failed", 2)
     comms[2].abort()
 
 

@@ -122,7 +122,7 @@ def test_a_message_that_is_too_large_gets_no_memory():
 
     found = together(2, do)
     assert isinstance(found[1], WorkerError) and found[1].worker == 0
-    assert str(found[1]) == "found a message of 1001 bytes from worker 0, expected at most 1000"
+    assert str(found[1]) == "worker 0 sends a message of size 1001; the limit is 1000"
 
 
 def halted(what, **options):

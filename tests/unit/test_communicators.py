@@ -72,7 +72,7 @@ def test_dropped_worker_raises_elsewhere_with_the_missing_worker():
 
     began = time.monotonic()
     first, (second, lacked), _ = fine(together(3, do))
-    assert first == ("worker 1 has left, for it lacked worker 2", 2)
+    assert first == ("worker 1 has left because worker 2 failed", 2)
     assert second.startswith("stopped after") and lacked == 2
     assert time.monotonic() - began < WAIT_S / 5
     with pytest.raises(WorkerError, match="worker 0 has left"):
@@ -103,11 +103,11 @@ def test_mismatched_calls_raise():
         (here.exchange({}), here.exchange({1: []})) if rank == 0 else there.exchange({0: []})
 
     first, second = together(2, do)
-    assert str(first) == "found worker 1 at exchange 1, expected exchange 2: all workers make the same calls"
-    assert str(second) == "found worker 0 at exchange 2, expected exchange 1: all workers make the same calls"
+    assert str(first) == "worker 1 is at exchange 1, this worker at exchange 2; all workers must make the same calls"
+    assert str(second) == "worker 0 is at exchange 2, this worker at exchange 1; all workers must make the same calls"
     here, there = thread_communicator.create_communicators(2, 2.0)
     first, _ = together(2, lambda rank: here.gather([]) if rank == 0 else there.exchange({0: []}))
-    assert str(first).startswith("found worker 1 at exchange 1, expected gather 1")
+    assert str(first).startswith("worker 1 is at exchange 1, this worker at gather 1")
 
 
 def test_who_is_far_ahead_is_not_given_memory():
@@ -208,5 +208,5 @@ def test_missing_mpi4py_gives_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_runtime", raising=False)
     monkeypatch.delitem(sys.modules, "paragan.distributed.transports.mpi_communicator", raising=False)
-    with pytest.raises(ConfigError, match=r"found no mpi4py, .* -m pip install mpi4py mpich"):
+    with pytest.raises(ConfigError, match=r"requires mpi4py; run .* -m pip install mpi4py mpich"):
         importlib.import_module("paragan.distributed.transports.mpi_communicator")

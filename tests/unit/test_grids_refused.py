@@ -122,8 +122,8 @@ class TestOffer:
         ("key", "said"),
         [
             ("code", r"its paragan code 0 differs from the coordinator.s .*; install the same version on both hosts"),
-            ("torch", "found torch 0, expected .*: results would differ"),
-            ("config", "found another config than the coordinator's, expected the same command and files"),
+            ("torch", "its torch 0 differs from the coordinator's .*; install the same version"),
+            ("config", "its config differs from the coordinator's; use the same command and files"),
         ],
     )
     def test_another_does_not(self, key, said):

@@ -38,8 +38,8 @@ def test_nccl_worker_needs_a_separate_accelerator():
     first, second = ({**handshake.worker_info("device:0"), "accelerator": name} for name in "ab")
     assert handshake.nccl_conflict(first, []) == handshake.nccl_conflict(second, [first]) == ""
     shared = handshake.nccl_conflict(dict(first), [second, first])
-    assert shared.startswith("found transport=nccl and a worker on device:0, where another one trains")
-    assert "expected an accelerator of its own: use transport=gloo" in handshake.nccl_conflict(
+    assert shared.startswith("transport=nccl requires one accelerator for each worker, and another trains on device:0")
+    assert "requires an accelerator, and it trains on cpu; use transport=gloo" in handshake.nccl_conflict(
         handshake.worker_info("cpu"), [second]
     )
 
@@ -60,7 +60,7 @@ def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
     try:
         with pytest.raises(
             ConfigError,
-            match=r"refused by the coordinator at .*: found transport=nccl and a worker on cpu, expected an",
+            match=r"refused by the coordinator at .*: transport=nccl requires an accelerator, and it trains on cpu",
         ):
             worker(listener._token, *listener.address, lambda text: None)
     finally:

@@ -76,29 +76,22 @@ class World:
         """Return one JSON value of each rank, by rank, on every rank. Collective."""
         if self.size == 1:
             return [value]
-        encoded = torch.frombuffer(bytearray(json.dumps(value).encode() or b" "), dtype=torch.uint8)
-        lengths = torch.zeros(self.size, dtype=torch.int64)
-        lengths[self.rank] = len(encoded)
-        dist.all_reduce(lengths, group=self.control)
-        padded = torch.zeros(int(lengths.max()), dtype=torch.uint8)
-        padded[: len(encoded)] = encoded
-        self.count("control", lengths, padded)
-        gathered = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(gathered, padded, group=self.control)
-        pairs = zip(gathered, lengths.tolist(), strict=True)
-        return [json.loads(bytes(t[:n].tolist())) for t, n in pairs]
+        encoded = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        return [json.loads(bytes(text.tolist())) for text in self.gather_tensors(encoded)]
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """Return each rank's host tensor; they may differ only in their first axis. Collective."""
         if self.size == 1:
             return [tensor]
-        lengths = self.gather(len(tensor))
-        padded = tensor.new_zeros(max(lengths), *tensor.shape[1:])
+        lengths = torch.zeros(self.size, dtype=torch.int64)
+        lengths[self.rank] = len(tensor)
+        dist.all_reduce(lengths, group=self.control)
+        padded = tensor.new_zeros(int(lengths.max()), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
         gathered = [torch.empty_like(padded) for _ in range(self.size)]
-        self.count("control", padded)
+        self.count("control", lengths, padded)
         dist.all_gather(gathered, padded, group=self.control)
-        return [piece[:length] for piece, length in zip(gathered, lengths, strict=True)]
+        return [piece[:length] for piece, length in zip(gathered, lengths.tolist(), strict=True)]
 
     def broadcast_from_main(self, tensors: Iterable[Tensor]) -> None:
         """Copy rank 0's host tensors into the same tensors of all ranks. Collective."""

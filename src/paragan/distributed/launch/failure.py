@@ -47,7 +47,7 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     if found:
         return found[0]
     return (
-        RankError(f"{_SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
+        RankError(f"{_SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
         if is_collective_failure(error)
         else error
     )
@@ -61,7 +61,7 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
             if isinstance(found, dict):  # possibly this rank's, published below
                 return error if found["rank"] == world.rank else _followed_error(world, found)
             if found or not isinstance(error, RankError):  # a `RankError` may name the layer
-                why = f"{found or _SILENT} (rank {world.rank} could not go on)"
+                why = f"{found or _SILENT} (rank {world.rank} could not continue)"
                 error = RankError(f"{why}; {RESUME_HINT}")
         first = _publish(store, world, error)
         return error if first["rank"] == world.rank else _followed_error(world, first)

@@ -48,11 +48,10 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
             f"{code_digest()}; install the same version on both hosts"
         )
     if theirs.get("torch") != torch.__version__:
-        found = f"found torch {theirs.get('torch')}"
-        return f"{found}, expected {torch.__version__}: results would differ"
+        found = f"its torch {theirs.get('torch')} differs from the coordinator's {torch.__version__}"
+        return f"{found}; install the same version on both hosts"
     if theirs.get("config") not in (None, text_digest(config)):
-        found = "found another config than the coordinator's"
-        return f"{found}, expected the same command and files on all hosts"
+        return "its config differs from the coordinator's; use the same command and files on all hosts"
     return ""
 
 
@@ -64,13 +63,13 @@ def has_ended(theirs: Mapping[str, Any]) -> bool:
 
 def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
     """Return why NCCL cannot connect this worker's accelerator with the others; empty if it can."""
-    own = theirs.get("accelerator")
-    found = f"found transport=nccl and a worker on {theirs.get('device')}"
-    if own is None:
-        return f"{found}, expected an accelerator of its own: use transport=gloo"
-    if own in [other.get("accelerator") for other in others]:
-        hint = "use transport=gloo, or fewer workers"
-        return f"{found}, where another one trains, expected one worker on each: {hint}"
+    accelerator = theirs.get("accelerator")
+    if accelerator is None:
+        problem = f"transport=nccl requires an accelerator, and it trains on {theirs.get('device')}"
+        return f"{problem}; use transport=gloo"
+    if accelerator in [other.get("accelerator") for other in others]:
+        problem = f"transport=nccl requires one accelerator for each worker, and another trains on {theirs['device']}"
+        return f"{problem}; use transport=gloo, or fewer workers"
     return ""
 
 

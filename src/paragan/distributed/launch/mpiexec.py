@@ -140,8 +140,7 @@ def _mpiexec_command() -> list[str]:
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise ConfigError(
-            f"transport: found mpi without mpi4py, expected it: {sys.executable} -m pip install "
-            "mpi4py mpich, or transport=gloo"
+            f"transport=mpi requires mpi4py; run {sys.executable} -m pip install mpi4py mpich, or use transport=gloo"
         )
     bin_folder = str(Path(sys.executable).parent)
     names = (
@@ -150,6 +149,6 @@ def _mpiexec_command() -> list[str]:
         shutil.which("mpiexec"),
     )
     if (found := next(filter(None, names), None)) is None:
-        hint = "pip install mpich, or transport=gloo"
-        raise ConfigError(f"transport: found mpi without mpiexec, expected it: {hint}")
+        hint = f"run {sys.executable} -m pip install mpich, or use transport=gloo"
+        raise ConfigError(f"transport=mpi requires the program mpiexec; {hint}")
     return [found]

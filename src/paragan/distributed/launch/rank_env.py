@@ -65,7 +65,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
         here = f"on this host {local_rank} of {local_size}"
-        raise ConfigError(f"environment: found rank {rank} of {size}, {here}")
+        problem = f"rank {rank} of {size}, {here}, is impossible"
+        raise ConfigError(f"environment: {problem}; start ranks with torchrun or devices=N")
     return RankEnv(
         *(rank, size, local_rank, local_size),
         attempt=_integer(env, "TORCHELASTIC_RESTART_COUNT") or 0,

@@ -50,17 +50,17 @@ class ReceiveBuffer:
                 self._newest[peer] = tensors
                 self._changed.notify_all()
 
-    def mark_left(self, peer: int, lacked: int) -> None:
+    def mark_left(self, peer: int, failed: int) -> None:
         """Record that a worker leaves.
 
-        lacked: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is
+        failed: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is
         expected).
         """
-        if lacked >= 0:
-            text = f"worker {peer} has left, for it lacked worker {lacked}"
-            return self.mark_failed(peer, WorkerError(text, lacked))
+        if failed >= 0:
+            text = f"worker {peer} has left because worker {failed} failed"
+            return self.mark_failed(peer, WorkerError(text, failed))
         with self._changed:
-            if lacked == CLOSED:
+            if failed == CLOSED:
                 self._closed.add(peer)
             self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
 
@@ -127,8 +127,9 @@ class ReceiveBuffer:
 
 
 def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
-    calls = (f"{'exchange' if n > 0 else 'gather'} {abs(n)}" for n in (found, expected))
-    here = next(calls)
-    there = next(calls)
-    text = f"found worker {peer} at {here}, expected {there}"
-    return WorkerError(f"{text}: all workers make the same calls", peer)
+    text = f"worker {peer} is at {_call_name(found)}, this worker at {_call_name(expected)}"
+    return WorkerError(f"{text}; all workers must make the same calls", peer)
+
+
+def _call_name(number: int) -> str:
+    return f"{'exchange' if number > 0 else 'gather'} {abs(number)}"

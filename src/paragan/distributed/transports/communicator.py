@@ -128,10 +128,10 @@ class Communicator:
         """Return the workers to which a posted message is in flight or waiting."""
         return [peer for peer, connection in self._connections.items() if connection.is_posting]
 
-    def _send_leave(self, lacked: int) -> None:
+    def _send_leave(self, failed: int) -> None:
         """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
         for connection in self._connections.values():
-            connection.send(MessageKind.LEAVE, lacked, [])
+            connection.send(MessageKind.LEAVE, failed, [])
 
     def _leave(self, orderly: bool) -> None:
         """Close the connections, within half a second unless `orderly` (all others close, too)."""

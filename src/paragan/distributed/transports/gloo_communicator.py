@@ -137,8 +137,7 @@ class _Link(PeerConnection):
             for head in messages:
                 num_messages, kind = divmod(head.note, len(MessageKind))
                 if not 0 <= num_messages < _MOST:
-                    found = f"found {num_messages} messages in a list"
-                    raise RankError(f"{found}, expected less than {_MOST}")
+                    raise RankError(f"it sends a list of {num_messages} messages; the limit is {_MOST - 1}")
                 others = islice(messages, max(0, num_messages - 1))
                 tensors = [head.data, *(message.data for message in others)]
                 if len(tensors) >= num_messages:

@@ -162,7 +162,7 @@ def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> I
         if size == _ALIVE:
             continue
         if not 0 <= size <= most_bytes:
-            raise ValueError(f"found a message of {size} bytes, expected at most {most_bytes}")
+            raise ValueError(f"it sends a message of {size} bytes; the limit is {most_bytes}")
         data = torch.empty(size, dtype=torch.uint8)
         if size:
             group.recv([data], peer, 0).wait()

@@ -21,7 +21,7 @@ from paragan.distributed.transports import mpi_runtime
 from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.mpi_halo import Halo
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
-from paragan.distributed.transports.waiting import Backoff, WorkerError, never_stopped, wait_until
+from paragan.distributed.transports.waiting import Backoff, check_size, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
 _TEXT_TAG = (1 << 15) - 1  # largest tag of every MPI; memberships use lower ones
@@ -38,28 +38,18 @@ class MpiWorld:
 
     def broadcast_text(self, text: str, timeout_s: float) -> None:
         """Send a text from process 0 to all others; returns when MPI has taken it."""
-        data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
+        data = [bytearray(text.encode()), MPI.BYTE]
         others = [rank for rank in range(self.size) if rank != self.rank]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in others]
-        rest = Backoff(*PAUSE_S)
-        wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, rest)
+        _wait(lambda: MPI.Request.Testall(sent), timeout_s)
 
     def receive_text(self, timeout_s: float) -> str:
         """Return the text of process 0. Raises `WorkerError` if none arrives in time."""
         status = MPI.Status()
-        wait_until(
-            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status) else [0],
-            timeout_s,
-            never_stopped,
-            Backoff(*PAUSE_S),
-        )
-        size = status.Get_count(MPI.BYTE)
-        if not 0 < size <= _MAX_TEXT_BYTES:
-            found = f"found a message of {size} bytes from process 0"
-            raise WorkerError(f"{found}, expected at most {_MAX_TEXT_BYTES}", 0)
-        data = torch.empty(size, dtype=torch.uint8)
-        MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TEXT_TAG)
-        return data.numpy().tobytes().decode()
+        _wait(lambda: MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status), timeout_s)
+        data = bytearray(check_size(status.Get_count(MPI.BYTE), _MAX_TEXT_BYTES, 0))
+        MPI.COMM_WORLD.Recv([data, MPI.BYTE], 0, _TEXT_TAG)
+        return data.decode()
 
     def join(
         self,
@@ -169,6 +159,11 @@ class MpiCommunicator(Communicator):
                 way.give_up()
 
 
+def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Wait for process 0; `WorkerError` at the time-out."""
+    wait_until(lambda: [] if condition() else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
+
+
 def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
     """Wait until all processes are present, by messages without content."""
     others = {worker: member for worker, member in enumerate(members) if worker != rank}
@@ -180,7 +175,9 @@ def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float,
     try:
         wait_until(
             lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
-            *(timeout_s, stopped, Backoff(*PAUSE_S)),
+            timeout_s,
+            stopped,
+            Backoff(*PAUSE_S),
         )
     except BaseException:
         for _, coming in awaited.values():

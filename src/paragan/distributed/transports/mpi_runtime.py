@@ -8,7 +8,8 @@ from __future__ import annotations
 import atexit
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,14 +18,13 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports.arrivals import ReceiveBuffer
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
-from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error
+from paragan.distributed.transports.waiting import Backoff, WorkerError, check_size, failed_error
 
 try:
     import mpi4py
 except ImportError:
     raise ConfigError(
-        f"found no mpi4py, which workers under mpiexec need; {sys.executable} -m pip install "
-        "mpi4py mpich, or choose another transport"
+        f"transport=mpi requires mpi4py; run {sys.executable} -m pip install mpi4py mpich, or use transport=gloo"
     ) from None
 
 mpi4py.rc.thread_level = "serialized"
@@ -94,40 +94,39 @@ class MpiChannel(PeerConnection):
 
     def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:
         """Announce messages that travel by a collective."""
-        with self._lock:
-            self._recording_errors(lambda: self._give_head(number, self._ANNOUNCED, tensors))
+        with self._lock, self._recording_errors():
+            self._send_head(number, self._ANNOUNCED, tensors)
 
     def progress(self) -> None:
         """Receive what has arrived, and release what has been sent."""
         if not self._broken:
-            self._recording_errors(self._progress)
+            with self._recording_errors():
+                self._progress()
 
     def give_up(self) -> None:
         """Cancel all receives."""
         for request, _ in self._coming:
-            self._recording_errors(request.Cancel)
+            with self._recording_errors():
+                request.Cancel()
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        self._recording_errors(lambda: self._give(number, kind, tensors))
+        with self._recording_errors():
+            self._send_head(number, kind, tensors)
+            for tensor in tensors:
+                sent = self._comm.Isend([tensor.numpy(), MPI.BYTE], self.peer, _DATA)
+                self._going.append((sent, tensor))
 
-    def _recording_errors(self, do: Callable[[], None]) -> None:
+    @contextmanager
+    def _recording_errors(self) -> Iterator[None]:
         """Record an MPI error as the failure of this worker, for the calls that wait for it."""
         try:
-            do()
-        except MPI.Exception as error:
+            yield
+        except (MPI.Exception, WorkerError) as error:
             self._broken = True
-            self._arrivals.mark_failed(self.peer, failed_error(self.peer, error))
-        except WorkerError as error:
-            self._broken = True
-            self._arrivals.mark_failed(self.peer, error)
+            found = error if isinstance(error, WorkerError) else failed_error(self.peer, error)
+            self._arrivals.mark_failed(self.peer, found)
 
-    def _give(self, number: int, kind: int, tensors: Sequence[Tensor]) -> None:
-        self._give_head(number, kind, tensors)
-        for tensor in tensors:
-            sent = self._comm.Isend([tensor.numpy(), MPI.BYTE], self.peer, _DATA)
-            self._going.append((sent, tensor))
-
-    def _give_head(self, number: int, kind: int, tensors: Iterable[Tensor]) -> None:
+    def _send_head(self, number: int, kind: int, tensors: Iterable[Tensor]) -> None:
         head = torch.tensor([number, kind, *map(len, tensors)])
         self._going.append((self._comm.Isend([head.numpy(), MPI.INT64_T], self.peer, _HEAD), head))
 
@@ -153,20 +152,14 @@ class MpiChannel(PeerConnection):
         found = self._comm.Improbe(self.peer, _HEAD, status)
         if found is None:
             return False
-        size = self._check_size(status.Get_count(MPI.INT64_T), _MOST, "numbers")
+        size = check_size(status.Get_count(MPI.INT64_T), _MOST, self.peer)
         head = torch.empty(size, dtype=torch.int64)
         found.Recv([head.numpy(), MPI.INT64_T])
         self._head = head.tolist()
-        lengths = [self._check_size(length, self._most_bytes, "bytes") for length in self._head[2:]]
+        lengths = [check_size(length, self._most_bytes, self.peer) for length in self._head[2:]]
         if self._head[1] != self._ANNOUNCED:
             for length in lengths:
                 data = torch.empty(length, dtype=torch.uint8)
                 request = self._comm.Irecv([data.numpy(), MPI.BYTE], self.peer, _DATA)
                 self._coming.append((request, data))
         return True
-
-    def _check_size(self, found: int, most: int, what: str) -> int:
-        if 0 <= found <= most:
-            return found
-        text = f"found a message of {found} {what} from worker {self.peer}"
-        raise WorkerError(f"{text}, expected at most {most}", self.peer)

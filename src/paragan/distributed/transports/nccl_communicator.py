@@ -19,7 +19,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator, PairConnector, pair_name
-from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error, wait_until
+from paragan.distributed.transports.waiting import Backoff, check_size, failed_error, wait_until
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
@@ -72,11 +72,7 @@ class NcclCommunicator(GlooCommunicator):
     def _room(self, peer: int, head: Tensor, *on_host: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return receive buffers on the device, and all received messages in their order."""
         sizes = head.view(torch.int64).tolist()
-        for size in sizes:
-            if not _ON_LINK <= size <= self.most_bytes:
-                found = f"found a message of {size} bytes from worker {peer}"
-                raise WorkerError(f"{found}, expected at most {self.most_bytes}", peer)
-        lengths = [size for size in sizes if size != _ON_LINK]
+        lengths = [check_size(size, self.most_bytes, peer) for size in sizes if size != _ON_LINK]
         coming = [torch.empty(n, dtype=torch.uint8, device=self.device) for n in lengths]
         ways = iter(coming), iter(on_host)
         return coming, [next(ways[size == _ON_LINK]) for size in sizes]

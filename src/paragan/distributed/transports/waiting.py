@@ -58,6 +58,13 @@ def failed_error(worker: int, reason: object) -> WorkerError:
     return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
 
 
+def check_size(size: int, most: int, worker: int) -> int:
+    """Return the size of a message of another worker; `WorkerError` unless it is 0 to `most`."""
+    if 0 <= size <= most:
+        return size
+    raise WorkerError(f"worker {worker} sends a message of size {size}; the limit is {most}", worker)
+
+
 def never_stopped() -> bool:
     """Return False: the default of `stopped`."""
     return False
