@@ -154,7 +154,7 @@ INTRUDERS = {
     "a length of 4 GiB": (lambda raw: LONG, "a frame of 4294967295 bytes is invalid; the range is 2 to 1048576"),
     "a truncated frame": (lambda raw: raw.out.pack({"kind": "a"})[:-1], CUT),
     "a head alone": (lambda raw: raw.out.pack({"kind": "a"})[: HEAD.size], CUT),
-    "a deep nest": (lambda raw: signed(raw.out, b'{"kind":' + b"[" * 50_000 + b"]" * 50_000 + b"}"), UNPLAIN),
+    "a deep nest": (lambda raw: signed(raw.out, b"[" * 50_000), UNPLAIN),
     "no number": (lambda raw: signed(raw.out, b'{"kind":"a","b":NaN}'), UNPLAIN),
     "no object": (lambda raw: signed(raw.out, b"[1]"), UNPLAIN),
     "no UTF-8": (lambda raw: signed(raw.out, b'{"kind":"\xff"}'), UNPLAIN),
@@ -189,8 +189,7 @@ def test_half_a_frame_and_then_nothing_loses_the_line(monkeypatch):
     line = listener.accept(WAIT_S)
     raw.sock.sendall(raw.out.pack({"kind": "a"})[: HEAD.size])
     assert until(lambda: line.disconnect_reason) == f"{line.peer_address}: did not send a whole frame in time"
-    raw.sock.close()
-    listener.close()
+    [end.close() for end in (raw.sock, listener)]
 
 
 class Recorder:
