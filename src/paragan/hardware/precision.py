@@ -34,7 +34,7 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
 
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
     """Return whether to use channels last: as chosen, by default for convolutional networks."""
-    return _is_convolutional(net) if choice is None else choice
+    return layout_candidates(choice, net)[0]
 
 
 @contextmanager

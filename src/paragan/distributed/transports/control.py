@@ -55,7 +55,7 @@ class Listener:
     def accept(self, wait_s: float) -> ControlConnection | None:
         """Return the connection of the next worker; None if none comes within `wait_s`."""
         with suppress(queue.Empty):
-            return self._waiting.get(timeout=wait_s) if wait_s > 0 else self._waiting.get_nowait()
+            return self._waiting.get(timeout=wait_s)
         return None
 
     def close(self) -> None:

@@ -31,13 +31,13 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
     host: the local address to listen on; None: as GLOO_SOCKET_IFNAME says, or the host's name.
     """
     assert store is not None, "ranks of a run have a store"
-    lies = dist.PrefixStore(name, store)
+    pair_store = dist.PrefixStore(name, store)
     if host is None:
-        return dist.ProcessGroupGloo(lies, rank, 2, timedelta(seconds=timeout_s))
+        return dist.ProcessGroupGloo(pair_store, rank, 2, timedelta(seconds=timeout_s))
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]  # type: ignore[attr-defined]
     options._timeout = timedelta(seconds=timeout_s)
-    return dist.ProcessGroupGloo(lies, rank, 2, options)
+    return dist.ProcessGroupGloo(pair_store, rank, 2, options)
 
 
 class GlooSender:
@@ -53,19 +53,8 @@ class GlooSender:
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"to {peer}")
         self._thread.start()
 
-    def send(self, message: Message) -> None:
-        """Start to send. Raises `RankError` if the other end is unreachable."""
-        self._put(message)
-
-    def close(self) -> None:
-        """Wait until all has been sent. Raises `RankError` if the other end is unreachable."""
-        if self._thread.is_alive():
-            self._put(None)
-            self._thread.join(self.timeout_s)
-        if self._thread.is_alive():
-            raise timeout_error(f"rank {self.peer} of the link", self.timeout_s)
-
-    def _put(self, message: Message | None) -> None:
+    def send(self, message: Message | None) -> None:
+        """Start to send; None ends the link. Raises `RankError` if the other end is unreachable."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             if self._error is not None:
@@ -75,6 +64,14 @@ class GlooSender:
             except queue.Full:
                 if time.monotonic() > deadline:
                     raise timeout_error(f"rank {self.peer} of the link", self.timeout_s) from None
+
+    def close(self) -> None:
+        """Wait until all has been sent. Raises `RankError` if the other end is unreachable."""
+        if self._thread.is_alive():
+            self.send(None)
+            self._thread.join(self.timeout_s)
+        if self._thread.is_alive():
+            raise timeout_error(f"rank {self.peer} of the link", self.timeout_s)
 
     def _run(self) -> None:
         try:
@@ -123,7 +120,7 @@ class GlooReceiver:
         if self._ended:
             return None
         try:
-            message = self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
+            message = self._queue.get(timeout=wait_s)
         except queue.Empty:
             return None
         if message is None:

@@ -62,7 +62,7 @@ class ThreadLink:
     def receive(self, wait_s: float) -> Message | None:
         """Return the next message; None after `wait_s`."""
         try:
-            return self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
+            return self._queue.get(timeout=wait_s)
         except queue.Empty:
             return None
 
