@@ -141,7 +141,7 @@ def main(words: Sequence[str] | None = None) -> None:
     say(found)
     if not given.no_result:
         path = write("cellular-mnist", found)
-        path.with_suffix(".svg").write_text(plots.drawn(found))
+        path.with_suffix(".svg").write_text(plots.plot(found))
 
 
 if __name__ == "__main__":

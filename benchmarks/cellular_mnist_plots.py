@@ -3,82 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import asynchronous_plots as lines
-from paragan.report.scale import Scale, fit_scale, format_number
+from benchmarks.plots import TONES, Curve, Panel, draw_panels, set_scale, to_svg
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _GAP, _FOOT = 800, 210, 20, 34, 20, 12, 40
-_TONES = ("#1f6fb2", "#c8551b", "#1d7a4c", "#8a4fae")
-_STYLE = """
- text { font: 12px system-ui, sans-serif; fill: #1b1c1f; } .soft { fill: #6e7178; font-size: 11px; }
- .title { font-weight: 700; } .grid { stroke: #e2dfd8; } .paper { fill: #fbfaf7; } .mean { stroke-width: 2.5; }
- @media (prefers-color-scheme: dark) {
-  text { fill: #eceae5; } .soft { fill: #8e9199; } .grid { stroke: #2d3138; } .paper { fill: #14161a; }
- }
-"""
-_SHOWN = ("best cell's mixture", "greedy ensemble", "all equally", "best single", "median single")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MEASURES = ("best cell's mixture", "greedy ensemble", "all equally", "best single", "median single")
+_COURSES = {"best": "best cell's mixture, 1,000 images", "median": "median cell's, 1,000 images"}
 
 
-def drawn(found: Mapping[str, Any]) -> str:
-    """Both, one below the other. found: what `cellular_mnist_summary.summed` tells."""
-    rows = [(arm, [what for what in _SHOWN if what in told["fd"]]) for arm, told in found["arms"].items()]
-    floor = _TOP + sum(_ROW * len(names) + _GAP for _, names in rows)
-    values = [v for told in found["arms"].values() for what in _SHOWN for v in told["fd"][what]["seeds"]]
-    scale = fit_scale(values, _LEFT, _WIDTH - _RIGHT)  # across instead of down: its bottom is on the right
-    title = "fd of 10,000 images: a dot for each seed, a bar for their mean"
-    parts = [f'<text class="title" x="{_LEFT}" y="20">{title}</text>']
-    for tick in scale.ticks():
-        x = _across(scale, tick)
-        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP}" y2="{floor}"/>')
-        parts.append(f'<text class="soft" x="{x}" y="{floor + 14}" text-anchor="middle">{format_number(tick)}</text>')
-    top = float(_TOP)
-    for tone, (arm, names) in enumerate(rows):
-        for what in names:
-            told = found["arms"][arm]["fd"][what]
-            parts.append(_row(f"{arm}: {what}", told, scale, top + _ROW / 2, _TONES[tone % len(_TONES)]))
-            top += _ROW
-        top += _GAP
-    return _together("".join(parts), floor + _FOOT, _curves(found))
+def plot(found: Mapping[str, Any]) -> str:
+    """Plot the final scores above their courses. found: of `cellular_mnist_summary.summed`."""
+    rows = sum(name in arm["fd"] for arm in found["arms"].values() for name in _MEASURES)
+    heights = [0.25 * rows + 0.9, 3.2]
+
+    def draw(figure: Figure) -> None:
+        top, bottom = figure.subfigures(2, 1, height_ratios=heights)
+        _draw_scores(top.subplots(), found)
+        draw_panels(bottom, _course_panels(found))
+
+    return to_svg("What coevolution buys on MNIST", (8.4, sum(heights)), draw)
 
 
-def _row(name: str, told: Mapping[str, Any], scale: Scale, y: float, colour: str) -> str:
-    x = _across(scale, told["mean"])
-    dots = (f'<circle fill="{colour}" cx="{_across(scale, v)}" cy="{y:g}" r="4" opacity="0.7"/>' for v in told["seeds"])
-    bar = f'<line class="mean" stroke="{colour}" x1="{x}" x2="{x}" y1="{y - 8:g}" y2="{y + 8:g}"/>'
-    return f'<text x="{_LEFT - 10}" y="{y + 4:g}" text-anchor="end">{escape(name)}</text>{"".join(dots)}{bar}'
+def _draw_scores(axis: Axes, found: Mapping[str, Any]) -> None:
+    """Draw a dot per seed and a bar at their mean, in a row per arm and measure."""
+    names = []
+    values = []
+    for tone, (arm, row) in enumerate(found["arms"].items()):
+        for name in _MEASURES:
+            if name in row["fd"]:
+                score = row["fd"][name]
+                height = len(names)
+                axis.plot(score["seeds"], [height] * len(score["seeds"]), "o", color=TONES[tone], alpha=0.7)
+                axis.plot(score["mean"], height, "|", color=TONES[tone], markersize=14, markeredgewidth=2)
+                names.append(f"{arm}: {name}")
+                values += score["seeds"]
+    axis.set_title("fd of 10,000 images: a dot per seed, a bar at their mean", loc="left", fontweight="bold")
+    axis.set_yticks(range(len(names)), labels=names)
+    axis.invert_yaxis()
+    axis.grid(axis="x", alpha=0.4)
+    set_scale(axis.set_xscale, values)
 
 
-def _across(scale: Scale, value: float) -> float:
-    return round(scale.top + scale.bottom - scale.at(value), 1)
-
-
-def _curves(found: Mapping[str, Any]) -> str:
-    """Band: from the lowest to the highest seed; its middle is the line."""
+def _course_panels(found: Mapping[str, Any]) -> list[Panel]:
+    """Return panels of scores during training; the band is from the lowest to the highest seed."""
     panels = []
-    for key, title in (("best", "best cell's mixture, 1,000 images"), ("median", "median cell's, 1,000 images")):
-        curves = [
-            lines.Curve(arm, _places([run["course"] for run in told["runs"]], key), tone)
-            for tone, (arm, told) in enumerate(found["arms"].items())
-        ]
-        panels.append(lines.Panel(f"fd: {title}", "thousands of real images of a cell", curves))
-    return lines.drawn([panels], "fd of mixtures while they are trained")
+    for key, title in _COURSES.items():
+        arms = enumerate(found["arms"].items())
+        curves = [Curve(arm, _range([run["course"] for run in row["runs"]], key), tone) for tone, (arm, row) in arms]
+        panels.append(Panel(f"fd: {title}", "thousands of real images of a cell", curves))
+    return panels
 
 
-def _places(courses: Sequence[Sequence[Mapping[str, Any]]], key: str) -> list[tuple[float, float, float]]:
-    found = []
+def _range(courses: Sequence[Sequence[Mapping[str, Any]]], key: str) -> list[tuple[float, float, float]]:
+    points = []
     for moments in zip(*courses, strict=False):
         values = [moment[key] for moment in moments]
-        low, high = min(values), max(values)
-        found.append((moments[0]["kimg"], (low + high) / 2, (high - low) / 2))
-    return found
-
-
-def _together(first: str, height: float, second: str) -> str:
-    """The second drawing below the first."""
-    below = float(second.split('viewBox="0 0 ')[1].split('"')[0].split()[1])
-    size = f'viewBox="0 0 {_WIDTH} {height + below:g}" width="{_WIDTH}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>What coevolution buys on MNIST</title>'
-    nested = second.replace("<svg ", f'<svg y="{height:g}" height="{below:g}" ', 1)
-    return f'{head}<style>{_STYLE}</style><rect class="paper" width="100%" height="100%"/>{first}{nested}</svg>\n'
+        middle = (min(values) + max(values)) / 2
+        points.append((moments[0]["kimg"], middle, max(values) - middle))
+    return points

@@ -1,4 +1,7 @@
-"""`python -m pages` writes every generated page; `python -m pages record RUN RECIPE` stores a run for its page."""
+"""Generated pages and plots of the docs: `python -m pages` writes them.
+
+`python -m pages record RUN RECIPE` stores a run for the page of its recipe.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pages import pages
-from pages.recipe import store_run
+from pages.recipe import plots, store_run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -14,7 +17,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def main(words: list[str]) -> int:
     match words:
         case []:
-            for path, text in pages(DOCS).items():
+            for path, text in (pages(DOCS) | plots(DOCS / "recipes")).items():
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
         case ["record", run, name]:

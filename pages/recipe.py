@@ -1,4 +1,4 @@
-"""docs/recipes/: a page per recipe, from the recipe's comments and the stored record of a run."""
+"""docs/recipes/: a page per recipe, from the recipe's comments and the stored record of a run, with a plot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pages.chart import chart
+from benchmarks.plots import Curve, Panel, line_plot
 from paragan.core import registry
 
 Line = Mapping[str, Any]
@@ -69,7 +69,7 @@ def _blocks(folder: Path, name: str) -> Iterator[str]:
 
 
 def _run(folder: Path, name: str) -> Iterator[str]:
-    """Yield samples, scores and curves of the stored run."""
+    """Yield samples, scores and the plot of the stored run."""
     record = _record(folder, name)
     if not record:
         yield "There is no complete run of this recipe."
@@ -82,17 +82,30 @@ def _run(folder: Path, name: str) -> Iterator[str]:
     scores = [line for line in record if line["kind"] == "score"]
     if scores:
         yield _scores(scores)
-        main = _main(scores[-1])
-        extractor = re.search(r"\[(.+)\]", main)
+        extractor = re.search(r"\[(.+)\]", _main(scores[-1]))
         if extractor and extractor.group(1) not in ("judge", *registry.names("datasets")):
             yield _OTHER_FEATURES.format(extractor.group(1))
-        yield chart({main: [(s["kimg"], s[main]) for s in scores if main in s]}, "kimg", f"{main} of {name}", log=True)
-    losses = {
-        f"loss of {side.upper()}": [(s["kimg"], s[key]) for s in record if s["kind"] == "step" and key in s]
-        for side in "dg"
-        for key in [f"{side}/loss/adversarial"]
-    }
-    yield chart(losses, "kimg", f"adversarial losses of {name}")
+    yield f"![Scores and losses of {name} over its run]({name}.svg)"
+
+
+def plots(folder: Path) -> dict[Path, str]:
+    """Scores and losses of every stored run as SVG: path and text. Requires matplotlib."""
+    names = [path.stem for path in sorted(folder.glob("*.jsonl"))]
+    return {folder / f"{name}.svg": _plot(name, _read(folder / f"{name}.jsonl")) for name in names}
+
+
+def _plot(name: str, record: list[Line]) -> str:
+    scores = [line for line in record if line["kind"] == "score"]
+    curves = [_curve(f"loss of {side.upper()}", record, f"{side}/loss/adversarial", n) for n, side in enumerate("dg")]
+    panels = [Panel("adversarial losses", "thousands of real images", curves)]
+    if scores:
+        main = _main(scores[-1])
+        panels.insert(0, Panel(main, "thousands of real images", [_curve(main, scores, main, 2)]))
+    return line_plot(f"Scores and losses of {name}", [panels])
+
+
+def _curve(label: str, lines: list[Line], key: str, tone: int) -> Curve:
+    return Curve(label, [(line["kimg"], line[key], 0.0) for line in lines if key in line], tone)
 
 
 def _scores(scores: list[Line]) -> str:

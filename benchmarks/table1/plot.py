@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.plots import TONES, to_svg
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _TICKS = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0)
-_FASTER, _SLOWER, _POSTER = "#1f6fb2", "#c8551b", "#1d7a4c"
+_FASTER, _SLOWER, _POSTER, *_ = TONES
 
 
 @dataclass(frozen=True)
@@ -27,20 +29,16 @@ class Bar:
 
 def plot(panels: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     """The panels, one below the other, as SVG. Bars go left (faster) or right (slower) from 1, on a log axis."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     heights = [1 + len(bars) for _, bars in panels]
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "table1"}):
-        figure = Figure(figsize=(9, 0.35 * sum(heights) + 1.0), layout="constrained")
+
+    def draw(figure: Figure) -> None:
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights, sharex=True)
         for axis, (title, bars) in zip(axes[:, 0], panels, strict=True):
             _draw(axis, title, bars)
         axes[0, 0].set_xlim(_limits(panels))
         figure.supxlabel("epoch time / baseline; line: 95 % interval; ring: poster", fontsize="small")
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Title": "Epoch time relative to the baseline"})
-    return buffer.getvalue()
+
+    return to_svg("Epoch time relative to the baseline", (9, 0.35 * sum(heights) + 1.0), draw)
 
 
 def _draw(axis: Axes, title: str, bars: Sequence[Bar]) -> None:

@@ -73,10 +73,11 @@ def test_the_table_and_its_pictures(rows, runs, keep, capsys):
     assert "sync G-64 D-64" in capsys.readouterr().out
     assert found["paired"]["async S=0 - sync"]["at equal images"] == {"mean": 0.0, "half": 0.0, "count": 2}
     assert found["rows"]["async half"]["label"] == "async half G-64 D-32"
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
     losses = plots.losses({"sync": {"symmetric": runs["sync"], "asymmetric": runs["async"]}})
     for drawn in (plots.scores(found, [["sync", "async half"], ["no such"]]), losses):
-        lines = [part for part in ET.fromstring(drawn).iter() if part.tag.endswith("polyline")]
-        assert lines and all("nan" not in line.attrib["points"] for line in lines)
+        assert ET.fromstring(drawn).tag.endswith("svg") and "nan" not in drawn
+        assert drawn.count("thousands of real images") >= 1
     assert len(runs["sync"][0]["losses"]["d"]) == min(STEPS, NUM_BINS)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
-import xml.etree.ElementTree as ET
 
 import pytest
 import torch
@@ -164,13 +164,10 @@ def test_the_table_and_the_drawing(runs, capsys):
     study.say(found)
     shown = capsys.readouterr().out
     assert f"| lipizzaner | best single | {runs['lipizzaner'][0]['fd']['best single']:.2f} |" in shown
-    root = ET.fromstring(plots.drawn(found))
-    dots = [part for part in root.iter() if part.tag.endswith("circle")]
-    assert len(dots) == 2 * 5 and "nan" not in ET.tostring(root).decode()
-    places = {dot.attrib["cx"]: found["arms"][arm]["fd"][what]["mean"] for dot, (arm, what) in zip(
-        dots, [(arm, what) for arm in found["arms"] for what in plots._SHOWN], strict=True)}  # fmt: skip
-    by_place = [value for _, value in sorted((float(x), value) for x, value in places.items())]
-    assert by_place == sorted(by_place)  # farther right is farther off
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
+    text = plots.plot(found)
+    names = re.findall(r">(\w+: [^<]+)</text>", text)
+    assert len([name for name in names if name.split(":")[0] in found["arms"]]) == 2 * 5 and "nan" not in text
 
 
 def _opened(folder):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import yaml
 
 import paragan
 from pages import api, commands, pages, recipe
-from pages.chart import chart
 from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,27 +114,19 @@ def test_recipe_page_describes_the_recorded_run(run, tmp_path):
     page = made[tmp_path / "digits.md"]
     assert "1,000 steps, 64 thousand images." in page
     assert "| `fd[judge]` | 100 | 0.5 |" in page
-    assert "(digits.png)" in page and page.count("<svg") == 2
+    assert "(digits.png)" in page and "(digits.svg)" in page
     assert "| `fd[judge]` 0.5 |" in made[tmp_path / "index.md"]
     assert "There is no complete run" in made[tmp_path / "vanilla-mnist.md"]
 
 
-def test_chart_is_proportional_and_escapes_names():
-    drawn = ElementTree.fromstring(chart({"<script>": [(0, 1.0), (50, 10.0), (100, 100.0)]}, "kimg", "a & b", log=True))
-    points = [tuple(map(float, point.split(","))) for point in drawn.find("polyline").get("points").split()]
-    assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.2)
-    assert points[0][1] - points[1][1] == pytest.approx(points[1][1] - points[2][1], abs=0.2)
-    assert drawn.get("aria-label") == "a & b"
-    assert any("<script>" in text.text for text in drawn.findall("text"))
-
-
-@pytest.mark.parametrize("points", [[], [(1.0, float("nan"))]])
-def test_chart_without_finite_values_is_empty(points):
-    assert chart({"a": points}, "kimg", "a") == ""
-
-
-def test_chart_of_a_single_point_has_a_curve():
-    assert ElementTree.fromstring(chart({"a": [(0.0, 0.0)]}, "kimg", "a")).find("polyline") is not None
+def test_stored_plots_are_up_to_date():
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
+    if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "constraints.txt").read_text():
+        pytest.skip(f"the plots are drawn by the matplotlib of constraints.txt, not {matplotlib.__version__}")
+    drawn = recipe.plots(DOCS / "recipes")
+    assert set(drawn) == {path.with_suffix(".svg") for path in (DOCS / "recipes").glob("*.jsonl")}
+    for path, text in drawn.items():
+        assert path.read_text() == text, "out of date: run `python -m pages` and commit what it writes"
 
 
 def test_site_has_every_page_of_its_table_of_contents():
