@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,14 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     population.evolve()  # so that optimisers remember something
     rank, communicator, objects_over = _gloo(rank, port) if transport == "gloo" else _mpi()
     population.cells = [cell for cell in population.cells if OWNERS[cell.number] == rank]
-
-    def states():
-        return [cell.state() for cell in population.cells]
-
-    exchange = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre, states)
-    mine = {cell.number: cell.centre for cell in population.cells}
-    messages = [part for state in states() for part in state.pack()]
-    own = [genome.tensors for centre in mine.values() for genome in centre.values()]
+    exchange = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre)
+    messages = list(chain.from_iterable(cell.state().pack() for cell in population.cells))
+    genomes = chain.from_iterable(cell.centre.values() for cell in population.cells)
+    own = [genome.tensors for genome in genomes]
     objects = [{name: value.clone() for name, value in tensors.items()} for tensors in own]  # no views of one storage
 
     def gather() -> None:
-        exchange.gather(mine, range(4), 0)
+        exchange.gather(population.cells, range(4), 0)
         exchange.copies.clear()
 
     clock = time.perf_counter

@@ -58,7 +58,7 @@ def _workers(options: CellularOptions, grid: GridResult, folder: Path) -> tuple[
     if grid.workers < 2:
         raise MethodUnavailableError("there is only one core, or one cell")
     config = _config(options, grid, f"workers={grid.workers}")
-    run = workers.evolution(config, folder, _print_line, lambda: False)
+    run = workers.evolution_on_workers(config, folder, _print_line, lambda: False)
     return _timed(run.population, grid.workers), run.population.release_workers
 
 

@@ -68,9 +68,7 @@ def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_pa
         population = grid(words, mine, tmp_path)
         cells = population.cells
         like = cells[0].centre
-        population.exchange = GenomeExchange(
-            communicator, owners, population.topology, like, lambda cells=cells: [cell.state() for cell in cells]
-        )
+        population.exchange = GenomeExchange(communicator, owners, population.topology, like)
         workers.append(population)
     errors = []
 

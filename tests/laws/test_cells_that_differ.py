@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from paragan.build import grid as build_cells
-from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors import choice, loop, stacked
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
 from paragan.core.types import Side
@@ -90,13 +90,11 @@ def test_any_workers_evolve_the_same(tmp_path, owners):
     for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(SMALL, mine, tmp_path)
-        states = [population.cells]
         population.exchange = GenomeExchange(
             communicator,
             owners,
             population.topology,
             population.cells[0].centre,
-            lambda held=states: [cell.state() for cell in held[0]],
         )
         workers.append(population)
 
@@ -138,7 +136,7 @@ def differing():
 
 def test_stacked_cells_may_differ_in_loss_and_optimiser():
     one, other = differing(), differing()
-    assert stacked.unstackable_reason(one) is None
+    assert choice.unstackable_reason(one) is None
     told = loop.LoopExecutor().train(one, 30, lambda cell, batch: 0)
     executor = stacked.StackedExecutor(stacks.BATCH)
     for _ in range(3):

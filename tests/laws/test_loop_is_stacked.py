@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors import choice, loop, stacked
 from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
 from paragan.core.loss import Loss
@@ -229,14 +229,14 @@ class Normed(nn.Module):
 )
 def test_unstackable_cells_give_the_reason(change, why):
     found = cells()
-    assert stacked.unstackable_reason(found) is None
+    assert choice.unstackable_reason(found) is None
     if "net" in change:
         found[1].gan.g = Player(Side.G, change["net"]().double())
     if "penalty" in change:
         found[0].gan.d_penalties = (change["penalty"],)
     if "version" in change:
         found[1].gan.g.version = change["version"]
-    assert (stacked.unstackable_reason(found) or "").startswith(why)
+    assert (choice.unstackable_reason(found) or "").startswith(why)
 
 
 def test_a_weight_that_fades_is_not_recorded():
@@ -244,5 +244,5 @@ def test_a_weight_that_fades_is_not_recorded():
     for final, why in ((None, None), (0.0, "a penalty's weight changes from step to step")):
         found = cells()
         found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=5.0, final=final)),)
-        assert stacked.unstackable_reason(found) is None
-        assert stacked.unrecordable_reason(found) == why
+        assert choice.unstackable_reason(found) is None
+        assert choice.unrecordable_reason(found) == why

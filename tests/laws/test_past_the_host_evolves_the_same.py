@@ -43,9 +43,7 @@ def test_workers_that_exchange_from_devices_equal_one_process(tmp_path, num_work
         communicator.exchange = lambda sends: (counts.extend(map(len, sends.values())), usual(sends))[1]
         population = grid(WORDS, [cell for cell, owner in enumerate(owners) if owner == rank], tmp_path)
         cells = population.cells
-        population.exchange = GenomeExchange(
-            communicator, owners, population.topology, cells[0].centre, lambda: [c.state() for c in cells], HOST
-        )
+        population.exchange = GenomeExchange(communicator, owners, population.topology, cells[0].centre, HOST)
         for _ in range(GENERATIONS):
             population.evolve()
         communicator.close()

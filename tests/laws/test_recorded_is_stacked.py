@@ -131,8 +131,8 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "grid.executor: recorded is not possible: this device records nothing; use loop or auto"),
-        (("model={name: dcgan, width: 8}",), "grid.executor: recorded is not possible: G has buffers"),
+        ((), "grid.executor=recorded is not possible: this device records nothing; use loop or auto"),
+        (("model={name: dcgan, width: 8}",), "grid.executor=recorded is not possible: G has buffers"),
     ],
 )
 def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
@@ -153,5 +153,5 @@ def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
 def test_recorded_executor_with_unsupported_games_raises(words, told, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
     config = read_recipe("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
-    with pytest.raises(ConfigError, match=f"grid.executor: recorded is not possible: {told}"):
+    with pytest.raises(ConfigError, match=f"grid.executor=recorded is not possible: {told}"):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)

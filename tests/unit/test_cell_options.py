@@ -191,7 +191,9 @@ def test_clone_between_optimisers_inherits_neither_state_nor_rate(tmp_path):
 )
 def test_same_optimizer_compares_name_and_arguments(tmp_path, optimizer, same):
     population = grid(tmp_path, f"grid.cells=[{{at: [1, 2], g: {{optimizer: {optimizer}}}}}]", "grid.tournament=4")
-    assert population.has_same_optimizer(Side.G, 0, 1) is population.has_same_optimizer(Side.G, 1, 0) is same
-    assert population.has_same_optimizer(Side.G, 1, 2) and population.has_same_optimizer(Side.D, 0, 1)
+    optimizer_of = population.optimizer_of
+    assert (optimizer_of(Side.G, 0) == optimizer_of(Side.G, 1)) is same
+    assert optimizer_of(Side.G, 1) == optimizer_of(Side.G, 2)
+    assert optimizer_of(Side.D, 0) == optimizer_of(Side.D, 1)
     for _ in range(3):  # genomes go to and fro, and every optimiser can step
         population.evolve()

@@ -40,11 +40,11 @@ def test_invalid_cell_options_give_a_one_line_error(word, found):
         (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: [9, 0] is not a pair of cells"),
         (
             ("grid.diet=0.3", "grid.overlap=false"),
-            "diet 0.3 is too large without overlap; use at most 1 / cells = 0.25",
+            "the diets of 4 cells without overlap are 1.2 of the images; lower their sum to 1",
         ),
         (
             ("grid.diet=0.2", "grid.overlap=false", "grid.cells=[{at: [0], diet: 0.5}]"),
-            "diets without overlap use 1.1 of the images in all; lower them to 1",
+            "the diets of 4 cells without overlap are 1.1 of the images; lower their sum to 1",
         ),
     ],
 )  # fmt: skip
@@ -73,7 +73,7 @@ def test_unknown_topology_gives_a_one_line_error(topology):
         ),
         (
             "classes: [3], diet: 0.001",
-            "grid.cells.0.classes: the 1 images of cell 2 contain none of these classes; increase ",
+            "grid.cells.0.classes: cell 2 has no image of these classes; increase ",
         ),
         (
             "g: {optimizer: {name: SGD, arguments: {beta: 1}}}",

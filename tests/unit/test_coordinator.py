@@ -83,7 +83,8 @@ def test_slow_worker_does_not_fail(begun):
 def test_worker_of_a_silent_coordinator_ends_after_the_timeout(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    worker = Worker(line, grid.factory, grid.make_communicator, print, WorkerStatus(), timeout_s=1.0)
+    make = grid.factory.cell, grid.factory.population, grid.make_communicator
+    worker = Worker(line, *make, WorkerStatus(), timeout_s=1.0)
     assert worker.run() == "no message from the coordinator for 1 s"
 
 
@@ -164,10 +165,6 @@ def test_record_contains_the_workers(begun):
     assert all(one["cells_per_s"] > 0 for one in found)
 
 
-def centres(population):
-    return {cell.number: cell.centre for cell in population.cells}
-
-
 class TestAge:
     """Workers that need not wait for one another."""
 
@@ -209,19 +206,16 @@ class TestAge:
         for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
             cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
             population = factory.population(cells, lambda text: None)
-            states = lambda cells=cells: [cell.state() for cell in cells]  # noqa: E731
-            population.exchange = AsyncGenomeExchange(
-                2, communicator, owners, population.topology, cells[0].centre, states
-            )
+            population.exchange = AsyncGenomeExchange(communicator, owners, population.topology, cells[0].centre, age=2)
             populations.append(population)
         one, other = populations
         with pytest.raises(WorkerError):  # nobody has posted anything yet
-            other.exchange.gather(centres(other), [0, 1, 2, 3], 0)
+            other.exchange.gather(other.cells, [0, 1, 2, 3], 0)
         if waits:
             with pytest.raises(WorkerError, match=r"worker 1 did not answer within 0\.5 s"):
-                one.exchange.gather(centres(one), [0, 1, 2, 3], generation)
+                one.exchange.gather(one.cells, [0, 1, 2, 3], generation)
         else:
-            assert set(one.exchange.gather(centres(one), [0, 1, 2, 3], generation)) == {0, 1, 2, 3}
+            assert set(one.exchange.gather(one.cells, [0, 1, 2, 3], generation)) == {0, 1, 2, 3}
             assert set(one.exchange.copies[0]) == {2, 3}
 
     def test_async_exchange_without_delay_equals_lock_step(self, begun, tmp_path):

@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
-from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.fitness import FitnessEvaluator
-from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.genome import EvalNetwork, Genome, Traits
 from paragan.coevolution.topology import ring, torus
 from paragan.core.loss import Loss
 from paragan.core.types import Batch, Rows, Side

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
@@ -149,9 +149,9 @@ def test_random_genome_bytes_only_raise(raw):
     ],
 )
 def test_invalid_traits_raise(odd):
-    told = json.loads(json.dumps({**Traits(1e-3).to_dict(), **odd}))
+    told = json.loads(json.dumps({**asdict(Traits(1e-3)), **odd}))
     with pytest.raises((ValueError, TypeError)):
         Traits.from_dict(told)
-    assert Traits.from_dict(Traits(1e-3, 1, 2, 3, "x").to_dict()) == replace(
+    assert Traits.from_dict(asdict(Traits(1e-3, 1, 2, 3, "x"))) == replace(
         Traits(1e-3), loss=1, cell=2, generation=3, memory="x"
     )

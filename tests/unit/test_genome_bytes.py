@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -122,7 +123,7 @@ def test_split_cell_state_equals_the_whole():
 
 @pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
 def test_split_body_that_contradicts_its_header_raises(about):
-    front = tensor_bytes.serialize({}, {"traits": json.dumps(TRAITS.to_dict()), "body": json.dumps(about)})
+    front = tensor_bytes.serialize({}, {"traits": json.dumps(asdict(TRAITS)), "body": json.dumps(about)})
     for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
         with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
             Genome.unpack(front, Genome(TENSORS, TRAITS), body)

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from paragan.build import workers
-from paragan.build.worker import worker
+from paragan.build.worker import run_worker
 from paragan.cli.main import main
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError, RankError
@@ -59,7 +59,7 @@ def test_what_does_not_go_together(tmp_path, words, said):
 
 def test_more_workers_than_cells(tmp_path):
     with pytest.raises(ConfigError, match="workers: 5 workers are too many for a grid of 4 cells; use at most 4"):
-        workers.evolution(config("workers=5"), tmp_path, print, lambda: False)
+        workers.evolution_on_workers(config("workers=5"), tmp_path, print, lambda: False)
 
 
 def test_mpi_under_torchrun(tmp_path):
@@ -106,7 +106,9 @@ def test_a_busy_port(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port} .*; end the process"):
-            workers.evolution(config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False)
+            workers.evolution_on_workers(
+                config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False
+            )
 
 
 class TestOffer:
@@ -176,7 +178,7 @@ class TestWorker:
             with pytest.raises(
                 ConfigError, match=r"refused by the coordinator at .*: found another moon, expected this one"
             ):
-                worker(listener._token, *listener.address, lambda text: None)
+                run_worker(listener._token, *listener.address, lambda text: None)
         finally:
             over.set()
             thread.join(5)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.build import communicators, workers
-from paragan.build.worker import worker
+from paragan.build.worker import run_worker
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import handshake
@@ -28,7 +28,7 @@ def config(*words):
 def test_nccl_with_too_few_accelerators_raises(tmp_path, monkeypatch, count):
     monkeypatch.setattr(peers, "num_nccl_devices", lambda: count)
     with pytest.raises(ConfigError) as found:
-        workers.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
+        workers.evolution_on_workers(config("workers=2"), tmp_path / "run", print, lambda: False)
     problem = f"nccl needs an accelerator for each of 2 workers, and this host has {count}"
     assert str(found.value) == f"transport: {problem}; use gloo"
     assert not (tmp_path / "run").exists()
@@ -62,7 +62,7 @@ def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
             ConfigError,
             match=r"refused by the coordinator at .*: transport=nccl requires an accelerator, and it trains on cpu",
         ):
-            worker(listener._token, *listener.address, lambda text: None)
+            run_worker(listener._token, *listener.address, lambda text: None)
     finally:
         over.set()
         thread.join(5)

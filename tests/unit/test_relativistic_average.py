@@ -129,9 +129,9 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
 def test_a_stack_refuses_it_and_cells_one_by_one_take_it(tmp_path):
     """A stack's rows are those of all cells: their mean would be nobody's."""
     words = (*WORDS, "loss=relativistic_average", "grid.fitness.loss=relativistic_average", "train.kimg=0.032")
-    told = "grid.executor: stacked is not possible: a loss compares the samples of a batch"
+    told = "grid.executor=stacked is not possible: a loss compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        grid.trainer(read_recipe("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
-    run = grid.trainer(read_recipe("digits", words), tmp_path, print, lambda: False)
+        grid.evolution(read_recipe("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
+    run = grid.evolution(read_recipe("digits", words), tmp_path, print, lambda: False)
     list(run.run())
     assert run.clock.images >= 32

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
+from functools import partial
 
 from paragan.build import grid
-from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
+from paragan.coevolution.workers.coordinator import Coordinator
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
@@ -71,8 +72,9 @@ class Grid:
             topology,
             self.make_communicator,
             first.centre,
-            StalenessLimit(age, last),
             timeout_s,
+            num_generations=last,
+            max_age=age,
         )
 
     def add_worker(self, age=0, hook=None):
@@ -82,8 +84,9 @@ class Grid:
         line = Line(here, there)
         status = WorkerStatus()
         self.beats.append(PeriodicHeartbeat(line.send, 0.1, status))
+        population = partial(self.factory.population, say=lambda text: None)
         worker = Worker(
-            line, self.factory, self.make_communicator, lambda text: None, status, age=age, timeout_s=self.patience_s
+            line, self.factory.cell, population, self.make_communicator, status, age=age, timeout_s=self.patience_s
         )
         if hook is not None:
             usual = worker._check_stop

@@ -1,24 +1,27 @@
-"""Construction of one cell of a grid: its game, batches and losses."""
+"""Construction of one cell of a grid: its options, game, batches and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from paragan import build
-from paragan.build.cell_options import grid_losses, player_options
 from paragan.build.data import Data, batch_stream
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.class_subset_prior import ClassSubsetPrior
-from paragan.coevolution.diets import Diets
+from paragan.coevolution.diets import ClassSubsetPrior, Diets
 from paragan.coevolution.opponents import RandomOpponent
+from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
+from paragan.core.option_types import Choice
+from paragan.core.types import Side
 from paragan.game.gan import GAN
+from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.state_buffers import refuse_state
 
@@ -57,3 +60,29 @@ def _build_game(config: RunConfig, number: int, data: Data, device: torch.device
         if not any(number in cell.at for cell in config.grid.cells):
             raise
         raise ConfigError(f"grid.cells, cell {number}: {error}") from None
+
+
+def grid_losses(config: RunConfig) -> list[Choice]:
+    """Return all losses of a grid: those drawn (or the run's), then those of single cells."""
+    assert config.grid is not None
+    losses = [*(config.grid.losses or (config.loss,))]
+    for cell in config.grid.cells:
+        if cell.loss is not None and cell.loss not in losses:
+            losses.append(cell.loss)
+    return losses
+
+
+def player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> PlayerOptions:
+    """Return the run's options of a player, with the cell's optimiser or learning rate."""
+    if cell is None:
+        return options
+    optimizer = cell.optimizer or options.optimizer
+    return replace(options, optimizer=replace(optimizer, lr=cell.lr or optimizer.lr))
+
+
+def optimizer_kind(config: RunConfig, side: Side, number: int) -> tuple[str, dict[str, Any]]:
+    """Return the optimiser of a cell's player and its arguments, without the learning rate."""
+    assert config.grid is not None
+    cell = config.grid.of_cell(number)
+    player = player_options(config.g, cell.g) if side is Side.G else player_options(config.d, cell.d)
+    return player.optimizer.name, player.optimizer.arguments

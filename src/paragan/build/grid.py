@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from paragan import build
 from paragan.build import evaluation
-from paragan.build.cell_options import grid_losses
+from paragan.build.cells import grid_losses
 from paragan.build.grid_evaluation import mixture_network, score_mixture
 from paragan.build.grid_factory import GridFactory
 from paragan.checkpoint.writer import CheckpointWriter
@@ -18,17 +17,8 @@ from paragan.coevolution.evolution import Evolution, Generations
 from paragan.coevolution.population import Population
 from paragan.config import RunConfig
 from paragan.core.types import Side
-from paragan.engine.trainer import Trainer
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.loading.loader import Loader
-
-
-def trainer(
-    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
-) -> Trainer:
-    """Return the trainer of one game, or of the grid if the config has one, in this process."""
-    make = build.trainer if config.grid is None else evolution
-    return make(config, folder, say, stop, reading)
 
 
 def evolution(

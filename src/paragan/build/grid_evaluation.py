@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from paragan import build
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.diets import Diets
-from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.fitness import FitnessEvaluator
-from paragan.coevolution.genome import Genome
+from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.coevolution.options import GridOptions
 from paragan.config import choose
 from paragan.core import rng

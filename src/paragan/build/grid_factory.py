@@ -11,14 +11,13 @@ import torch
 
 from paragan import build
 from paragan.build import evaluation
-from paragan.build.cell_options import grid_losses, have_same_optimizer, optimizer_kind
-from paragan.build.cells import build_cell
+from paragan.build.cells import build_cell, grid_losses, optimizer_kind
 from paragan.build.grid_evaluation import fitness_evaluator, generator_features, opponent_network
-from paragan.build.grid_executor import grid_executor
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.diets import Diets
-from paragan.coevolution.eval_network import EvalNetwork
+from paragan.coevolution.executors.choice import choose_executor
+from paragan.coevolution.genome import EvalNetwork
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
 from paragan.config import RunConfig
@@ -100,13 +99,13 @@ class GridFactory:
             make_evaluator=partial(
                 fitness_evaluator, self.options, self.data.train, self.diets, self.prior, eval_networks
             ),
-            executor=grid_executor(self.options, cells, self.config.train.batch, say),
+            executor=choose_executor(self.options, cells, self.config.train.batch, say),
             generator_features=None
             if judge is None
             else partial(generator_features, self.options, self.generator, judge, self.prior),
             distance=None if judge is None else evaluation.MixtureDistance(judge),
             opponent=partial(opponent_network, self.makers, cells[0]),
-            has_same_optimizer=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
+            optimizer_of=cache(partial(optimizer_kind, self.config)),
         )
 
     @property
@@ -132,5 +131,3 @@ def _check_supported(config: RunConfig, options: GridOptions) -> None:
     for side, player in (("g", config.g), ("d", config.d)):
         if player.precision == "pure":
             raise ConfigError(f"{side}.precision: a grid does not support pure; use fp32 or bf16")
-    for generation in (0, *(change.at for change in options.changes)):
-        topology.topology_at(options, generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerSt
 from paragan.hardware import device as devices, peers
 
 
-def worker(
+def run_worker(
     token: str,
     host: str,
     port: int,
@@ -37,8 +38,7 @@ def worker(
     config, if it started this one. Raises `ConfigError` if the worker does not fit the run.
     """
     torch_device = devices.device_from_option(device)
-    is_mpi = external_workers is not None and external_workers.mpi
-    place = external_workers.rank if external_workers is not None and is_mpi else None
+    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
     uuid = peers.accelerator_uuid(torch_device)
     about = worker_info(str(torch_device), config or None, place, uuid)
     line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
@@ -78,9 +78,9 @@ def _build_worker(
     make_communicator = communicator_factory(run, store, nccl_device)
     return Worker(
         line,
-        factory,
+        factory.cell,
+        partial(factory.population, say=say),
         make_communicator,
-        say,
         status,
         age=run.grid.age,
         timeout_s=run.train.timeout_s,

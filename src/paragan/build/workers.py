@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -19,9 +19,9 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
+from paragan.coevolution.workers.coordinator import Coordinator
 from paragan.coevolution.workers.membership import Membership
-from paragan.coevolution.workers.remote_population import RemotePopulation, initial_cells
+from paragan.coevolution.workers.remote_population import RemoteCell, RemotePopulation
 from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
 from paragan.core.dist import serve_store
@@ -35,7 +35,7 @@ from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_
 from paragan.hardware import peers
 
 
-def evolution(
+def evolution_on_workers(
     config: RunConfig,
     folder: Path,
     say: Callable[[str], None],
@@ -58,7 +58,8 @@ def evolution(
     factory = GridFactory.of(config, folder, say, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
-    cells = initial_cells(first.state(), config.grid.num_cells)
+    state = first.state()
+    cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
     server = _CoordinatorServer.open(config, folder, say, external_workers)
     population = RemotePopulation(
         local.seed,
@@ -113,10 +114,15 @@ class _CoordinatorServer:
         membership = Membership(
             self._accept, self.say, grid.heartbeat_s, timeout_s, self.local_workers.kill, is_recoverable
         )
-        limit = StalenessLimit(grid.age, -(-len(config.max_steps) // grid.batches))
-        make_communicator = communicator_factory(config, self.store)
         self.coordinator = Coordinator(
-            membership, grid.rows_columns, topology, make_communicator, like, limit, timeout_s
+            membership,
+            grid.rows_columns,
+            topology,
+            communicator_factory(config, self.store),
+            like,
+            timeout_s,
+            num_generations=-(-len(config.max_steps) // grid.batches),
+            max_age=grid.age,
         )
         return self.coordinator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -55,7 +55,7 @@ class CellState:
     def to_dict(self) -> dict[str, Any]:
         """Return all values except the tensors, ready for JSON."""
         return {
-            "traits": {side.value: genome.traits.to_dict() for side, genome in self.centre.items()},
+            "traits": {side.value: asdict(genome.traits) for side, genome in self.centre.items()},
             "weights": list(self.weights),
             "fitness": {side.value: value for side, value in self.fitness.items()},
             "score": self.score,

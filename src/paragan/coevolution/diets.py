@@ -1,14 +1,20 @@
-"""Training data of each cell of a grid: all of it, a share, or some classes."""
+"""Training data of each cell of a grid: all of it, a share, or some classes; and their prior."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from paragan.coevolution.options import CellOptions, GridOptions
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source
+from paragan.core.types import Rows
+from paragan.game.prior import Prior
 from paragan.loading import subset
 from paragan.loading.order import Indices
 from paragan.loading.subset import SubsetSource
@@ -55,9 +61,9 @@ class Diets:
             rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
         selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
         if not len(selected):
-            problem = f"the {len(rows)} images of cell {cell} contain none of these classes"
             fix = "increase its diet" if share < 1 else "name other classes"
-            raise ConfigError(f"{self._key(self.options.of_cell(cell))}: {problem}; {fix}")
+            key = self._key(self.options.of_cell(cell))
+            raise ConfigError(f"{key}: cell {cell} has no image of these classes; {fix}")
         return SubsetSource(self.source, selected)
 
     @cached_property
@@ -82,3 +88,26 @@ class Diets:
 
     def _key(self, own: CellOptions) -> str:
         return f"grid.cells.{self.options.cells.index(own)}.classes"
+
+
+@dataclass(frozen=True)
+class ClassSubsetPrior(Prior):
+    """Prior with labels drawn uniformly from a subset of the classes.
+
+    Fakes of other classes would teach D that these labels are fake. classes: their numbers, at
+    least one.
+    """
+
+    classes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, prior: Prior, classes: tuple[int, ...]) -> Prior:
+        """Restrict a prior to these classes; an unconditional prior is returned unchanged."""
+        if not prior.num_classes:
+            return prior
+        return cls(**vars(prior), classes=classes)
+
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        z, _ = super().draw_on_cpu(stream, rows)
+        indices = rng.integers(self.seed, f"{stream}/y", rows, len(self.classes))
+        return z, torch.tensor(self.classes)[indices]

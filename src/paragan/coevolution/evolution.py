@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -147,7 +147,7 @@ class Evolution(Trainer):
             "cells": {str(cell.number): cell.record for cell in self.cells},
             "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
             **({"workers": workers} if (workers := self.population.workers) else {}),
-            **({} if self.ensemble is None else {"ensemble": _ensemble_dict(self.ensemble)}),
+            **({} if self.ensemble is None else {"ensemble": asdict(self.ensemble)}),
         }
 
     @property
@@ -160,22 +160,15 @@ class Evolution(Trainer):
         """Build the mixture of the best cell, or the ensemble if its distance is lower."""
         self.population.collect()
         cell = self.best_cell
-        centres = self._centres()
         score = math.inf if cell.score is None else cell.score
         if self.ensemble is not None and self.ensemble.distance < score:
-            counts = self.ensemble.counts
-            chosen = [centres[number][Side.G] for number in counts]
-            return self._mixture_of(chosen, [float(count) for count in counts.values()])
-        members = [centres[near][Side.G] for near in self._topology().neighbours[cell.number]]
-        weights = cell.weights if len(cell.weights) == len(members) else (1.0,) * len(members)
-        return self._mixture_of(members, weights)
-
-    def _mixture_of(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
-        states = [genome.network_state(average=True) for genome in members]
-        return self.make_mixture(states, weights)
-
-    def _centres(self) -> dict[int, Mapping[Side, Genome]]:
-        return {cell.number: cell.centre for cell in self.cells}
+            members = list(self.ensemble.counts)
+            weights = [float(count) for count in self.ensemble.counts.values()]
+        else:
+            members = list(self._topology().neighbours[cell.number])
+            weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
+        generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
+        return self.make_mixture([generators[n].network_state(average=True) for n in members], weights)
 
     def samples(self) -> Event:
         """Sample each cell's generator from fixed latents, one row of images per cell."""
@@ -206,7 +199,7 @@ class Evolution(Trainer):
             "cells": {str(cell.number): cell.state().to_dict() for cell in self.cells},
             "best_cell": self.best_cell.number,
             "executor": self._auto.chosen if self._auto else None,
-            "ensemble": None if self.ensemble is None else _ensemble_dict(self.ensemble),
+            "ensemble": self.ensemble and asdict(self.ensemble),
             "players": {},
         }
 
@@ -223,11 +216,6 @@ class Evolution(Trainer):
             tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
             values = checkpoint.values["cells"][str(cell.number)]
             cell.restore(CellState.from_dict(cell.number, values, tensors))
-
-
-def _ensemble_dict(ensemble: Ensemble) -> dict[str, Any]:
-    counts = {str(cell): count for cell, count in ensemble.counts.items()}
-    return {"counts": counts, "distance": ensemble.distance}
 
 
 def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

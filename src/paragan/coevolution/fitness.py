@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from paragan.coevolution.eval_network import EvalNetwork
-from paragan.coevolution.genome import Genome
+from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.types import Batch, Side
@@ -109,7 +107,6 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": max,
     "best": min,
 }
-Aggregate = Literal["mean", "worst", "best"]
 
 
 def _mean(values: Tensor) -> Tensor:

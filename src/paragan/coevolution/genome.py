@@ -10,16 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from paragan.coevolution import tensor_bytes
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import StoredTensors, shapes_of
+from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
+from paragan.layers.modes import remember_modes
 
 _PLAYER_KEYS = ("player/updates",)  # the schedule follows the updates of the cell
 _NETWORKS = ("net/", "ema/")
+_DEFAULT_CALLING = Calling()
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,6 @@ class Traits:
     cell: int = 0
     generation: int = 0
     memory: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values, ready for JSON."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> Traits:
@@ -119,11 +118,11 @@ class Genome:
         """Serialise to bytes (uint8), which must not be written to."""
         if self._bytes is not None:
             return self._bytes
-        return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(self.traits.to_dict())})
+        return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(asdict(self.traits))})
 
     def pack_split(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Serialise to bytes (uint8) on the host and, for tensors on `device`, bytes there."""
-        metadata = {"traits": json.dumps(self.traits.to_dict())}
+        metadata = {"traits": json.dumps(asdict(self.traits))}
         return tensor_bytes.serialize_split(self.tensors, metadata, device)
 
     @classmethod
@@ -145,6 +144,30 @@ class Genome:
     def digest(self) -> str:
         """Hash of all bits (16 hexadecimal digits)."""
         return hashlib.sha256(self.pack().numpy().tobytes()).hexdigest()[:16]
+
+
+class EvalNetwork:
+    """Network into which genomes are loaded for evaluation.
+
+    net: newly made, with the players' architecture; it is never trained. calling: how the players
+    call their networks.
+    """
+
+    def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:
+        remember_modes(net)
+        self.net = net.eval().requires_grad_(False)
+        self._called = CalledNetwork(net, calling)
+        self._state = dict(net.state_dict())
+        self._loaded: tuple[Genome, bool] | None = None
+
+    @torch.no_grad()
+    def load(self, genome: Genome, average: bool = False) -> CalledNetwork:
+        """Load a genome and return the network, valid until the next call. average: use the EMA."""
+        if self._loaded != (genome, average):
+            for name, value in genome.network_state(average).items():
+                self._state[name].copy_(value)
+            self._loaded = (genome, average)
+        return self._called
 
 
 def _optimizer_type(player: Player) -> str:

@@ -8,7 +8,6 @@ runs no network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 
@@ -17,43 +16,6 @@ from paragan.core.metric import SampleFeatures
 
 # distance of images from the real ones, by their features; lower is better
 Distance = Callable[[SampleFeatures], float]
-_BLOCK = 100  # images per batch
-
-
-class FeatureRows(Protocol):
-    """Features of the images of one generator, by row."""
-
-    def __len__(self) -> int: ...
-
-    def rows(self, first: int, end: int) -> SampleFeatures:
-        """Return the features of images `first` to `end` - 1."""
-
-
-class LazyFeatures:
-    """Features computed in blocks on first use: few mixtures need all images of a generator.
-
-    compute: returns the features of images first to end - 1, of `num`.
-    """
-
-    def __init__(self, compute: Callable[[int, int], SampleFeatures], num: int) -> None:
-        self._compute = compute
-        self._num = num
-        self._blocks: dict[int, SampleFeatures] = {}
-
-    def __len__(self) -> int:
-        return self._num
-
-    def rows(self, first: int, end: int) -> SampleFeatures:
-        start = min(first, self._num - 1) // _BLOCK
-        blocks = range(start, max(start + 1, -(-end // _BLOCK)))
-        features = SampleFeatures.concatenate([self._block(number) for number in blocks])
-        return features.rows(first - start * _BLOCK, end - start * _BLOCK)
-
-    def _block(self, number: int) -> SampleFeatures:
-        if number not in self._blocks:
-            end = min((number + 1) * _BLOCK, self._num)
-            self._blocks[number] = self._compute(number * _BLOCK, end)
-        return self._blocks[number]
 
 
 def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
@@ -73,7 +35,7 @@ def image_counts(weights: Sequence[float], num: int) -> list[int]:
     return whole
 
 
-def mixture_features(pools: Sequence[FeatureRows], weights: Sequence[float]) -> SampleFeatures:
+def mixture_features(pools: Sequence[SampleFeatures], weights: Sequence[float]) -> SampleFeatures:
     """Return the features of a mixture: rows of member 0, the next rows of member 1, and so on.
 
     pools: features of the same number of images of each member.
@@ -87,7 +49,7 @@ def mixture_features(pools: Sequence[FeatureRows], weights: Sequence[float]) -> 
 
 
 def evolve_weights(
-    pools: Sequence[FeatureRows],
+    pools: Sequence[SampleFeatures],
     weights: Sequence[float],
     sigma: float,
     distance: Distance,
@@ -113,7 +75,7 @@ def evolve_weights(
 
 
 def greedy_ensemble(
-    pools: Sequence[FeatureRows], distance: Distance, most: int, patience: int = 3
+    pools: Sequence[SampleFeatures], distance: Distance, most: int, patience: int = 3
 ) -> tuple[dict[int, int], float]:
     """Grow an ensemble greedily, with repetition; returns counts by member, and the distance.
 
@@ -134,6 +96,6 @@ def greedy_ensemble(
     return best
 
 
-def _equal_mixture(pools: Sequence[FeatureRows], members: Sequence[int]) -> SampleFeatures:
+def _equal_mixture(pools: Sequence[SampleFeatures], members: Sequence[int]) -> SampleFeatures:
     names = sorted(set(members))
     return mixture_features([pools[i] for i in names], [members.count(i) for i in names])

@@ -166,11 +166,8 @@ class GridOptions:
         self._check_edges()
         self._check_cells()
         if not self.overlap and sum(self.diets) > 1 + 1e-9:
-            if self.cells:
-                problem = f"diets without overlap use {sum(self.diets):.4g} of the images in all"
-                raise ValueError(f"{problem}; lower them to 1 in all, or set overlap=true")
-            hint = f"use at most 1 / cells = {1 / self.num_cells:.4g}, or overlap=true"
-            raise ValueError(f"diet {self.diet:g} is too large without overlap; {hint}")
+            problem = f"the diets of {self.num_cells} cells without overlap are {sum(self.diets):.4g} of the images"
+            raise ValueError(f"{problem}; lower their sum to 1, or set overlap=true")
 
     def _check_edges(self) -> None:
         given = {"edges": self.edges}
@@ -219,9 +216,4 @@ class GridOptions:
 
 def _first_duplicate(values: Sequence[int | str]) -> int | str | None:
     """Return the first value that occurs a second time; None if all are different."""
-    previous: set[int | str] = set()
-    for value in values:
-        if value in previous:
-            return value
-        previous.add(value)
-    return None
+    return next((value for place, value in enumerate(values) if value in values[:place]), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
@@ -37,15 +38,15 @@ class Executor(Protocol):
 class Exchange(Protocol):
     """Source of the genomes of cells, also of cells in other processes."""
 
-    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        """Return the centres of the cells in `reach`, from this process (`mine`) and others."""
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Return the centres of the cells in `reach`, from this process (`cells`) and others."""
 
 
 class LocalExchange:
     """Exchange where all cells are in this process."""
 
-    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        return {cell: mine[cell] for cell in reach}
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        return {cell.number: cell.centre for cell in cells}
 
 
 @dataclass
@@ -55,8 +56,8 @@ class Population:
     topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features:
     features of a generator's images in a generation, by which mixtures are scored; None: mixture
     weights stay unchanged. opponent: loads a genome as a network to play against.
-    has_same_optimizer: whether two cells use the same optimiser for a side, so that its state and
-    learning rate can be inherited.
+    optimizer_of: optimiser of a side of a cell with its arguments; its state and learning rate are
+    inherited between cells where it is equal.
     """
 
     seed: int
@@ -68,7 +69,7 @@ class Population:
     generator_features: Callable[[Genome, int], SampleFeatures] | None = None
     distance: Distance | None = None
     opponent: Callable[[Side, Genome], CalledNetwork] | None = None
-    has_same_optimizer: Callable[[Side, int, int], bool] = lambda side, a, b: True
+    optimizer_of: Callable[[Side, int], object] = lambda side, cell: None
     exchange: Exchange = field(default_factory=LocalExchange)
     generation: int = 0  # number of finished generations
     check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort
@@ -83,12 +84,11 @@ class Population:
             near = self._gather(topology, time)
         with profile.measure("evaluate"):
             evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
-            before = {n: self._fitness(evaluator, group, n) for n, group in near.items()}
+            before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
         with profile.measure("update_genomes"):
-            chosen = {n: self._select(fitness, n) for n, fitness in before.items()}
-            parents = {n: self._parents(n, near[n], chosen[n], topology.neighbours[n]) for n in near}
+            parents = {n: self._select(before[n], near[n], topology.neighbours[n]) for n in near}
         with profile.measure("mutate"):
-            rates = {cell.number: self._rates(parents[cell.number], cell) for cell in self.cells}
+            rates = {n: self._mutate_rates(parents[n], n) for n in near}
         with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
@@ -97,7 +97,7 @@ class Population:
         with profile.measure("update_genomes"):
             trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
         with profile.measure("evaluate"):
-            after = {n: self._after(evaluator, near[n], trained[n], n) for n in trained}
+            after = {n: self._fitness(evaluator, [trained[n]], near[n], n) for n in near}
         with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
@@ -114,7 +114,7 @@ class Population:
     def _gather(self, topology: Topology, time: int) -> dict[int, list[Centre]]:
         """Return the centres of each cell's neighbourhood, beginning with the cell."""
         mine = {cell.number: cell.centre for cell in self.cells}
-        theirs = self.exchange.gather(mine, topology.reach(mine), time)
+        theirs = self.exchange.gather(self.cells, topology.reach(mine), time)
         if not self.options.inherit_optimizer_state:
             theirs = {
                 cell: {s: genome.without_optimizer_state() for s, genome in centre.items()}
@@ -123,38 +123,36 @@ class Population:
         neighbours = topology.neighbours
         return {cell: [mine[cell], *(theirs[n] for n in neighbours[cell][1:])] for cell in mine}
 
-    def _fitness(self, evaluator: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
-        """Return the fitness of all genomes of a neighbourhood, in its order."""
+    def _fitness(
+        self, evaluator: FitnessEvaluator, centres: Sequence[Centre], group: Sequence[Centre], cell: int
+    ) -> dict[Side, list[float]]:
+        """Return the fitness of the genomes of some centres against a cell's neighbourhood."""
         by = self.options.fitness.of
         fitness = {}
         for side in Side:
             opponents = [centre[_OPPONENT[side]] for centre in group]
-            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, by) for c in group]
+            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, by) for c in centres]
         return fitness
 
-    def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
-        """Return the positions in its neighbourhood of the genomes that a cell trains."""
-        size = self.options.tournament
-        if not size:
-            return dict.fromkeys(Side, 0)
-        return {s: tournament(fitness[s], size, self.seed, cell, self.generation, s) for s in Side}
-
-    def _parents(
-        self, cell: int, group: Sequence[Centre], chosen: Mapping[Side, int], numbers: Sequence[int]
+    def _select(
+        self, fitness: Mapping[Side, Sequence[float]], group: Sequence[Centre], numbers: Sequence[int]
     ) -> dict[Side, Genome]:
-        """Return the genomes that a cell clones.
+        """Return the genomes that a cell clones. numbers: of the cells of its neighbourhood.
 
         Inherits only weights from a cell with another optimiser, not the learning rate.
         """
+        cell = numbers[0]
+        size = self.options.tournament
         parents = {}
-        for side, place in chosen.items():
+        for side in Side:
+            place = tournament(fitness[side], size, self.seed, cell, self.generation, side) if size else 0
             parents[side] = group[place][side]
-            if not self.has_same_optimizer(side, cell, numbers[place]):
+            if self.optimizer_of(side, cell) != self.optimizer_of(side, numbers[place]):
                 parents[side] = parents[side].without_optimizer_state(group[0][side].traits.lr)
         return parents
 
-    def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
-        place = self.seed, cell.number, self.generation
+    def _mutate_rates(self, parents: Mapping[Side, Genome], cell: int) -> dict[Side, float]:
+        place = self.seed, cell, self.generation
         rates = self.options.rates
         return {side: mutate_lr(parents[side].traits.lr, rates, *place, side) for side in parents}
 
@@ -170,28 +168,27 @@ class Population:
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
         self.check_stop()
-        every = batch if self.options.drawn == "batch" else 0
+        draw = batch if self.options.drawn == "batch" else 0
         count = len(cell.losses)
-        return draw_loss(count, self.seed, cell.number, self.generation, every) if count else 0
-
-    def _after(
-        self, evaluator: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int
-    ) -> dict[Side, float]:
-        """Return the fitness of the trained genomes against the opponents of the old centre."""
-        by = self.options.fitness.of
-        opponents = {side: [centre[_OPPONENT[side]] for centre in group] for side in Side}
-        return {s: evaluator.fitness(s, trained[s], opponents[s], cell, by) for s in Side}
+        return draw_loss(count, self.seed, cell.number, self.generation, draw) if count else 0
 
     def _replace(
-        self, cell: Cell, before: Mapping[Side, Sequence[float]], trained: Centre, after: Mapping[Side, float]
+        self,
+        cell: Cell,
+        before: Mapping[Side, Sequence[float]],
+        trained: Centre,
+        after: Mapping[Side, Sequence[float]],
     ) -> None:
-        always = self.options.replacement == "always"
+        """Replace the genomes of a cell by the trained ones, if these are fitter."""
+        is_always = self.options.replacement == "always"
         centre = dict(cell.centre)
         for side in Side:
-            cell.fitness[side] = before[side][0]
-            if always or after[side] < before[side][0] or before[side][0] != before[side][0]:
+            current = before[side][0]
+            new = after[side][0]
+            is_replaced = is_always or new < current or math.isnan(current)
+            cell.fitness[side] = new if is_replaced else current
+            if is_replaced:
                 centre[side] = trained[side]
-                cell.fitness[side] = after[side]
         cell.centre = centre
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -29,3 +29,9 @@ class Profile:
         finally:
             self.wall_s[routine] += time.perf_counter() - wall
             self.cpu_s[routine] += time.process_time() - cpu
+
+    def add(self, other: Mapping[str, Mapping[str, float]]) -> None:
+        """Add the seconds of another process. other: `wall_s` and `cpu_s`."""
+        for routine in ROUTINES:
+            self.wall_s[routine] += other["wall_s"][routine]
+            self.cpu_s[routine] += other["cpu_s"][routine]

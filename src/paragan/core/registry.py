@@ -115,7 +115,7 @@ def load_module(category: str, name: str) -> ModuleType:
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
         names_missing = " and ".join(missing)
-        raise ConfigError(f"{noun(category)} {name!r} does not define {names_missing}; define that in {path}")
+        raise ConfigError(f"{noun(category)} {name!r} does not define {names_missing}; add what is missing to {path}")
     return module
 
 

@@ -55,7 +55,8 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
         raise CheckpointError(f"{path} {_why_no_run(path)}; {hint}")
     overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     config = read_recipe(str(config_file), overrides, ANY if trust else ())
-    trainer = grid.trainer(config, path, _print_line, lambda: False, reading=True)
+    make = build.trainer if config.grid is None else grid.evolution
+    trainer = make(config, path, _print_line, lambda: False, reading=True)
     if not trainer.resume(best):
         hint = "train longer, or lower every.save_kimg"
         raise CheckpointError(f"{path} has no checkpoint yet; {hint}")

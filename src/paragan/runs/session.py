@@ -107,7 +107,7 @@ def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Tra
         hint = "set workers to share out its cells"
         raise ConfigError(f"devices={world.size} is not available for a grid; {hint}")
     if request.config.workers is not None:
-        return workers.evolution(request.config, request.out, printer(world), stop, request.company)
+        return workers.evolution_on_workers(request.config, request.out, printer(world), stop, request.company)
     return grid.evolution(request.config, request.out, printer(world), stop)
 
 

@@ -24,7 +24,7 @@ from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.loss import Loss
-from paragan.core.protocols import Network, Opponent, Penalty, Turn
+from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
@@ -32,57 +32,6 @@ from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
 _LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
-_STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
-
-
-def unstackable_reason(cells: Sequence[Cell]) -> str | None:
-    """Return why these cells cannot be stacked; None if they can."""
-    first = cells[0]
-    if first.scheme.needs_local_players:
-        return "the scheme needs the players themselves"
-    for cell in cells:
-        for side, player in cell.players.items():
-            reference = first.players[side]
-            name = side.value.upper()
-            if next(player.net.buffers(), None) is not None:
-                return f"{name} has buffers (batch norm, spectral norm)"
-            if player.plain_network.draws:
-                return f"{name} draws random numbers in its forward pass (dropout)"
-            if player.calling.channels_last or player.calling.scaled:
-                return f"{name} uses channels-last memory or a loss scale"
-            module = player.strategy.training_module(player.net)
-            if player.policy.micro_batches > 1 or module is not player.net:
-                return f"{name} uses micro-batches or a strategy"
-            if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
-                return f"{name} has different numbers of updates in the cells"
-        if cell.random_opponents:
-            return "opponents are drawn for every batch"
-        if any(loss.compares for loss in (cell.gan.loss, *cell.losses)):
-            return "a loss compares the samples of a batch, and a stacked batch contains those of all cells"
-        for penalty in (*cell.gan.g_penalties, *cell.gan.d_penalties):
-            if penalty.name not in _STACKABLE:
-                return f"the penalty {penalty.name} draws random numbers or reads whole weights"
-    return None
-
-
-def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
-    """Return why the turns of these cells cannot be recorded; None if a device can record them."""
-    for side in Side:
-        players = [cell.players[side] for cell in cells]
-        if not can_stack(players):
-            return f"{side.value.upper()} does not use the same plain Adam in all cells"
-    if any(map(_has_schedule, (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties))):
-        return "a penalty's weight changes from step to step"
-    if cells[0].gan.augment is not None:
-        return "the augmentation draws random numbers in every step"
-    if cells[0].scheme.shares_fakes:
-        return "the scheme uses G's images in D's turn before G's turn"
-    return None
-
-
-def _has_schedule(penalty: Penalty) -> bool:
-    """Whether a penalty's weight changes in a run; a recording would repeat its first value."""
-    return getattr(getattr(penalty, "options", None), "final", None) is not None
 
 
 class StackedExecutor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paragan.core.errors import ConfigError
-
 
 def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
     """Divide the grid into equal rectangles, one per worker; returns the worker of each cell.
@@ -32,17 +30,12 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
 
     Returns the worker of each cell. Equal speeds get rectangles if these divide the grid; otherwise
     the cells of a worker are consecutive along rows, every second row backwards. speeds: cells per
-    second of each worker, in any unit. Raises `ConfigError` if there are more workers than cells.
+    second of each worker, in any unit; at most one worker per cell.
     """
     cells = rows * columns
-    workers = len(speeds)
-    if workers > cells:
-        problem = f"{workers} workers are too many for a grid of {cells} cells"
-        raise ConfigError(f"workers: {problem}; use at most {cells}")
-    blocks = rectangular_blocks(rows, columns, workers) if len(set(speeds)) == 1 else None
+    blocks = rectangular_blocks(rows, columns, len(speeds)) if len(set(speeds)) == 1 else None
     if blocks is not None:
         return blocks
-    shares = _cell_counts(cells, speeds)
     # every second row backwards, so that consecutive cells are neighbours
     path: list[int] = []
     for row in range(rows):
@@ -50,7 +43,7 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
         path += of_row if row % 2 == 0 else reversed(of_row)
     owner = [0] * cells
     place = 0
-    for worker, count in enumerate(shares):
+    for worker, count in enumerate(_cell_counts(cells, speeds)):
         for cell in path[place : place + count]:
             owner[cell] = worker
         place += count

@@ -9,78 +9,52 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
+from statistics import median_high
 from typing import Any
 
 from paragan.coevolution.cell_state import CellState, Centre
-from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds
 from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape, transfer_cells, transfer_routes
-from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership, median
+from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership
 from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 
+Answer = Mapping[str, Any]
 _MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
 _MIN_GENERATIONS = 2  # consecutive generations with that speed-up, before cells are reassigned
 
 
 @dataclass
-class GenerationResult:
-    """Results of a generation. cells: record values by cell. scalars: means over cells, by name."""
-
-    cells: dict[int, dict[str, Any]]
-    scalars: dict[str, float]
-    profile: Profile
-
-
-@dataclass(frozen=True)
-class StalenessLimit:
-    """Limit on how far workers may run ahead.
-
-    max_age: generations by which the first worker may be ahead of the last; 0: lock-step.
-    num_generations: of the run.
-    """
-
-    max_age: int
-    num_generations: int
-
-
 class Coordinator:
     """Coordinator of the workers of a grid.
 
     make_communicator: makes the communicator described by an order; this process has the rank after
     the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to
-    arrive.
+    arrive. num_generations: of the run. max_age: generations by which the first worker may be ahead
+    of the last; 0: lock-step.
     """
 
-    def __init__(
-        self,
-        membership: Membership,
-        shape: tuple[int, int],
-        topology: Callable[[int], Topology],
-        make_communicator: CommunicatorFactory,
-        like: Centre,
-        limit: StalenessLimit,
-        timeout_s: float,
-    ) -> None:
-        self.membership = membership
-        self.shape = shape
-        self.topology = topology
-        self.make_communicator = make_communicator
-        self.like = like
-        self.limit = limit
-        self.timeout_s = timeout_s
-        self.states: dict[int, CellState] = {}  # as collected last, or read from a checkpoint
-        self.at = 0  # generations finished by all workers
-        self._edge = 0  # generation boundary of `states`
-        self._owners: list[int] = []
-        self._topology: Topology | None = None  # of the present membership
-        self._membership_number = 0
-        self._num_unbalanced = 0
-        self._communicator: Communicator | None = None
+    membership: Membership
+    shape: tuple[int, int]
+    topology: Callable[[int], Topology]
+    make_communicator: CommunicatorFactory
+    like: Centre
+    timeout_s: float
+    num_generations: int
+    max_age: int = 0
+    states: dict[int, CellState] = field(default_factory=dict)  # as collected last, or resumed from
+    at: int = 0  # generations finished by all workers
+    _edge: int = 0  # generation boundary of `states`
+    _owners: list[int] = field(default_factory=list)
+    _topology: Topology | None = None  # of the present membership
+    _membership_number: int = 0
+    _num_unbalanced: int = 0
+    _communicator: Communicator | None = None
 
     def resume(self, states: Mapping[int, CellState], at: int) -> None:
         """Begin at the generation boundary of a checkpoint."""
@@ -88,18 +62,18 @@ class Coordinator:
         self.at = at
         self._edge = at
 
-    def evolve(self, target: int) -> GenerationResult:
-        """Run until all cells have finished `target` generations; returns the last result."""
-        result: GenerationResult | None = None
-        while result is None or self.at < target:
+    def evolve(self, target: int) -> list[Answer]:
+        """Run until all cells have finished `target` generations; return each worker's last result."""
+        results: list[Answer] = []
+        while not results or self.at < target:
             try:
                 self.membership.admit()
                 if self.membership.is_stale or self._topology != self.topology(self.at) or self._unbalanced():
                     self._assign()
-                result = self._run_generation()
+                results = self._run_generation()
             except FailedWorker:
                 continue
-        return result
+        return results
 
     def collect(self) -> dict[int, CellState]:
         """Collect the states of all cells at the last common generation boundary."""
@@ -117,13 +91,10 @@ class Coordinator:
         is_intact = not (self.membership.is_stale or self.membership.has_failed)
         self.membership.release()
         if self._communicator is not None:
-            try:
+            with suppress(RankError):
                 if is_intact:
                     self._communicator.close()
-            except RankError:
-                is_intact = False
-            if not is_intact:
-                self._communicator.abort()
+            self._communicator.abort()  # does nothing once it is closed
         self.membership.close()
 
     def await_workers(self, count: int, start_error: Callable[[], str]) -> None:
@@ -155,23 +126,21 @@ class Coordinator:
             for member in self.membership.members
         ]
 
-    def _run_generation(self) -> GenerationResult:
+    def _run_generation(self) -> list[Answer]:
         for member in self.membership.active:
             self.membership.send(member, "go", until=self._until())
         answers = self.membership.collect("done", generation=self.at + 1)
         self.at += 1
         for member in self.membership.active:
             cells = self._owners.count(member.rank)
-            member.speed = cells / max(float(answers[member.rank]["seconds"]), 1e-6)
-        return _merge_answers(list(answers.values()))
+            member.speed = cells / max(float(answers[member.name]["seconds"]), 1e-6)
+        return list(answers.values())
 
     def _until(self) -> int:
         """Return the generation up to which workers may run before the next one is complete."""
         until = self.at + 1
-        while (
-            until < min(self.limit.num_generations, self.at + 1 + self.limit.max_age)
-            and self.topology(until) == self._topology
-        ):
+        end = min(self.num_generations, until + self.max_age)
+        while until < end and self.topology(until) == self._topology:
             until += 1
         return until
 
@@ -202,39 +171,35 @@ class Coordinator:
             member.rank = rank if rank < rows * columns else -1
         active = self.membership.active
         held = {member.name: held[member.name] for member in active}
-        speeds = [member.speed or median([m.speed for m in active]) for member in active]
+        known = [member.speed for member in active if member.speed is not None]
+        speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
         self._owners = assign_cells(rows, columns, speeds)
         held["coordinator"] = {self._edge: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
-        self.at, cell_sources = recovery_sources(held, last, may_differ=self.limit.max_age > 0)
+        self.at, cell_sources = recovery_sources(held, last, may_differ=self.max_age > 0)
         self._topology = self.topology(self.at)
         self._connect(ranks, cell_sources)
-        self.membership.collect("ready", membership=f"{self._membership_number}")
+        self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False
-        counts = ", ".join(f"{self._owners.count(member.rank)}" for member in active)
-        assigned = f"{len(active)} with {counts} cells"
-        self.membership.say(f"workers   {assigned}, from generation {self.at}")
+        counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
+        self.membership.say(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
 
     def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""
         assert self._topology is not None
         source_ranks = [None if source is None else ranks[source.name] for source in cell_sources]
-        edges: dict[str, list[tuple[int, int]]] = {}
-        for cell, source in enumerate(cell_sources):
-            if source is not None:
-                edges.setdefault(str(ranks[source.name]), []).append((cell, source.edge))
         active = self.membership.active
         transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
         exchanged = exchange_routes(self._owners, self._topology)
-        routes = {route for route in {**exchanged, **transfers} if root not in route}
+        routes = {route for route in exchanged | transfers if root not in route}
         order = {
-            "membership": f"{self._membership_number}",
+            "membership": self._membership_number,
             "size": root,
             "owners": self._owners,
             "sources": source_ranks,
-            "edges": edges,
+            "edges": [None if source is None else source.edge for source in cell_sources],
             "generation": self.at,
             "torus": torus_shape(routes, root),
             "places": [member.line.peer_info.get("place") for member in active],
@@ -246,7 +211,7 @@ class Coordinator:
             communicator = self._communicator = self.make_communicator(
                 {"rank": root, "peers": [], **order}, self.membership.check_failed
             )
-            transfer_cells(communicator.exchange_with_root, root, transfers, self.states, lambda: self.like)
+            transfer_cells(communicator.exchange_with_root, root, transfers, self.states, self.like)
         except RankError:
             raise self.membership.failure() from None
 
@@ -255,11 +220,9 @@ class Coordinator:
         if self._communicator is not None:
             self._communicator.abort()
             self._communicator = None
-        replies = self.membership.drop_all(f"{self._membership_number}")
-        return {
-            member.name: {int(edge): list(cells) for edge, cells in replies[member.name]["held"].items()}
-            for member in self.membership.members
-        }
+        replies = self.membership.drop_all(self._membership_number)
+        held = {member.name: replies[member.name]["held"] for member in self.membership.members}
+        return {name: {int(edge): cells for edge, cells in saved.items()} for name, saved in held.items()}
 
     def _unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""
@@ -267,29 +230,10 @@ class Coordinator:
         if len(active) < 2 or any(member.speed is None for member in active):
             return False
         speeds = [float(member.speed or 0.0) for member in active]
-        is_slower = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * generation_seconds(
-            assign_cells(*self.shape, speeds), speeds
-        )
+        shortest_s = generation_seconds(assign_cells(*self.shape, speeds), speeds)
+        is_slower = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * shortest_s
         self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
         if self._num_unbalanced < _MIN_GENERATIONS:
             return False
         self._num_unbalanced = 0
         return True
-
-
-def _merge_answers(answers: Sequence[Mapping[str, Any]]) -> GenerationResult:
-    """Combine the results of the workers."""
-    cells: dict[int, dict[str, Any]] = {}
-    sums: dict[str, list[float]] = {}
-    profile = Profile()
-    for answer in answers:
-        cells |= {int(number): dict(record) for number, record in answer["cells"].items()}
-        for name, (total, count) in answer["numbers"].items():
-            before = sums.setdefault(name, [0.0, 0])
-            before[0] += total
-            before[1] += count
-        for totals, clock in ((profile.wall_s, "wall_s"), (profile.cpu_s, "cpu_s")):
-            for routine, seconds in answer["profile"][clock].items():
-                totals[routine] += seconds
-    means = {name: total / count for name, (total, count) in sums.items()}
-    return GenerationResult(cells, means, profile)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
 from paragan.distributed.transports.communicator import Communicator
 
-Positions = Mapping[int, tuple[int, int]]
 Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
-def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
+def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int, int], list[int]]:
     """Return the cells to send in an exchange, by (sender, receiver), in order.
 
-    Every route has its reverse, which may be empty. spare: also send cells that no other worker
-    reads to the next worker, so that a copy survives any failure.
+    Every route has its reverse, which may be empty. Cells that no other worker reads are sent to
+    the next worker, so that a copy survives any failure.
     """
     workers = sorted(set(owners))
     routes: dict[tuple[int, int], set[int]] = {}
@@ -29,7 +29,7 @@ def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = Tru
         for other in near:
             if owners[other] != owners[cell]:
                 routes.setdefault((owners[other], owners[cell]), set()).add(other)
-    if spare and len(workers) > 1:
+    if len(workers) > 1:
         read = set().union(*routes.values())
         for cell, owner in enumerate(owners):
             if cell not in read:
@@ -59,7 +59,7 @@ def transfer_cells(
     rank: int,
     routes: Mapping[tuple[int, int], Sequence[int]],
     held: Mapping[int, CellState],
-    like: Callable[[], Centre],
+    like: Centre,
     device: torch.device | None = None,
 ) -> dict[int, CellState]:
     """Send cells along their routes; returns the received cells by number.
@@ -71,7 +71,7 @@ def transfer_cells(
     cells_here: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
-            cells_here |= unpack_cells(cells, received[a], like())
+            cells_here |= unpack_cells(cells, received[a], like)
     return cells_here
 
 
@@ -89,62 +89,53 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
     return states
 
 
-def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
+def torus_shape(routes: Collection[tuple[int, int]], size: int) -> tuple[int, int] | None:
     """Return rows and columns of the squarest torus on which routes join neighbours; else None."""
-    pairs = set(routes)
     shapes = [(n, size // n) for n in range(1, size + 1) if size % n == 0]
-    for rows, columns in sorted(shapes, key=lambda shape: max(shape)):
-        places = {rank: divmod(rank, columns) for rank in range(size)}
-
-        def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Positions = places) -> bool:
-            down = (places[a][0] - places[b][0]) % rows
-            across = (places[a][1] - places[b][1]) % columns
-            return (min(down, rows - down), min(across, columns - across)) in ((0, 1), (1, 0))
-
-        if all(near(a, b) for a, b in pairs):
+    for rows, columns in sorted(shapes, key=max):
+        if all(_are_neighbours(a, b, rows, columns) for a, b in routes):
             return rows, columns
     return None
 
 
+def _are_neighbours(a: int, b: int, rows: int, columns: int) -> bool:
+    """Whether two workers, placed row by row on a torus, are one step from each other."""
+    down = abs(a // columns - b // columns)
+    across = abs(a % columns - b % columns)
+    return min(down, rows - down) + min(across, columns - across) == 1
+
+
+@dataclass
 class GenomeExchange:
     """`coevolution.population.Exchange` between workers, in lock-step.
 
-    owners: rank of the worker of each cell. like: genomes with the grid's networks. cells: states
-    of the cells of this worker. device: from which tensors are sent, if the communicator can; None:
-    the host. copies: cells received since they were last taken out, by generation and number.
+    owners: rank of the worker of each cell. like: genomes with the grid's networks. device: from
+    which tensors are sent, if the communicator can; None: the host. copies: cells received since
+    they were last taken out, by generation and number.
     """
 
-    def __init__(
-        self,
-        communicator: Communicator,
-        owners: Sequence[int],
-        topology: Callable[[int], Topology],
-        like: Centre,
-        cells: Callable[[], Sequence[CellState]],
-        device: torch.device | None = None,
-    ) -> None:
-        self.communicator = communicator
-        self.owners = owners
-        self.topology = topology
-        self.like = like
-        self.cells = cells
-        self.device = device
-        self.copies: dict[int, dict[int, CellState]] = {}
+    communicator: Communicator
+    owners: Sequence[int]
+    topology: Callable[[int], Topology]
+    like: Centre
+    device: torch.device | None = None
+    copies: dict[int, dict[int, CellState]] = field(default_factory=dict)
 
-    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology(generation))
-        here = {cell.number: cell for cell in self.cells()}
+        here = {cell.number: cell.state() for cell in cells}
         received = transfer_cells(
-            self.communicator.exchange, self.communicator.rank, routes, here, lambda: self.like, self.device
+            self.communicator.exchange, self.communicator.rank, routes, here, self.like, self.device
         )
         self.copies[generation] = received
-        return {cell: mine[cell] if cell in mine else received[cell].centre for cell in reach}
+        return {cell: (here.get(cell) or received[cell]).centre for cell in reach}
 
     def progress(self) -> None:
         """Receive messages during a generation; in lock-step there are none."""
 
 
+@dataclass
 class AsyncGenomeExchange(GenomeExchange):
     """Asynchronous exchange: copies of neighbours may be `age` generations old.
 
@@ -153,16 +144,14 @@ class AsyncGenomeExchange(GenomeExchange):
     not known.
     """
 
-    def __init__(self, age: int, *everything: Any) -> None:
-        super().__init__(*everything)
-        self.age = age
-        self._last: dict[int, int] = {}  # generation of the last message of each worker
-        self._routes: Mapping[tuple[int, int], Sequence[int]] = {}
-        self._received: dict[int, CellState] = {}
+    age: int = 0
+    _last: dict[int, int] = field(default_factory=dict)  # generation of each worker's last message
+    _routes: Mapping[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    _received: dict[int, CellState] = field(default_factory=dict)
 
-    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+    def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         """Post this worker's cells, and wait only for neighbours older than the bound."""
-        here = {cell.number: cell for cell in self.cells()}
+        here = {cell.number: cell.state() for cell in cells}
         rank = self.communicator.rank
         self._routes = exchange_routes(self.owners, self.topology(generation))
         number = torch.tensor([generation]).view(torch.uint8)
@@ -174,7 +163,7 @@ class AsyncGenomeExchange(GenomeExchange):
             while a not in self._last or self._last[a] < generation - self.age:
                 self.communicator.wait(a)
                 self.progress()
-        return {cell: mine[cell] if cell in mine else self._received[cell].centre for cell in reach}
+        return {cell: (here.get(cell) or self._received[cell]).centre for cell in reach}
 
     def progress(self) -> None:
         """Receive the messages that have arrived."""

@@ -44,16 +44,16 @@ class Member:
     is_suspect: bool = False
     messages: deque[Mapping[str, Any]] = field(default_factory=deque)
 
-    def take(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Remove and return the first message of this kind with these values; None without one."""
+    def take(self, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Remove and return the first message that has these values; None without one."""
         for message in self.messages:
-            is_kind = message["kind"] == kind
-            if is_kind and all(message.get(key) == value for key, value in values.items()):
+            if values.items() <= message.items():
                 self.messages.remove(message)
                 return message
         return None
 
 
+@dataclass
 class Membership:
     """Workers of a grid.
 
@@ -65,27 +65,21 @@ class Membership:
     is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
     """
 
-    def __init__(
-        self,
-        accept: Callable[[], ControlConnection | None],
-        say: Callable[[str], None],
-        heartbeat_s: float,
-        timeout_s: float,
-        on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None,
-        is_recoverable: bool = True,
-    ) -> None:
-        self.accept = accept
-        self.say = say
-        self.on_failure = on_failure
-        self.timeout_s = timeout_s
-        self.is_recoverable = is_recoverable
-        self.members: list[Member] = []
-        self.is_stale = True
-        self.has_failed = False
-        self._is_ending = False
-        self._detector = FailureDetector(heartbeat_s, timeout_s)
-        self._num_joined = 0
-        self._fatal: RankError | None = None
+    accept: Callable[[], ControlConnection | None]
+    say: Callable[[str], None]
+    heartbeat_s: float
+    timeout_s: float
+    on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None
+    is_recoverable: bool = True
+    members: list[Member] = field(default_factory=list)
+    is_stale: bool = True
+    has_failed: bool = False
+    _is_ending: bool = False
+    _num_joined: int = 0
+    _fatal: RankError | None = None
+
+    def __post_init__(self) -> None:
+        self._detector = FailureDetector(self.heartbeat_s, self.timeout_s)
 
     @property
     def active(self) -> list[Member]:
@@ -98,7 +92,7 @@ class Membership:
             self._num_joined += 1
             name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
             now = time.monotonic()
-            heartbeat = PeriodicHeartbeat(line.send, self._detector.heartbeat_s, dict)
+            heartbeat = PeriodicHeartbeat(line.send, self.heartbeat_s, dict)
             self.members.append(Member(name, line, heartbeat, progressed_at=now))
             self._detector.record_arrival(name, now)
             self.is_stale = True
@@ -112,38 +106,31 @@ class Membership:
             if member in self.members:
                 self._remove(member, str(error))
 
-    def collect(self, kind: str, **values: Any) -> dict[int, Mapping[str, Any]]:
-        """Wait for a message of this kind from every active worker; returns them by rank.
+    def collect(self, kind: str, **values: Any) -> dict[str, Mapping[str, Any]]:
+        """Wait for a message of this kind from every active worker; returns them by name.
 
         values: that the message must have. Raises `FailedWorker` if a worker fails meanwhile.
         """
-        answers: dict[int, Mapping[str, Any]] = {}
         began = time.monotonic()
+        answers: dict[str, Mapping[str, Any]] = {}
         while True:
             self.poll()
             if self.has_failed:
                 raise self.failure()
-            for member in self.active:
-                if member.rank not in answers and (message := member.take(kind, values)) is not None:
-                    answers[member.rank] = message
-            missing = [member for member in self.active if member.rank not in answers]
-            if not missing:
+            if self._take_answers(self.active, {"kind": kind, **values}, answers, began):
                 return answers
-            self._wait_for(missing, began)
 
-    def drop_all(self, membership: str) -> dict[str, Mapping[str, Any]]:
+    def drop_all(self, membership: int) -> dict[str, Mapping[str, Any]]:
         """Make all workers stop their work in progress; returns their replies by name."""
-        answers: dict[str, Mapping[str, Any]] = {}
-        began = time.monotonic()
-        for member in self.members:
+        for member in list(self.members):
             self.send(member, "drop", membership=membership)
-        while missing := [member for member in self.members if member.name not in answers]:
+        began = time.monotonic()
+        answers: dict[str, Mapping[str, Any]] = {}
+        wanted = {"kind": "dropped", "membership": membership}
+        while not self._take_answers(self.members, wanted, answers, began):
             self.poll()
-            for member in missing:
-                if (message := member.take("dropped", {"membership": membership})) is not None:
-                    answers[member.name] = message
-                    member.messages.clear()  # older messages belong to the previous membership
-            self._wait_for([member for member in self.members if member.name not in answers], began)
+        for member in self.members:
+            member.messages.clear()  # they belong to the previous membership
         self.has_failed = False
         return answers
 
@@ -217,20 +204,34 @@ class Membership:
                 member.state = str(message.get("state", member.state))
                 member.progress = message.get("progress")
             case "failed":
-                raise _worker_error(member.name, message)
-            case "lost":
+                error = ParaganError(f"{member.name}: {message['reason']}")
+                error.exit_code = int(message.get("code", 1))
+                raise error
+            case "unreachable":  # another worker is, from this one
                 self.has_failed = True
             case _:
                 member.messages.append(message)
 
-    def _wait_for(self, missing: Sequence[Member], began: float) -> None:
-        """Wait a moment for messages; remove workers that send heartbeats but make no progress."""
+    def _take_answers(
+        self, members: Sequence[Member], wanted: Mapping[str, Any], answers: dict[str, Mapping[str, Any]], began: float
+    ) -> bool:
+        """Add the messages that have arrived; return whether all have, otherwise after a moment.
+
+        Removes workers that send heartbeats but make no progress.
+        """
+        missing = []
+        for member in members:
+            if member.name not in answers and (message := member.take(wanted)) is not None:
+                answers[member.name] = message
+            if member.name not in answers:
+                missing.append(member)
         now = time.monotonic()
         for member in missing:
-            if member in self.members and now - max(began, member.progressed_at) > self.timeout_s:
+            if now - max(began, member.progressed_at) > self.timeout_s:
                 self._remove(member, f"it sends heartbeats but made no progress for {self.timeout_s:g} s")
         if missing:
             time.sleep(POLL_S)
+        return not missing
 
     def _remove(self, member: Member, why: str) -> None:
         self.say(f"workers   {member.name} failed: {why}")
@@ -245,15 +246,3 @@ class Membership:
             problem = f"{member.name} failed ({why}), which ends a run over MPI"
             self._fatal = RankError(f"{problem}; {RESUME_HINT}")
             raise self._fatal
-
-
-def median(speeds: Sequence[float | None]) -> float:
-    """Return the median of the known speeds; 1 if none is known."""
-    known = sorted(speed for speed in speeds if speed is not None)
-    return known[len(known) // 2] if known else 1.0
-
-
-def _worker_error(name: str, message: Mapping[str, Any]) -> ParaganError:
-    error = ParaganError(f"{name}: {message['reason']}")
-    error.exit_code = int(message.get("code", 1))
-    return error

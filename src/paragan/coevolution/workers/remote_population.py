@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -69,13 +69,18 @@ class RemotePopulation(Population):
                 self.coordinator.resume(states, self.generation)
             self.begin()
             self.has_begun = True
-        result = self.coordinator.evolve(self.generation + 1)
+        results = self.coordinator.evolve(self.generation + 1)
         self.generation += 1
-        for cell in cast(Sequence[RemoteCell], self.cells):
-            cell.record = result.cells[cell.number]
-        self.clock.step, self.clock.images = result.cells[0]["clock"]
-        scalars = {name: torch.tensor(value) for name, value in result.scalars.items()}
-        return result.profile, {0: scalars}
+        profile = Profile()
+        scalars = {}
+        for result in results:
+            profile.add(result["profile"])
+            for number, record, clock, values in result["cells"]:
+                cast(RemoteCell, self.cells[number]).record = record
+                scalars[number] = {name: torch.tensor(value) for name, value in values.items()}
+                if number == 0:
+                    self.clock.step, self.clock.images = clock
+        return profile, scalars
 
     @property
     def workers(self) -> list[dict[str, Any]]:
@@ -90,8 +95,3 @@ class RemotePopulation(Population):
     def release_workers(self) -> None:
         """Release the workers."""
         self.end()
-
-
-def initial_cells(first: CellState, count: int) -> list[RemoteCell]:
-    """Return the cells before the first generation, as copies of the first one."""
-    return [RemoteCell(replace(first, number=number)) for number in range(count)]
