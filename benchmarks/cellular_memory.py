@@ -1,9 +1,9 @@
-"""Memory of the workers of a grid, beside that of an upstream-style process, which has one cell.
+"""Memory of the workers of a grid, next to that of an upstream-style process, which has one cell.
 
     python -m benchmarks.cellular_memory DATA_FOLDER
 
-Of each process, in MB: resident, proportional (what is shared counts in parts) and its own alone. MNIST's images are
-47 MB: where each worker holds a copy they are in what is its own.
+Of each process, in MB: resident, proportional (what is shared counts in parts) and private. MNIST's images are
+47 MB: where each worker holds a copy they are private.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ import torch
 
 from benchmarks.cellular_comparison import images, upstream
 from benchmarks.record import write
+from paragan.core.local_processes import LocalProcesses
 
-_READY_S, _LOOK_S, _SETTLE_S = 300.0, 0.5, 20.0
-_NAMES = {"Rss": "resident", "Pss": "proportional", "Private_Clean": "own", "Private_Dirty": "own"}
+_READY_S = 300.0
+_LOOK_S = 0.5
+_SETTLE_S = 20.0  # CPU time of a worker that has trained for a while
+_END_S = 60.0
+_NAMES = {"Rss": "resident", "Pss": "proportional", "Private_Clean": "private", "Private_Dirty": "private"}
 
 
 def memory(pid: int) -> dict[str, float]:
     """MB of a process."""
-    found = {"resident": 0.0, "proportional": 0.0, "own": 0.0}
+    found = {"resident": 0.0, "proportional": 0.0, "private": 0.0}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, kilobytes = line.split()[:2]
         if (label := _NAMES.get(name.rstrip(":"))) is not None:
@@ -44,23 +48,21 @@ def peak(pid: int) -> float:
 
 def workers(data: Path, num: int, shape: str = "2x2") -> list[dict[str, float]]:
     """Of the workers of a run that is under way."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, LocalProcesses() as processes:
         words = [f"data.path={data}", f"workers={num}", f"grid.shape={shape}", "grid.batches=20", "train.kimg=1000"]
         more = ["evaluation.num_images=1000", "every.score_kimg=0", "every.sample_kimg=0", "--out", f"{folder}/run"]
         command = [sys.executable, "-m", "paragan", "train", "cellular-mnist", *words, *more]
-        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        processes.start(command, log=Path(folder) / "log")
+        (run,) = processes.processes
         try:
             pids = _trained(run, num)
             return [{**memory(pid), "peak": peak(pid)} for pid in pids]
         finally:
             run.send_signal(signal.SIGINT)
-            try:
-                run.wait(60)
-            except subprocess.TimeoutExpired:
-                run.kill()
+            processes.wait(_END_S)
 
 
-def _trained(run: subprocess.Popen, num: int) -> list[int]:
+def _trained(run: subprocess.Popen[bytes], num: int) -> list[int]:
     """The workers' process ids, once all have worked for a while."""
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline and run.poll() is None:
@@ -68,7 +70,7 @@ def _trained(run: subprocess.Popen, num: int) -> list[int]:
         if len(pids) == num and min(map(_cpu_s, pids)) > _SETTLE_S:
             return pids
         time.sleep(_LOOK_S)
-    raise SystemExit(f"found no {num} workers that train")
+    raise SystemExit(f"no {num} workers that train within {_READY_S:g} s")
 
 
 def _children(pid: int) -> list[int]:
@@ -91,7 +93,7 @@ def upstream_style(data: Path) -> dict[str, float]:
     words = [sys.executable, "-m", "benchmarks.cellular_memory", str(data), "--upstream-style"]
     found = subprocess.run(words, capture_output=True, text=True, check=True)
     values = found.stdout.splitlines()[-1].split()
-    return dict(zip(("resident", "proportional", "own", "peak"), map(float, values), strict=True))
+    return dict(zip(("resident", "proportional", "private", "peak"), map(float, values), strict=True))
 
 
 def alone(data: Path) -> None:
@@ -106,17 +108,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--upstream-style", action="store_true", help="only this, in this process")
-    told = parser.parse_args()
-    if told.upstream_style:
-        alone(told.data)
+    arguments = parser.parse_args()
+    if arguments.upstream_style:
+        alone(arguments.data)
         return
-    stored = images(told.data).nbytes / 1e6
-    found = {f"{num} workers": workers(told.data, num) for num in (1, 2, 4)}
-    theirs = upstream_style(told.data)
+    stored = images(arguments.data).nbytes / 1e6
+    found = {f"{num} workers": workers(arguments.data, num) for num in (1, 2, 4)}
+    theirs = upstream_style(arguments.data)
     for name, of in found.items():
         print(name, *of, sep="\n  ")
     print("upstream-style, one cell", theirs, sep="\n  ")
-    note = "MB; a 2x2 grid on MNIST, its cells shared out; own: of no other process"
+    note = "MB; a 2x2 grid on MNIST, its cells divided; private: of no other process"
     write("cellular-memory", {"note": note, "images_mb": stored, **found, "upstream-style, one cell": theirs})
 
 

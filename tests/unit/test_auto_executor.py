@@ -48,13 +48,6 @@ def test_auto_executor_measurement_changes_no_state():
     assert [cell.loss for cell in one] == [cell.loss for cell in other]
 
 
-def test_auto_executor_with_one_choice_measures_nothing():
-    said = []
-    executor = auto.AutoExecutor({"loop": loop.LoopExecutor()}, said.append)
-    executor.train(cells(), 1, loss_of)
-    assert executor.chosen == "loop" and not said
-
-
 @pytest.mark.parametrize("chosen", ["loop", "stacked"])
 def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
     def begin(*more):

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from paragan.build import workers
-from paragan.build.worker import run_worker
+from paragan.build.worker import join_coordinator
 from paragan.cli.main import main
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError, RankError
@@ -163,7 +163,7 @@ class TestWorker:
 
     def test_refused_worker_gets_the_reason(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
-        server = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
+        server = workers._CoordinatorServer(config(), None, said.append, "", listener, welcome, None, None)
         monkeypatch.setattr(workers, "incompatibility", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
@@ -178,7 +178,7 @@ class TestWorker:
             with pytest.raises(
                 ConfigError, match=r"refused by the coordinator at .*: found another moon, expected this one"
             ):
-                run_worker(listener._token, *listener.address, lambda text: None)
+                join_coordinator(listener._token, *listener.address, lambda text: None)
         finally:
             over.set()
             thread.join(5)
@@ -199,7 +199,7 @@ class TestWorker:
         gone, welcome = Gone(), {"config": dump(config())}
         waiting = [gone]
         listener.accept = lambda wait_s: waiting.pop() if waiting else None
-        server = workers._CoordinatorServer(config(), None, print, "", listener, None, welcome, None, None)
+        server = workers._CoordinatorServer(config(), None, print, "", listener, welcome, None, None)
         assert server._accept() is None and gone.closed
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from paragan.build import communicators, workers
-from paragan.build.worker import run_worker
+from paragan.build.worker import join_coordinator
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import handshake
@@ -47,7 +48,8 @@ def test_nccl_worker_needs_a_separate_accelerator():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a worker on the CPU is meant")
 def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
     run, listener, said = config(), Listener(new_token()), []
-    server = workers._CoordinatorServer(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
+    server = workers._CoordinatorServer(run, None, said.append, "", listener, {"config": dump(run)}, None, None)
+    server.coordinator = SimpleNamespace(membership=SimpleNamespace(members=[]))
     over = threading.Event()
 
     def accept():
@@ -62,7 +64,7 @@ def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
             ConfigError,
             match=r"refused by the coordinator at .*: transport=nccl requires an accelerator, and it trains on cpu",
         ):
-            run_worker(listener._token, *listener.address, lambda text: None)
+            join_coordinator(listener._token, *listener.address, lambda text: None)
     finally:
         over.set()
         thread.join(5)
@@ -81,11 +83,11 @@ def test_nccl_worker_that_shares_an_accelerator_is_refused_with_a_reason():
             self.closed = True
 
     run, came = config(), Came()
-    server = workers._CoordinatorServer(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
+    server = workers._CoordinatorServer(run, None, lambda text: None, "", None, {"config": dump(run)}, None, None)
     waiting = [came]
     server.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
     member = type("Member", (), {"line": Came()})()
-    server.coordinator = type("Found", (), {"membership": type("Roster", (), {"members": [member]})()})()
+    server.coordinator = SimpleNamespace(membership=SimpleNamespace(members=[member]))
     assert server._accept() is None
     assert came.told[0] == "refused" and "another trains on" in came.told[1]["reason"] and came.closed
     server.coordinator.membership.members, waiting[:] = [], [came]

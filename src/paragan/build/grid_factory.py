@@ -16,7 +16,7 @@ from paragan.build.grid_evaluation import fitness_evaluator, generator_features,
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.diets import Diets
-from paragan.coevolution.executors.choice import choose_executor
+from paragan.coevolution.executors.choice import select_executor
 from paragan.coevolution.genome import EvalNetwork
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
@@ -99,7 +99,7 @@ class GridFactory:
             make_evaluator=partial(
                 fitness_evaluator, self.options, self.data.train, self.diets, self.prior, eval_networks
             ),
-            executor=choose_executor(self.options, cells, self.config.train.batch, say),
+            executor=select_executor(self.options, cells, self.config.train.batch, say),
             generator_features=None
             if judge is None
             else partial(generator_features, self.options, self.generator, judge, self.prior),

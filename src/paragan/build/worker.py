@@ -22,7 +22,7 @@ from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerSt
 from paragan.hardware import device as devices, peers
 
 
-def run_worker(
+def join_coordinator(
     token: str,
     host: str,
     port: int,

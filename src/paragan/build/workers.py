@@ -6,12 +6,10 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
-
-import torch.distributed as dist
 
 from paragan.build.communicators import communicator_factory
 from paragan.build.grid import GridFactory, population_trainer
@@ -60,7 +58,7 @@ def evolution_on_workers(
     local = factory.population([first], lambda text: None)
     state = first.state()
     cells = [RemoteCell(replace(state, number=number)) for number in range(config.grid.num_cells)]
-    server = _CoordinatorServer.open(config, folder, say, external_workers)
+    server = _CoordinatorServer.open(config, folder, say, external_workers, local.topology, first.centre)
     population = RemotePopulation(
         local.seed,
         local.options,
@@ -70,7 +68,7 @@ def evolution_on_workers(
         local.executor,
         generator_features=local.generator_features,
         distance=local.distance,
-        coordinator=server.make_coordinator(local.topology, first.centre),
+        coordinator=server.coordinator,
         clock=first.gan.clock,
         begin=server.begin,
         end=server.end,
@@ -80,57 +78,56 @@ def evolution_on_workers(
 
 @dataclass
 class _CoordinatorServer:
-    """Address of a coordinator, and its workers."""
+    """Address of a coordinator, and its workers. local_workers: none with external ones."""
 
     config: RunConfig
     folder: Path
     say: Callable[[str], None]
     token: str
     listener: Listener
-    store: dist.Store
     welcome: Mapping[str, Any]
-    local_workers: LocalWorkers  # none is started with external workers
+    local_workers: LocalWorkers
     external_workers: ExternalWorkers | None
-    coordinator: Coordinator | None = None
+    coordinator: Coordinator = field(init=False)
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, say: Callable[[str], None], external_workers: ExternalWorkers | None
+        cls,
+        config: RunConfig,
+        folder: Path,
+        say: Callable[[str], None],
+        external_workers: ExternalWorkers | None,
+        topology: Callable[[int], Topology],
+        like: Centre,
     ) -> _CoordinatorServer:
+        grid = config.grid
+        assert grid is not None
+        timeout_s = config.train.timeout_s
         host, port = config.coordinator_address
         token = os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
-        store = serve_store(host, 0, timedelta(seconds=config.train.timeout_s))
+        store = serve_store(host, 0, timedelta(seconds=timeout_s))
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
         local_workers = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks")
-        return cls(config, folder, say, token, listener, store, welcome, local_workers, external_workers)
-
-    def make_coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
-        config = self.config
-        grid = config.grid
-        timeout_s = config.train.timeout_s
-        assert grid is not None
+        server = cls(config, folder, say, token, listener, welcome, local_workers, external_workers)
         is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
-        membership = Membership(
-            self._accept, self.say, grid.heartbeat_s, timeout_s, self.local_workers.kill, is_recoverable
-        )
-        self.coordinator = Coordinator(
-            membership,
+        server.coordinator = Coordinator(
+            Membership(server._accept, say, grid.heartbeat_s, timeout_s, local_workers.kill, is_recoverable),
             grid.rows_columns,
             topology,
-            communicator_factory(config, self.store),
+            communicator_factory(config, store),
             like,
             timeout_s,
             num_generations=-(-len(config.max_steps) // grid.batches),
             max_age=grid.age,
         )
-        return self.coordinator
+        return server
 
     def begin(self) -> None:
         """Start the local workers, or call the external ones, and wait for them."""
         config = self.config
         host, port = self.listener.address
-        assert config.workers is not None and self.coordinator is not None
+        assert config.workers is not None
         save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
         if self.external_workers is not None:
             self.external_workers.broadcast({"token": self.token, "host": host, "port": port})
@@ -143,8 +140,7 @@ class _CoordinatorServer:
 
     def end(self) -> None:
         """Release the workers."""
-        if self.coordinator is not None:
-            self.coordinator.end()
+        self.coordinator.end()
         self.listener.close()
         self.local_workers.shutdown()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
@@ -154,8 +150,8 @@ class _CoordinatorServer:
         while (line := self.listener.accept(0.0)) is not None:
             reason = incompatibility(line.peer_info, self.welcome["config"])
             if not reason and self.config.transport == "nccl":
-                others = [] if self.coordinator is None else self.coordinator.membership.members
-                reason = nccl_conflict(line.peer_info, [member.line.peer_info for member in others])
+                others = [member.line.peer_info for member in self.coordinator.membership.members]
+                reason = nccl_conflict(line.peer_info, others)
             if reason:
                 self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
             with suppress(RankError):  # it has disconnected

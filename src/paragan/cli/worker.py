@@ -27,11 +27,11 @@ def worker_command(address: Address, device: Device = "auto") -> None:
         hint = "use the address that the coordinator prints"
         raise ConfigError(f"worker: {address!r} is not HOST:PORT; {hint}")
     with _ignore_sigusr1():
-        from paragan.build.worker import run_worker
+        from paragan.build.worker import join_coordinator
         from paragan.distributed.transports.signed_frames import find_token
 
         key = find_token()
-        if why := run_worker(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
+        if why := join_coordinator(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):
             raise RankError(f"worker: {why}")
 
 

@@ -164,12 +164,12 @@ def with_num_workers(config: RunConfig, company: ExternalWorkers) -> RunConfig:
 
 def run_worker(config: RunConfig, company: ExternalWorkers) -> int:
     """Run a worker until the coordinator ends it; return the exit code."""
-    from paragan.build.worker import run_worker
+    from paragan.build.worker import join_coordinator
 
     message = company.receive()
     if "token" not in message:  # the coordinator failed to start, and prints why
         return 0
     address = message["token"], message["host"], int(message["port"])
-    if why := run_worker(*address, lambda text: None, str(company.rank - 1), company, dump(config)):
+    if why := join_coordinator(*address, lambda text: None, str(company.rank - 1), company, dump(config)):
         raise RankError(f"worker {company.rank}: {why}")
     return 0

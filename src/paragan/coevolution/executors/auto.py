@@ -28,7 +28,7 @@ class AutoExecutor:
     def __init__(self, executors: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
         self.executors = executors
         self.say = say
-        self.chosen: str | None = next(iter(executors)) if len(executors) == 1 else None
+        self.chosen: str | None = None
 
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -49,16 +49,17 @@ class CellStreams:
         return Batch(rows, tensors)
 
 
+@dataclass(frozen=True)
 class CellPriors(Prior):
     """Prior that concatenates the draws of the cells' priors."""
 
-    priors: Sequence[Prior]
+    priors: Sequence[Prior] = ()
 
-    def __init__(self, first: Prior, priors: Sequence[Prior]) -> None:
-        super().__init__(
-            first.seed, first.latent, first.num_classes, first.device, first.dtype, arguments=first.arguments
-        )
-        object.__setattr__(self, "priors", priors)
+    @classmethod
+    def of(cls, priors: Sequence[Prior]) -> CellPriors:
+        """Join the priors of the cells, which differ in what `draw_on_cpu` reads alone."""
+        shared = {option.name: getattr(priors[0], option.name) for option in fields(Prior)}
+        return cls(**shared, priors=priors)
 
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """Draw from each cell's prior, and concatenate in the order of the cells."""

@@ -89,7 +89,7 @@ class _StackedCells:
             self.slots[Side.G],
             self.slots[Side.D],
             first.gan.loss,
-            CellPriors(first.gan.prior, [cell.gan.prior for cell in cells]),
+            CellPriors.of([cell.gan.prior for cell in cells]),
             first.gan.g_penalties,
             first.gan.d_penalties,
             None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
