@@ -26,7 +26,8 @@ def test_worker_reading_data_sends_heartbeats(monkeypatch, tmp_path):
     config = read_recipe("digits", ["grid.shape=2x2", "grid.heartbeat_s=0.01", "train.threads=1"])
     store = serve_store("127.0.0.1", 0, timedelta(seconds=WAIT_S))
     listener = Listener(TOKEN)
-    worker = threading.Thread(target=builder.join_coordinator, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
+    arguments = (TOKEN, *listener.address, print, "cpu")
+    worker = threading.Thread(target=builder.join_coordinator, args=arguments, daemon=True)
     worker.start()
     try:
         line = listener.accept(WAIT_S)
