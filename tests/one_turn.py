@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.outputs import Outputs
 from paragan.core.protocols import Turn
-from paragan.core.types import Batch, LossTerms, Outputs, Rows, Side, TurnInputs
+from paragan.core.types import Batch, LossTerms, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.layers.init import initialise
 from paragan.models import sngan

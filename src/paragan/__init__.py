@@ -102,7 +102,11 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Needs as Needs,
         SampleFeatures as SampleFeatures,
     )
-    from paragan.core.outputs import DiscriminatorOutput as DiscriminatorOutput, GeneratorOutput as GeneratorOutput
+    from paragan.core.outputs import (
+        DiscriminatorOutput as DiscriminatorOutput,
+        GeneratorOutput as GeneratorOutput,
+        Outputs as Outputs,
+    )
     from paragan.core.protocols import (
         Augment as Augment,
         Network as Network,
@@ -117,7 +121,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Batch as Batch,
         Can as Can,
         LossTerms as LossTerms,
-        Outputs as Outputs,
         Report as Report,
         Rows as Rows,
         Side as Side,

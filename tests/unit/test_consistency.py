@@ -7,9 +7,9 @@ import torch
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Outputs, Rows, Side, TurnInputs
+from paragan.core.types import Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.penalties import consistency

@@ -58,7 +58,7 @@ def test_load_damaged_checkpoint_is_skipped(run):
         assert pg.load(run).info.step == 4
     (before / "g.safetensors").unlink()
     with pytest.warns(UserWarning, match="trying the one before"):
-        assert "the generators of all checkpoints are damaged" in refused(run)
+        assert "checkpoints: all checkpoints are damaged" in refused(run)
     shutil.rmtree(run / "checkpoints")
     assert "no checkpoint yet; train first" in refused(run)
 
@@ -119,7 +119,7 @@ def test_load_deeply_nested_json_is_skipped(run, name):
         listed["files"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
         manifest.write_text(json.dumps(listed))
     with pytest.warns(UserWarning, match=f"{name} is missing or not JSON"):
-        assert "the generators of all checkpoints are damaged" in refused(run)
+        assert "checkpoints: all checkpoints are damaged" in refused(run)
     with pytest.raises(pg.CheckpointError, match="all checkpoints are damaged"):
         open_run(run)
 

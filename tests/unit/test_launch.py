@@ -195,9 +195,9 @@ def test_to_a_rank_a_second_signal_says_nothing_new(capfd):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     asked = Interrupt(patient=True, message="")
     for number in (signal.SIGTERM, signal.SIGTERM):
-        asked._ask(number, None)
+        asked._handle(number, None)
     assert asked.requested and not asked.aborted
-    asked._ask(signal.SIGINT, None)
+    asked._handle(signal.SIGINT, None)
     assert asked.aborted  # for the launcher to act on
     assert capfd.readouterr().err == ""
     assert {number: signal.getsignal(number) for number in before} == before

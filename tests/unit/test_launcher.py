@@ -130,7 +130,7 @@ def test_a_rank_that_does_not_end_after_the_others_is_killed(folder, monkeypatch
 def test_a_request_to_stop_reaches_all_ranks_and_nothing_is_tried_again(folder, capfd):
     code = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(85)); leave_pid(); time.sleep(60)"
     interrupt = Interrupt(patient=True, message="")
-    after(lambda: [pid(folder, rank) for rank in range(2)], lambda: interrupt._ask(signal.SIGHUP, None))
+    after(lambda: [pid(folder, rank) for rank in range(2)], lambda: interrupt._handle(signal.SIGHUP, None))
     assert launched(folder, code, interrupt) == 85
     assert log(folder).count("ended with exit code 85") == 2
     assert capfd.readouterr().err == "stopped before the first step\n"  # these ranks leave no word
@@ -140,7 +140,7 @@ def test_a_second_ctrl_c_kills_ranks_that_do_not_stop(folder):
     interrupt = Interrupt(patient=True, message="")
     after(
         lambda: [pid(folder, rank) for rank in range(2)],
-        lambda: [interrupt._ask(signal.SIGINT, None) for _ in range(2)],
+        lambda: [interrupt._handle(signal.SIGINT, None) for _ in range(2)],
     )
     assert launched(folder, "ignore_stops(); leave_pid(); time.sleep(60)", interrupt) == 130
     assert log(folder).count("was killed by signal 9") == 2

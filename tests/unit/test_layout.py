@@ -7,7 +7,10 @@ import itertools
 import pytest
 import torch
 
+from paragan.checkpoint.manifest import read_manifest
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.layout import TensorLayout, describe_gaps
+from paragan.core.pieces import Pieces
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 4, 7])
@@ -78,3 +81,11 @@ def test_overlap_is_the_common_box():
     whole = torch.arange(24).view(4, 6)
     assert torch.equal(one.cut(whole)[common.within(one)], common.cut(whole))
     assert one.overlap(TensorLayout((4, 6), (3, 0), (1, 6))) is None
+
+
+@pytest.mark.parametrize("stage", [None, 0, 1])
+def test_manifest_of_a_checkpoint_says_which_stage_has_a_tensor(stage, tmp_path):
+    box = TensorLayout((2, 3), (0, 0), (2, 3), stage)
+    pieces = Pieces({"net/w": torch.zeros(2, 3)}, {"net/w": box})
+    path = CheckpointWriter(tmp_path).save(1, {"g": pieces}, {})
+    assert read_manifest(path).groups["g"]["g.safetensors"]["net/w"] == box

@@ -10,9 +10,9 @@ import torch
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Outputs, Side
+from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.validation import refuse_unsupported

@@ -10,9 +10,9 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Outputs, Side
+from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.parallel import none

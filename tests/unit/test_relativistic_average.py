@@ -13,8 +13,8 @@ from paragan.build import grid
 from paragan.config import choose, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
-from paragan.core.outputs import DiscriminatorOutput
-from paragan.core.types import Can, Outputs, Side
+from paragan.core.outputs import DiscriminatorOutput, Outputs
+from paragan.core.types import Can, Side
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions

@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.manifest import NewerFormat
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
@@ -30,17 +29,10 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
 
     say: receives a line for every damaged checkpoint that is skipped.
     """
-    checkpoints = CheckpointWriter(folder / "checkpoints").paths()
-    for path in reversed(checkpoints):
-        try:
-            return _read(path)
-        except NewerFormat:
-            raise
-        except CheckpointError as error:
-            say(f"{error}; trying the one before")
-    if checkpoints:
-        raise CheckpointError(f"{folder}: the generators of all checkpoints are damaged; start anew with --fresh")
-    raise CheckpointError(f"{folder}: no checkpoint yet; train first, or lower every.save_kimg")
+    state = CheckpointWriter(folder / "checkpoints", say=say).read_newest(_read)
+    if state is None:
+        raise CheckpointError(f"{folder}: no checkpoint yet; train first, or lower every.save_kimg")
+    return state
 
 
 def read_best(folder: Path) -> GeneratorState:

@@ -2,7 +2,7 @@
 
 A group of tensors (one per player) is one file, `g.safetensors`, or one per rank that has a part of
 it, `g.0-of-2.safetensors`. For every tensor in a file, the manifest has the shape of the whole, and
-offset and length of the piece, per axis.
+offset and length of the piece, per axis, and the pipeline stage that has the tensor, if any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMAT = 1
 _MAX_JSON_BYTES = 64 << 20
 _FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
 _KEYS = ("shape", "offset", "length")
-Boxes = dict[str, dict[str, list[int]]]
+Boxes = dict[str, dict[str, Any]]
 """Layout of tensors as JSON values, by name."""
 
 
@@ -44,7 +44,10 @@ class Manifest:
 
 def describe_boxes(boxes: Layout) -> Boxes:
     """Return the boxes as JSON values."""
-    return {name: {key: list(getattr(box, key)) for key in _KEYS} for name, box in boxes.items()}
+    described: Boxes = {}
+    for name, box in boxes.items():
+        described[name] = {key: list(getattr(box, key)) for key in _KEYS} | {"stage": box.stage}
+    return described
 
 
 def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
@@ -113,11 +116,12 @@ def read_manifest(path: Path) -> Manifest:
         raise CheckpointError(f"checkpoint {path}: {error}") from None
 
 
-def _parse_box(values: Mapping[str, list[int]]) -> TensorLayout:
+def _parse_box(values: Mapping[str, Any]) -> TensorLayout:
     shape, offset, length = (tuple(values[key]) for key in _KEYS)
-    if any(type(number) is not int for number in shape + offset + length):
+    stage = values["stage"]
+    if any(type(number) is not int for number in (*shape, *offset, *length, stage or 0)):
         raise TypeError(f"not integers: {values}"[:100])
-    return TensorLayout(shape, offset, length)
+    return TensorLayout(shape, offset, length, stage)
 
 
 def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:

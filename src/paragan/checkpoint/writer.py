@@ -15,7 +15,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors.torch import save_file
 
@@ -27,6 +27,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import refuse_link, write_text
 from paragan.core.pieces import Pieces
 
+T = TypeVar("T")
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 
 
@@ -98,7 +99,7 @@ class CheckpointWriter:
                 if list(tensor.shape) != boxes[name]["length"]:
                     raise CheckpointError(f"{name} has shape {tuple(tensor.shape)}, its layout {boxes[name]['length']}")
             save_file(tensors, path)  # into a folder that rank 0 has just created, so it is no link
-            path.chmod(_file_mode())  # else only the owner could read it, even on a shared disk
+            path.chmod(folder.stat().st_mode & 0o666)  # by the umask; safetensors lets only the owner read
             _sync(path)
             written[file] = (file_sha256(path), path.stat().st_size)
         return written
@@ -147,17 +148,25 @@ class CheckpointWriter:
 
     def newest(self) -> Checkpoint | None:
         """Open the newest checkpoint that rank 0 has verified; None if none exists. Collective."""
-        name = run_on_all_ranks(self.world, lambda: self._find_newest() if self.world.is_main else None)[0]
+
+        def find() -> str | None:
+            return self.read_newest(lambda path: read_checkpoint(path).path.name) if self.world.is_main else None
+
+        name = run_on_all_ranks(self.world, find)[0]
         if name is None:
             return None
         found: list[Checkpoint] = []
         run_on_all_ranks(self.world, lambda: found.append(open_verified(self.folder / name)))
         return found[0]
 
-    def _find_newest(self) -> str | None:
+    def read_newest(self, read: Callable[[Path], T]) -> T | None:
+        """Return what `read` returns for the newest undamaged checkpoint; None if none exists.
+
+        read: raises `CheckpointError` for a damaged one. Raises it if all are damaged.
+        """
         for path in reversed(self.paths()):
             try:
-                return read_checkpoint(path).path.name
+                return read(path)
             except NewerFormat:
                 raise
             except CheckpointError as error:
@@ -173,10 +182,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _file_mode() -> int:
-    """Return the permissions of a new file under this process's umask."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -53,7 +53,7 @@ class Interrupt:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the request, and let the next Ctrl-C abort.
 
         By default that ends the process at once, so the terminal's cursor is restored here.
@@ -78,7 +78,7 @@ def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = sig
     interrupt = Interrupt(patient, message, abort)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
-            interrupt._before[number] = signal.signal(number, interrupt._ask)
+            interrupt._before[number] = signal.signal(number, interrupt._handle)
     return interrupt
 
 

@@ -1,9 +1,10 @@
-"""Outputs of generators and discriminators."""
+"""Outputs of generators and discriminators, and of the networks of a turn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -56,3 +57,23 @@ class GeneratorOutput:
     def of(cls, output: Tensor | GeneratorOutput) -> GeneratorOutput:
         """Convert what a network returns: a `GeneratorOutput`, or images."""
         return output if isinstance(output, GeneratorOutput) else cls(output)
+
+
+def identity(tensor: Tensor) -> Tensor:
+    """Return the tensor: gather and sum of a process without other ranks."""
+    return tensor
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of the networks of a turn for one micro-batch.
+
+    images, extra: of the generator (`GeneratorOutput`). whole(x_B): the rows of all ranks
+    (`PenaltyContext`), for an objective that compares samples.
+    """
+
+    fake: DiscriminatorOutput
+    real: DiscriminatorOutput | None = None
+    images: Any = None
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    whole: Callable[[Tensor], Tensor] = identity

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.layout import Layout
+from paragan.core.outputs import Outputs, identity
 from paragan.core.pieces import StoredTensors
-from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs, Update, identity
+from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
 
 
 class Network(Protocol):

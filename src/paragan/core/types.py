@@ -7,15 +7,14 @@ first axis is B contains consecutive rows of one global batch; `Rows` says which
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import identity
 
 
 class Side(enum.Enum):
@@ -77,11 +76,32 @@ class Rows:
         return slice(start, start + self.count * step, step)
 
 
+class _NamedTensors:
+    """Short names for tensors of images, and cuts of all tensors."""
+
+    rows: Rows
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def label(self) -> Tensor | None:
+        """The tensor `label`, or None."""
+        return self.tensors.get("label")
+
+    @property
+    def condition(self) -> Tensor | None:
+        """The tensor `condition`, or None."""
+        return self.tensors.get("condition")
+
+    def _cut(self, part: Rows) -> dict[str, Tensor]:
+        rows = part.within(self.rows)
+        return {name: tensor[rows] for name, tensor in self.tensors.items()}
+
+
 IMAGE_ARGUMENTS = ("image", "label", "condition")
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(_NamedTensors):
     """Real samples: tensors by name, a row per sample; empty if only row numbers are needed.
 
     A source of images has `image`, uint8 mapped to [-1, 1], `label` in [0, classes) and, for pairs,
@@ -96,24 +116,14 @@ class Batch:
         """The tensor `image`."""
         return self.tensors["image"]
 
-    @property
-    def label(self) -> Tensor | None:
-        """The tensor `label`, or None."""
-        return self.tensors.get("label")
-
-    @property
-    def condition(self) -> Tensor | None:
-        """The tensor `condition`, or None."""
-        return self.tensors.get("condition")
-
     def parts(self, n: int) -> tuple[Batch, ...]:
         """Split into `n` micro-batches."""
         parts = self.rows.parts(n)
-        return tuple(Batch(rows, _cut(self.tensors, self.rows, rows)) for rows in parts)
+        return tuple(Batch(rows, self._cut(rows)) for rows in parts)
 
 
 @dataclass(frozen=True)
-class TurnInputs:
+class TurnInputs(_NamedTensors):
     """Inputs of one turn: draws for the global batch, cut to these rows.
 
     tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn
@@ -134,16 +144,6 @@ class TurnInputs:
     def latent(self) -> Tensor | None:
         """The tensor `latent`, or None."""
         return self.tensors.get("latent")
-
-    @property
-    def label(self) -> Tensor | None:
-        """The tensor `label`, or None."""
-        return self.tensors.get("label")
-
-    @property
-    def condition(self) -> Tensor | None:
-        """The tensor `condition`, or None."""
-        return self.tensors.get("condition")
 
     @property
     def real_sample(self) -> Tensor:
@@ -169,7 +169,7 @@ class TurnInputs:
         parts = self.rows.parts(n)
         reals = [None] * n if self.real is None else self.real.parts(n)
         return tuple(
-            replace(self, rows=rows, tensors=_cut(self.tensors, self.rows, rows), real=real, fakes=fakes)
+            replace(self, rows=rows, tensors=self._cut(rows), real=real, fakes=fakes)
             for rows, real, fakes in zip(parts, reals, self._fake_parts(n), strict=True)
         )
 
@@ -189,26 +189,6 @@ class TurnInputs:
         here = self.rows
         places = torch.cat([torch.arange(here.count)[rows.within(here)] for rows in parts])
         return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
-
-
-def identity(tensor: Tensor) -> Tensor:
-    """Return the tensor: gather and sum of a process without other ranks."""
-    return tensor
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Outputs of the networks of a turn for one micro-batch.
-
-    images, extra: of the generator (`GeneratorOutput`). whole(x_B): the rows of all ranks
-    (`PenaltyContext`), for an objective that compares samples.
-    """
-
-    fake: DiscriminatorOutput
-    real: DiscriminatorOutput | None = None
-    images: Any = None
-    extra: Mapping[str, Tensor] = field(default_factory=dict)
-    whole: Callable[[Tensor], Tensor] = identity
 
 
 @dataclass(frozen=True)
@@ -252,17 +232,6 @@ class Report:
         return dict(zip(self.scalars, values, strict=True))
 
 
-def take_batches(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
-    """Yield the next `n` batches."""
-    for _ in range(n):
-        yield next(batches)
-
-
 def present_tensors(**tensors: Tensor | None) -> dict[str, Tensor]:
     """Return the tensors by name, without those that are None."""
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-
-def _cut(tensors: Mapping[str, Tensor], whole: Rows, part: Rows) -> dict[str, Tensor]:
-    rows = part.within(whole)
-    return {name: tensor[rows] for name, tensor in tensors.items()}

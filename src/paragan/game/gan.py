@@ -10,9 +10,9 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
-from paragan.core.outputs import mean_per_sample
+from paragan.core.outputs import Outputs, identity, mean_per_sample
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
-from paragan.core.types import Batch, LossTerms, Outputs, Report, Side, TurnInputs, Update, identity
+from paragan.core.types import Batch, LossTerms, Report, Side, TurnInputs, Update
 from paragan.game.prior import Prior
 
 

@@ -21,7 +21,7 @@ Tensors = dict[str, Tensor]
 def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     """Return the state of a player as pieces on this rank, and its counters.
 
-    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `kept/`. No communication.
+    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `state/`. No communication.
     """
     tensors: Tensors = {}
     layout: dict[str, TensorLayout] = {}
@@ -36,7 +36,7 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
         if value.shape == like.shape:
             layout[path] = boxes[name]
     tensors["player/updates"] = player.updates
-    tensors |= {f"kept/{name}": value for name, value in player.state.items()}
+    tensors |= {f"state/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
     return Pieces(_apart(tensors), layout), {"version": player.version, "images": player.images}
@@ -95,7 +95,7 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
         player.scaler.good.copy_(saved["player/good"])
     for name, value in player.state.items():
         # state of a penalty added since the save stays initial
-        if (path := f"kept/{name}") in saved:
+        if (path := f"state/{name}") in saved:
             value.copy_(saved[path])
     player.version = values["version"]
     player.images = values["images"]

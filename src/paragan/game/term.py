@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.outputs import mean_per_sample
+from paragan.core.outputs import Outputs, mean_per_sample
 from paragan.core.protocols import Penalty, PenaltyContext
-from paragan.core.types import Can, Outputs, TurnInputs
+from paragan.core.types import Can, TurnInputs
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
-from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, Outputs
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
-from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs
+from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
 
 

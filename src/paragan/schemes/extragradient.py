@@ -9,10 +9,11 @@ earlier updates of D are plain. It may diverge against delayed opponents where p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PlayerSlot
-from paragan.core.types import Batch, Report, take_batches
+from paragan.core.types import Batch, Report
 from paragan.game import scheme
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -26,7 +27,7 @@ class Scheme(scheme.Scheme):
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         g_player = _local_player(gan.g)
         d_player = _local_player(gan.d)
-        for real in take_batches(batches, d_player.updates_per_step - 1):
+        for real in islice(batches, d_player.updates_per_step - 1):
             d_player.update(gan.d_turn(real), against=g_player)
         real = next(batches)
         d_turn = gan.d_turn(real)

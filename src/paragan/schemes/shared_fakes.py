@@ -7,8 +7,9 @@ train pix2pix this way). With k > 1 the earlier updates of D draw other fakes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
-from paragan.core.types import Batch, Report, take_batches
+from paragan.core.types import Batch, Report
 from paragan.game import scheme
 from paragan.game.gan import GAN
 
@@ -19,7 +20,7 @@ class Scheme(scheme.Scheme):
     shares_fakes = True
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        for real in take_batches(batches, gan.d.updates_per_step - 1):
+        for real in islice(batches, gan.d.updates_per_step - 1):
             gan.d.update(gan.d_turn(real), against=gan.g)
         real = next(batches)
         g_turn = gan.g_turn(real)

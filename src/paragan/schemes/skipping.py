@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from paragan.core.option_types import Count
-from paragan.core.types import Batch, Report, Side, take_batches
+from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
 
@@ -27,7 +28,7 @@ class Scheme(scheme.Scheme):
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         is_due = gan.clock.step % self.options.every == 0
-        for real in take_batches(batches, gan.d.updates_per_step):
+        for real in islice(batches, gan.d.updates_per_step):
             if is_due:
                 d = gan.d.update(gan.d_turn(real), against=gan.g)
         g = gan.g.update(gan.g_turn(real), against=gan.d)

@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from paragan.core.outputs import DiscriminatorOutput
+from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, LossTerms, Outputs, Side
+from paragan.core.types import Can, LossTerms, Side
 from paragan.parallel import _forward_backward, none
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, colocated_roles, split_roles
-from paragan.core.types import Batch, Report, take_batches
+from paragan.core.types import Batch, Report
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.state_buffers import refuse_state
@@ -97,7 +98,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
-        reals = list(take_batches(batches, gan.d.updates_per_step))
+        reals = list(islice(batches, gan.d.updates_per_step))
         session = self._open_session(gan) or self._start(self._make_session(gan, reals[0]))
         return session.step(reals)
 

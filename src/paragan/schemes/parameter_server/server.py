@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import cycle, product
+from itertools import cycle, islice, product
 
 from torch import Tensor
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
-from paragan.core.types import Batch, Report, Rows, Side, Update, take_batches
+from paragan.core.types import Batch, Report, Rows, Side, Update
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -56,7 +56,7 @@ class Server:
 
     def step(self, batches: Iterator[Batch]) -> Report:
         """Apply gradients until every worker has made this step."""
-        (*_, rows) = [real.rows for real in take_batches(batches, self.gan.d.updates_per_step)]
+        (*_, rows) = [real.rows for real in islice(batches, self.gan.d.updates_per_step)]
         self._updates = {}
         step = self.gan.clock.step + 1
         while any(self._complete_turns(side) < per_step * step for side, per_step in self.bound.per_step.items()):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, cycle
+from itertools import chain, cycle, islice
 
 from paragan.core.errors import RankError
 from paragan.core.protocols import Opponent, Turn
 from paragan.core.roles import Roles
-from paragan.core.types import Batch, Report, Side, Update, take_batches
+from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -49,7 +49,7 @@ class Worker:
 
     def step(self, batches: Iterator[Batch]) -> Report:
         """Run the turns of D and G, and send their gradients."""
-        for real in take_batches(batches, self.gan.d.updates_per_step):
+        for real in islice(batches, self.gan.d.updates_per_step):
             d = self._run_turn(Side.D, self.gan.d_turn(real), against=self.gan.g)
         g = self._run_turn(Side.G, self.gan.g_turn(real), against=self.gan.d)
         return self.gan.observe(d, g)
