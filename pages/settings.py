@@ -7,8 +7,10 @@ import json
 from collections.abc import Iterable, Iterator
 
 from paragan.config import RunConfig
-from paragan.config.reference import Setting, of_options
+from paragan.config.field_types import describe, fields_of
+from paragan.config.reference import Setting, default_of
 from paragan.core import registry
+from paragan.core.field_docs import meanings
 from paragan.core.option_types import TORCH_OPTIMISERS
 
 _HEAD = """# Settings
@@ -56,6 +58,18 @@ def page() -> str:
     for key, folder in _REGISTRIES.items():
         blocks += [f"## {key}", *_registry(folder)]
     return "\n\n".join(blocks) + "\n"
+
+
+def of_options(kind: type, path: str = "") -> Iterator[Setting]:
+    """Yield the settings of an options class and of classes nested in it, with their defaults."""
+    for field in fields_of(kind).values():
+        key = f"{path}{field.name}"
+        is_nested = field.inner is not None and field.category is None
+        if not is_nested or field.is_list or field.is_optional:
+            meaning = meanings(kind).get(field.name, "")
+            yield Setting(key, meaning, describe(field.hint), **default_of(field.default))
+        if is_nested:
+            yield from of_options(field.inner, f"{key}.{'N.' if field.is_list else ''}")
 
 
 def _registry(folder: str) -> Iterator[str]:

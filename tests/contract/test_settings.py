@@ -13,7 +13,7 @@ from pages import settings as page
 from paragan.cli.main import main
 from paragan.config import RunConfig, read_recipe, to_tree
 from paragan.config.field_types import fields_of
-from paragan.config.reference import of_options, of_run
+from paragan.config.reference import of_run
 from paragan.core import registry
 from paragan.core.field_docs import meanings
 from paragan.core.option_types import Choice
@@ -25,7 +25,7 @@ OPTIONS |= {"models.from_memory": registry.options("models", registry.FROM_MEMOR
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_setting_has_a_meaning_of_a_sentence(name):
-    for setting in of_options(OPTIONS[name]):
+    for setting in page.of_options(OPTIONS[name]):
         assert setting.meaning, f"{name}: {setting.key}: write what it means as a string below the field"
         assert setting.meaning[-1] in ".…", f"{name}: {setting.key}: {setting.meaning}"
         assert 10 < len(setting.meaning) < 320, f"{name}: {setting.key}"
@@ -53,7 +53,7 @@ def test_a_setting_without_a_meaning_is_noticed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     kind = registry.options("models", "mine.some_nets")
     assert meanings(kind) == {"width": "Channels."}
-    assert [setting.meaning for setting in of_options(kind)] == ["Channels.", ""]
+    assert [setting.meaning for setting in page.of_options(kind)] == ["Channels.", ""]
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     folder.mkdir()
     listed.write_text("- a\n")
     said = {
-        big: f"{big}: larger than 1 MiB",
+        big: f"{big}: cannot be read: more than 1,048,576 bytes",
         binary: f"{binary}:2: not UTF-8 text",
         folder: f"{folder}: cannot be read: Is a directory",
         listed: f"{listed}:1: must be a map of `key: value`, not ['a']",

@@ -89,16 +89,12 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check the manifest of the checkpoint in the folder `path`."""
     manifest = read_json(path / MANIFEST)
     version = manifest.get("format")
-    if type(version) is int and version > FORMAT:
-        raise NewerFormat(
-            f"checkpoint {path} has format {version}, but this paragan reads only format "
+    if version != FORMAT:
+        kind = NewerFormat if type(version) is int and version > FORMAT else CheckpointError
+        raise kind(
+            f"checkpoint {path} has format {version!r}, but this paragan reads only format "
             f"{FORMAT}; use the paragan version that wrote it, or delete that folder to resume "
             "from the checkpoint before it"
-        )
-    if version != FORMAT:
-        raise CheckpointError(
-            f"checkpoint {path} has format {version!r}, but this paragan reads only format "
-            f"{FORMAT}; use the paragan version that wrote it"
         )
     sums = manifest.get("files")
     if not isinstance(sums, dict) or STATE not in sums:

@@ -41,18 +41,6 @@ def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
     return list(_settings(config, tree, ""))
 
 
-def of_options(kind: type, path: str = "") -> Iterator[Setting]:
-    """Yield the settings of an options class and of classes nested in it, with their defaults."""
-    for field in fields_of(kind).values():
-        key = f"{path}{field.name}"
-        is_nested = field.inner is not None and field.category is None
-        if not is_nested or field.is_list or field.is_optional:
-            setting = Setting(key, meanings(kind).get(field.name, ""), describe(field.hint))
-            yield dataclasses.replace(setting, **_default(field.default))
-        if is_nested:
-            yield from of_options(field.inner, f"{key}.{'N.' if field.is_list else ''}")
-
-
 def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
     """Yield the settings of the options below a dotted key. tree: as written for the whole run."""
     kind: type = type(options)
@@ -89,10 +77,11 @@ def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[
 def _with_value(setting: Setting, value: Any, default: Any, tree: Node) -> Setting:
     node = node_at(tree, setting.key)
     place = "" if node is None else str(node.place)
-    return dataclasses.replace(setting, value=_plain(value), place=place, **_default(default))
+    return dataclasses.replace(setting, value=_plain(value), place=place, **default_of(default))
 
 
-def _default(default: Any) -> dict[str, Any]:
+def default_of(default: Any) -> dict[str, Any]:
+    """Return the fields of a `Setting` for the default of a field."""
     if default is dataclasses.MISSING:
         return {"required": True}
     return {"default": _plain(default)}

@@ -18,16 +18,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class AnsweringProcesses(LocalProcesses):
-    """`LocalProcesses` that are started with `pipes` and end when their input is closed."""
-
-    def end_requests(self, timeout_s: float) -> None:
-        """Close the input of all processes, so that they end, and kill those that do not."""
-        for process in self.processes:
-            if process.stdin is not None:
-                with suppress(OSError):
-                    process.stdin.close()
-        self.wait(timeout_s)
-        self.kill()
+    """`LocalProcesses` that are started with `pipes`."""
 
     def request(
         self, message: Mapping[str, Any] | None, timeout_s: float, grace_s: float = math.inf

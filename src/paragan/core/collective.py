@@ -21,21 +21,21 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
     where it happened; the other ranks raise a `CheckpointError`.
     """
     fault: Exception | None = None
-    said: dict[str, Any]
+    result: dict[str, Any]
     try:
-        said = {"done": act()}
+        result = {"done": act()}
     except Exception as error:
         if not isinstance(error, _FILE_ERRORS) or is_out_of_memory(error):
             fault = error
-        said = {"failed": describe_error(error)}
-    answers = world.gather(said)
+        result = {"failed": describe_error(error)}
+    results = world.gather(result)
     if fault is not None:
         raise fault
-    failed = [(rank, answer["failed"]) for rank, answer in enumerate(answers) if "failed" in answer]
+    failed = [(rank, result["failed"]) for rank, result in enumerate(results) if "failed" in result]
     if failed:
         rank, text = failed[0]
         raise CheckpointError(text if len(failed) == world.size else f"rank {rank}: {text}")
-    return [answer["done"] for answer in answers]
+    return [result["done"] for result in results]
 
 
 def describe_error(error: Exception) -> str:

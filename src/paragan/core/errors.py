@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 
-_OF_THE_MACHINE = {  # the machine or file system is the cause
+_MACHINE_ERRORS = {  # the machine or file system is the cause
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
     *(errno.EIO, errno.EMFILE, errno.ENFILE),
 }
-
-
-_OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault only with a file name
+_FILE_ERRORS = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault only with a file name
 
 
 class ParaganError(Exception):
@@ -65,7 +63,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
             return 130, ""
         case SystemExit(code=None | int()):
             return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
-        case OSError() if error.errno in _OF_THE_MACHINE or (error.errno in _OF_A_FILE and error.filename):
+        case OSError() if error.errno in _MACHINE_ERRORS or (error.errno in _FILE_ERRORS and error.filename):
             return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}"
         case _ if is_out_of_memory(error):
             first = str(error).partition("\n")[0][:200] or type(error).__name__

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from paragan.core.files import open_regular_file
+from paragan.core.files import read_bytes
 from paragan.core.settings_tree import Node, Problem, Scalar, SourceLocation, UnreadableError, shorten
 
 _MAX_BYTES = 1 << 20
@@ -86,14 +86,11 @@ def to_yaml(tree: Any) -> str:
 
 def _read(path: Path, place: SourceLocation) -> str:
     try:
-        with open_regular_file(path) as stream:
-            data = stream.read(_MAX_BYTES + 1)
+        data = read_bytes(path, _MAX_BYTES)
     except FileNotFoundError:
         raise UnreadableError(place, "does not exist; give the path of a YAML file") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise UnreadableError(place, f"cannot be read: {getattr(error, 'strerror', error)}") from None
-    if len(data) > _MAX_BYTES:
-        raise UnreadableError(place, f"larger than {_MAX_BYTES >> 20} MiB; give a smaller YAML file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
