@@ -30,7 +30,7 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
     return torch.device(kind.type, local_rank)
 
 
-def device_from_option(name: str, threads: int | None = None) -> torch.device:
+def device_from_option(name: str) -> torch.device:
     """Select a device by a worker's `--device` option: auto, cpu or the index of an accelerator.
 
     An index is taken modulo the number of accelerators; without any, it is the CPU. Raises
@@ -38,13 +38,11 @@ def device_from_option(name: str, threads: int | None = None) -> torch.device:
     """
     if not (name in ("auto", "cpu") or name.isdecimal()):
         raise ConfigError(f"device must be auto, cpu or a number, not {name!r}")
-    if name == "auto" or (name != "cpu" and num_accelerators() == 0):
-        return select_device(threads)
-    if name == "cpu":
-        if threads is not None:
-            torch.set_num_threads(threads)
+    if name == "cpu" or num_accelerators() == 0:
         return torch.device("cpu")
-    return select_device(threads, int(name) % num_accelerators(), num_accelerators())
+    if name == "auto":
+        return select_device()
+    return select_device(None, int(name) % num_accelerators(), num_accelerators())
 
 
 def device_by_name(name: str | torch.device) -> torch.device:

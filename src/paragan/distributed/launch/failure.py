@@ -46,11 +46,9 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     looking.join(_MOST_S)  # a suspended store never answers, despite its time-out
     if found:
         return found[0]
-    return (
-        RankError(f"{_SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
-        if is_collective_failure(error)
-        else error
-    )
+    if is_collective_failure(error):
+        return RankError(f"{_SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
+    return error
 
 
 def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
@@ -72,12 +70,11 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
 
 def is_collective_failure(error: BaseException) -> bool:
     """Return whether a collective failed, directly or as the cause. gloo raises `RuntimeError`."""
-    is_known = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
-    return (
-        is_known
-        or isinstance(error, dist.DistError)
-        or (error.__cause__ is not None and is_collective_failure(error.__cause__))
-    )
+    if isinstance(error, dist.DistError):
+        return True
+    if isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN):
+        return True
+    return error.__cause__ is not None and is_collective_failure(error.__cause__)
 
 
 def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:

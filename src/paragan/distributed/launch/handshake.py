@@ -36,7 +36,7 @@ def worker_info(
         "place": place,
         "code": code_digest(),
         "torch": torch.__version__,
-        "config": None if config is None else text_digest(config),
+        "config": None if config is None else _digest(config),
     }
 
 
@@ -50,7 +50,7 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
     if theirs.get("torch") != torch.__version__:
         found = f"its torch {theirs.get('torch')} differs from the coordinator's {torch.__version__}"
         return f"{found}; install the same version on both hosts"
-    if theirs.get("config") not in (None, text_digest(config)):
+    if theirs.get("config") not in (None, _digest(config)):
         return "its config differs from the coordinator's; use the same command and files on all hosts"
     return ""
 
@@ -90,6 +90,6 @@ def _pid_namespace() -> str:
     return ""
 
 
-def text_digest(text: str) -> str:
+def _digest(text: str) -> str:
     """Return twelve hexadecimal digits of the text's sha256."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -29,6 +29,7 @@ class ControlConnection:
     """A control connection, from `Listener.accept` or `connect`. Thread-safe.
 
     peer_address: of the other end. peer_info: a worker's description; empty on the worker's side.
+    disconnect_reason: why sending has ended, None while connected; earlier messages can be received.
     """
 
     def __init__(self, sock: socket.socket, peer_address: str) -> None:
@@ -39,16 +40,11 @@ class ControlConnection:
         self._sending = threading.Lock()
         self._changed = threading.Condition()
         self._queue: deque[dict[str, Any]] = deque()
-        self._disconnect_reason: str | None = None
+        self.disconnect_reason: str | None = None
         self._is_shut_down = False  # reading has ended, too
         with suppress(OSError):  # already closed: the first read reports it
             # send small messages without delay
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    @property
-    def disconnect_reason(self) -> str | None:
-        """Reason why sending has ended, None while connected; earlier messages can be received."""
-        return self._disconnect_reason
 
     def send(self, kind: str, **values: Any) -> None:
         """Send `{"kind": kind, **values}`; returns when it is under way, before it arrives.
@@ -60,19 +56,19 @@ class ControlConnection:
         if not self._sending.acquire(timeout=SEND_S):
             raise RankError(f"{self.peer_address}: took no message within {SEND_S:g} s")
         try:
-            if self._disconnect_reason is None:
+            if self.disconnect_reason is None:
                 frame = self._out.pack({"kind": kind, **values})
                 with self._ending_on_error():
                     self._sock.sendall(frame)
         finally:
             self._sending.release()
-        if self._disconnect_reason is not None:
-            raise RankError(self._disconnect_reason)
+        if self.disconnect_reason is not None:
+            raise RankError(self.disconnect_reason)
 
     def receive(self, wait_s: float) -> Mapping[str, Any] | None:
         """Return the next message in order; None after `wait_s`, at once if none will come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._disconnect_reason is not None, wait_s)
+            self._changed.wait_for(lambda: self._queue or self.disconnect_reason is not None, wait_s)
             self._changed.notify_all()
             return self._queue.popleft() if self._queue else None
 
@@ -124,8 +120,8 @@ class ControlConnection:
             self._into = FrameSigner(key, DOWN)
             self._frame(self._into, until)  # empty: only who knows the token can sign it
             self._sock.settimeout(SEND_S)
-        if self._disconnect_reason is not None:
-            raise RankError(self._disconnect_reason)
+        if self.disconnect_reason is not None:
+            raise RankError(self.disconnect_reason)
 
     def start(self, run: Callable[[], None]) -> None:
         """Start `run`, which ends in `read`, in a thread; `RuntimeError` if none can start."""
@@ -146,8 +142,8 @@ class ControlConnection:
         if not isinstance(message.get("kind"), str):
             raise RankError("sent a message without a kind")
         with self._changed:
-            self._changed.wait_for(lambda: len(self._queue) < _ROOM or self._disconnect_reason is not None)
-            if self._disconnect_reason is None:
+            self._changed.wait_for(lambda: len(self._queue) < _ROOM or self.disconnect_reason is not None)
+            if self.disconnect_reason is None:
                 self._queue.append(message)
                 self._changed.notify_all()
 
@@ -160,7 +156,7 @@ class ControlConnection:
     def _end(self, why: str, how: int = socket.SHUT_RDWR) -> None:
         """Record the first reason, and wake all threads that wait in the socket or the queue."""
         with self._changed, suppress(OSError):
-            self._disconnect_reason = self._disconnect_reason or f"{self.peer_address}: {why}"
+            self.disconnect_reason = self.disconnect_reason or f"{self.peer_address}: {why}"
             self._is_shut_down = self._is_shut_down or how == socket.SHUT_RDWR
             self._changed.notify_all()
             self._sock.shutdown(how)

@@ -79,16 +79,16 @@ class GlooCommunicator(Communicator):
         }
 
     def _leave(self, orderly: bool) -> None:
-        ways = self._connections.items()
-        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in ways}
-        for end in ends.values():
-            end.start()
+        connections = list(self._connections.values())
+        threads = [threading.Thread(target=connection.close, daemon=True) for connection in connections]
+        for thread in threads:
+            thread.start()
         for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
             deadline = time.monotonic() + patience_s
-            for end in ends.values():
-                end.join(max(0.0, deadline - time.monotonic()))
-            for peer in [peer for peer, end in ends.items() if end.is_alive()]:
-                self._connections[peer].abort()
+            for connection, thread in zip(connections, threads, strict=True):
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    connection.abort()
 
 
 class _Link(PeerConnection):

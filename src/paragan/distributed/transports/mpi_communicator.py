@@ -139,24 +139,27 @@ class MpiCommunicator(Communicator):
         super().post(sends)
 
     def _progress(self) -> None:
-        for way in self._connections.values():
-            way.progress()
+        for connection in self._connections.values():
+            connection.progress()
+
+    def _is_idle(self) -> bool:
+        return all(connection.is_idle for connection in self._connections.values())
 
     def _leave(self, orderly: bool) -> None:
         """Close the connections. After `abort`, MPI does not free this communicator's memory."""
         deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
         pause = Backoff(*PAUSE_S)
-        while not (idle := all(way.idle for way in self._connections.values())) and time.monotonic() < deadline:
+        while not self._is_idle() and time.monotonic() < deadline:
             self._progress()
             pause(_FAREWELL_S)
-        if orderly and idle:
+        if orderly and self._is_idle():
             for comm in (self._local, self._global):
                 if comm is not None:
                     comm.Free()
             mpi_runtime.open_communicators.discard(self)
         else:
-            for way in self._connections.values():
-                way.give_up()
+            for connection in self._connections.values():
+                connection.give_up()
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -88,7 +88,7 @@ class MpiChannel(PeerConnection):
         self._broken = False
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether all sends have completed."""
         return self._broken or not self._going
 

@@ -147,12 +147,12 @@ class NcclCommunicator(GlooCommunicator):
         """Abort all groups at once: one may wait on the device for another."""
         deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
         groups = self._groups.values()
-        ends = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in groups]
-        for end in ends:
-            end.start()
+        threads = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in groups]
+        for thread in threads:
+            thread.start()
         super()._leave(orderly)
-        for end in ends:
-            end.join(max(0.0, deadline - time.monotonic()))
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._groups.clear()
 
 

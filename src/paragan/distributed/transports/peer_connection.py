@@ -25,19 +25,16 @@ class PeerConnection(ABC):
     """A connection to one worker, in both directions.
 
     At most one post is in flight; the newest waiting one is next: slow workers skip the others.
+    is_posting: whether a posted list has not arrived yet.
     """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer = peer
         self._arrivals = arrivals
         self._lock = threading.Lock()  # a list is sent in one piece
-        self._posted = self._has_left = False
+        self.is_posting = False
+        self._has_left = False
         self._next: list[Tensor] | None = None
-
-    @property
-    def is_posting(self) -> bool:
-        """Whether a posted list has not arrived yet."""
-        return self._posted
 
     def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send a list of messages, in one piece; nothing after a LEAVE."""
@@ -50,7 +47,7 @@ class PeerConnection(ABC):
         """Send as soon as the previous post has been taken, unless a newer one replaces it."""
         with self._lock:
             self._next = list(tensors)
-            if not self._posted:
+            if not self.is_posting:
                 self._post_next()
 
     def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
@@ -70,7 +67,7 @@ class PeerConnection(ABC):
     def _post_next(self) -> None:
         tensors = self._next
         self._next = None
-        self._posted = tensors is not None
+        self.is_posting = tensors is not None
         if tensors is not None and not self._has_left:
             self._put(MessageKind.POST, 0, tensors)
 
