@@ -22,7 +22,7 @@ Training:
 The game:
     GAN, Player, Loss   Two players, their networks and optimisers, and the adversarial loss.
     Turn, Opponent      An update of a player as data; the network that it trains against.
-    Strategy, Scheme    Placement of a network on ranks; the order of updates in a step.
+    Scheme              The order of updates in a step.
     Cell, Metric        One pair of a cellular grid; one number of a score.
     Policy, Prior, Ema  Optimisation of a player, its latents, the average of its weights.
     Snapshot            A frozen copy of a player, as an opponent.
@@ -48,8 +48,8 @@ Schemes:
     ParameterServerScheme
 
 Strategies:
-    SingleProcessStrategy, DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy,
-    LocalSGDStrategy
+    Strategy            A single process; the base class of the others.
+    DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
 
 Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
@@ -113,7 +113,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         Opponent as Opponent,
         Penalty as Penalty,
         PenaltyContext as PenaltyContext,
-        Strategy as Strategy,
         Turn as Turn,
     )
     from paragan.core.source import Source as Source, TensorSpec as TensorSpec
@@ -167,7 +166,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.parallel.ddp import Strategy as DDPStrategy
     from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
     from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy
-    from paragan.parallel.none import Strategy as SingleProcessStrategy
+    from paragan.parallel.none import Strategy as Strategy
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
     from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
     from paragan.parallel.zero3 import Strategy as ZeRO3Strategy

@@ -12,7 +12,6 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.protocols import Strategy
 from paragan.core.types import Side
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
@@ -23,6 +22,7 @@ from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.hardware import executors, precision
 from paragan.parallel import MemoryOptions
+from paragan.parallel.none import Strategy
 
 
 def player(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor, nn
 
-from paragan.core.layout import Layout
 from paragan.core.outputs import Outputs, identity
-from paragan.core.pieces import StoredTensors
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
 
 
@@ -168,75 +165,3 @@ class PlayerSlot(Opponent, Protocol):
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images for this turn with their graph, one tensor per micro-batch."""
-
-
-class Strategy(Protocol):
-    """Placement of one player's network on ranks, and execution of its turns; stateless."""
-
-    can: frozenset[Can]
-    joins_ranks: bool
-    """Whether several ranks train one network."""
-    needs_hosts: bool
-    """Whether it requires several hosts with several ranks each."""
-    exemption: str
-    """Why several ranks differ from one rank on the whole batch; empty where they are equal."""
-
-    @property
-    def sync_period(self) -> int:
-        """Number of updates after which all ranks have equal weights again."""
-
-    def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build and shard the network; forward and names do not change. mesh: a `World`."""
-
-    def training_module(self, net: nn.Module) -> nn.Module:
-        """Return the module that runs in the turns of this network's player."""
-
-    def prepare_average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build a second network for averaged weights."""
-
-    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimiser of the network's weights on this rank."""
-
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        """Run the chain, one backward per micro-batch; return detached terms of local rows."""
-
-    def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
-
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""
-
-    def after_step(self, net: nn.Module) -> None:
-        """Prepare the network for its next call, after the optimizer step of this rank."""
-
-    def synchronize(self, net: nn.Module, optimizer: Any, version: int, counters: Sequence[Tensor]) -> None:
-        """Synchronize the ranks after step number `version`, where due.
-
-        counters: to be equal on all ranks then.
-        """
-
-    def is_synchronized(self, net: nn.Module, version: int) -> bool:
-        """Return whether all ranks have equal weights after that many updates."""
-
-    def device(self, net: nn.Module) -> torch.device:
-        """Return the device that computes; weights may be stored on another (offload)."""
-
-    def rank_weight(self, net: nn.Module) -> float:
-        """Return 1 / ranks, the weight of a number that is equal on all ranks of the batch."""
-
-    def layout(self, net: nn.Module) -> Layout:
-        """Return this rank's layout of the parameters and buffers of a network or its average."""
-
-    def optimizer_layout(self, net: nn.Module) -> Layout:
-        """Return this rank's layout, by parameter, of what the optimiser steps."""
-
-    def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
-        """Return (replica number, replicas) of the optimiser state; (0, 1) if it is shared."""
-
-    def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        """Return all parameters and buffers by name, unsharded. Collective."""
-
-    def load(self, net: nn.Module, weights: StoredTensors) -> None:
-        """Copy this rank's boxes of parameters and buffers into a network or its average."""

@@ -13,7 +13,7 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
-from paragan.core.protocols import Network, Opponent, Strategy, Turn
+from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
@@ -50,7 +50,7 @@ class Player:
 
     side: Side
     net: nn.Module
-    strategy: Strategy = field(default_factory=none.Strategy)
+    strategy: none.Strategy = field(default_factory=none.Strategy)
     policy: Policy = Policy()
     calling: Calling = Calling()
     ema: Ema | None = None

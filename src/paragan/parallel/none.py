@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core import protocols
 from paragan.core.dist import World
 from paragan.core.layout import Layout
 from paragan.core.pieces import StoredTensors
@@ -44,13 +43,19 @@ class MemoryOptions:
 NO_MEMORY_OPTIONS = MemoryOptions()
 
 
-class Strategy(protocols.Strategy):
-    """No parallelism; also the base of strategies that replicate the network on every rank."""
+class Strategy:
+    """Base class of strategies: placement of one player's network on ranks, and execution of its turns.
 
-    can = frozenset(Can)
-    joins_ranks = False
-    needs_hosts = False
-    exemption = ""
+    Used directly, it means no parallelism. A strategy holds no state; a placed network does.
+    """
+
+    can: frozenset[Can] = frozenset(Can)
+    joins_ranks: bool = False
+    """Whether several ranks train one network."""
+    needs_hosts: bool = False
+    """Whether it requires several hosts with several ranks each."""
+    exemption: str = ""
+    """Why several ranks differ from one rank on the whole batch; empty where they are equal."""
 
     def __init__(self, options: Any = None, memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         self.options = options
@@ -58,9 +63,11 @@ class Strategy(protocols.Strategy):
 
     @property
     def sync_period(self) -> int:
+        """Number of updates after which all ranks have equal weights again."""
         return 1
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        """Build and shard the network; forward and names do not change."""
         return self.apply_memory_options(make())
 
     def apply_memory_options(self, net: nn.Module) -> nn.Module:
@@ -72,12 +79,15 @@ class Strategy(protocols.Strategy):
         return net
 
     def training_module(self, net: nn.Module) -> nn.Module:
+        """Return the module that runs in the turns of this network's player."""
         return net
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        """Build a second network for averaged weights."""
         return make()
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimiser of the network's weights on this rank."""
         return self.optimizer_of(policy, dict(net.named_parameters()))
 
     def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
@@ -91,6 +101,7 @@ class Strategy(protocols.Strategy):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
+        """Run the chain, one backward per micro-batch; return detached terms of local rows."""
         net = nets[turn.side].module
         gradient = partial(self.input_gradient, net, scale=scale)
         reduction = self.reduction(turn, net)
@@ -101,9 +112,11 @@ class Strategy(protocols.Strategy):
         return _forward_backward.Reduction()
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
         return _forward_backward.input_gradient(out_B, x, scale)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+        """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""
         grads = [p.grad for p in net.parameters() if p.grad is not None]
         if scale is not None and grads:
             torch._foreach_mul_(grads, 1 / scale)
@@ -112,33 +125,44 @@ class Strategy(protocols.Strategy):
         return norm
 
     def after_step(self, net: nn.Module) -> None:
-        """Do nothing: the optimiser steps the network itself."""
+        """Prepare the network for its next call, after the optimizer step of this rank."""
 
-    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
-        """Do nothing: all ranks have equal weights."""
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, counters: Sequence[Tensor]) -> None:
+        """Synchronize the ranks after step number `version`, where due.
+
+        counters: to be equal on all ranks then.
+        """
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
+        """Return whether all ranks have equal weights after that many updates."""
         return True
 
     def device(self, net: nn.Module) -> torch.device:
+        """Return the device that computes; weights may be stored on another (offload)."""
         return next(net.parameters()).device
 
     def rank_weight(self, net: nn.Module) -> float:
+        """Return 1 / ranks, the weight of a number that is equal on all ranks of the batch."""
         return 1.0 / placement_of(net).world.size if self.joins_ranks else 1.0
 
     def layout(self, net: nn.Module) -> Layout:
+        """Return this rank's layout of the parameters and buffers of a network or its average."""
         return {name: layout_of(value) for name, value in net.state_dict().items()}
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
+        """Return this rank's layout, by parameter, of what the optimiser steps."""
         return self.layout(net)
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
+        """Return (replica number, replicas) of the optimiser state; (0, 1) if it is shared."""
         return 0, 1
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
+        """Return all parameters and buffers by name, unsharded. Collective."""
         return {name: gather_full(value.detach()) for name, value in net.state_dict().items()}
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
+        """Copy this rank's boxes of parameters and buffers into a network or its average."""
         boxes = self.layout(net)
         for name, value in net.state_dict().items():
             local_shard(value).copy_(weights.read(name, boxes[name]))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.protocols import Penalty, Strategy
+from paragan.core.protocols import Penalty
 from paragan.core.types import Batch, Can, Rows, Side, present_tensors
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
@@ -23,6 +23,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.scheme import Scheme
 from paragan.game.state_buffers import attach_state
+from paragan.parallel.none import Strategy
 
 STEPS = 3
 NEAR = 1e-9  # tolerance of weights (relative above 1): rounding is far below, a fault far above
