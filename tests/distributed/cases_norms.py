@@ -12,9 +12,10 @@ import torch.distributed as dist
 from torch import nn
 
 from paragan.core.errors import RankError
+from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
-from paragan.layers.cross_rank import AllReduceSum, ReduceGroup, convert
+from paragan.layers.cross_rank import convert
 from paragan.layers.update_once import begin_update
 
 CHANNELS = 3

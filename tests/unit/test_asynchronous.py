@@ -22,7 +22,7 @@ from paragan.parallel import none
 from paragan.report.record import History, RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme, update_order
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
-from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
+from paragan.schemes.asynchronous.lag_control import GradientAlarm
 from tests.laws.small_gan import batches, game, player
 from tests.tiny_run import SMALL, TINY
 

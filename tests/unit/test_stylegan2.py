@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
-from paragan.layers.blur import blur
 from paragan.layers.equalised import EqualConv2d, EqualLinear
 from paragan.layers.init import initialise
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modulated import ModulatedConv2d
 from paragan.layers.random import uses_random_numbers
+from paragan.layers.resample import blur
 from paragan.models import stylegan2
 from paragan.penalties import path_length
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SEED, SHAPE, nets, play, turn

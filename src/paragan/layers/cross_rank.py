@@ -15,12 +15,10 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.layers.all_reduce import AllReduceSum, Normalise, ReduceGroup, SharedBatchRanks
+from paragan.layers.all_reduce import Normalise, ReduceGroup, SharedBatchRanks
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules
-
-__all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):

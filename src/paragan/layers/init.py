@@ -55,7 +55,7 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
 
 
 @dataclass(frozen=True)
-class Scheme:
+class InitScheme:
     """Initial distributions of each kind of parameter."""
 
     weight: Draw
@@ -87,13 +87,13 @@ def _by_fan_in(tensor: Tensor, fan_in: int, generator: Generator) -> None:
 
 SCHEMES = {
     # Radford et al. 2016, section 4: N(0, 0.02); gains N(1, 0.02) as in their published code
-    "normal_0.02": Scheme(_normal(0.02), _normal(0.02), _constant(0), _normal(0.02, 1.0)),
+    "normal_0.02": InitScheme(_normal(0.02), _normal(0.02), _constant(0), _normal(0.02, 1.0)),
     # Saxe et al. 2014; Brock et al. 2019, appendix C
-    "orthogonal": Scheme(_orthogonal, _orthogonal, _constant(0), _constant(1)),
+    "orthogonal": InitScheme(_orthogonal, _orthogonal, _constant(0), _constant(1)),
     # Glorot & Bengio 2010, equation 16; SNGAN's code has a gain of sqrt(2) in residual blocks
-    "glorot": Scheme(_glorot, _glorot, _constant(0), _constant(1)),
+    "glorot": InitScheme(_glorot, _glorot, _constant(0), _constant(1)),
     # torch's constructors: U(-1, 1) / sqrt(fan_in) for weights and biases, N(0, 1) for embeddings
-    "torch": Scheme(_by_fan_in, _normal(1.0), _by_fan_in, _constant(1)),
+    "torch": InitScheme(_by_fan_in, _normal(1.0), _by_fan_in, _constant(1)),
 }
 
 
@@ -109,7 +109,7 @@ def _module_parameters(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
             yield f"parametrizations.{role}.original", role, original
 
 
-def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
+def _fill(scheme: InitScheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
     if fill := getattr(module, "fill", None):
         fill(role, tensor, generator)
     elif isinstance(module, ConditionalBatchNorm):

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from paragan.layers.blur import blur
 from paragan.layers.precision import at_least_float32, autocast_off
+from paragan.layers.resample import blur
 
 _EPS = 1e-8
 _UP = 4.0  # three of four pixels are zeros before the blur

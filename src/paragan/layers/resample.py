@@ -51,11 +51,23 @@ def upsample(x: Tensor) -> Tensor:
 def downsample(x: Tensor) -> Tensor:
     """Halve the resolution of (B, C, 2H, 2W); four times its transpose is `upsample`.
 
-    The filter along an axis is (1, 3, 3, 1) / 8: average pooling by 2 three times. The border is
-    replicated.
+    The filter along an axis is (1, 3, 3, 1) / 8. The border is replicated.
     """
-    x = F.pad(x, (1, 1, 1, 1), mode="replicate")
-    return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2)
+    return _smoothed(F.pad(x, (1, 1, 1, 1), mode="replicate"), 2)
+
+
+def blur(x: Tensor, before: int, after: int, stride: int = 1) -> Tensor:
+    """Filter (B, C, H, W) as `downsample` does, after padding with zeros.
+
+    A side becomes (side + before + after - 4) // stride + 1. StyleGAN2 filters so around changes of
+    resolution (Karras et al. 2020, appendix B).
+    """
+    return _smoothed(F.pad(x, (before, after, before, after)), stride)
+
+
+def _smoothed(x: Tensor, stride: int) -> Tensor:
+    """Filter by (1, 3, 3, 1) / 8 along both axes, by operations that have second derivatives."""
+    return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2, stride)
 
 
 def _taps(like: Tensor) -> Tensor:

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction
 from paragan.layers.blocks import run_blocks
-from paragan.layers.blur import blur
 from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky_relu_
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.precision import at_least_float32, autocast_off
+from paragan.layers.resample import blur
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._checks import image_side, lowest_side, num_doublings
 from paragan.models._options import NetworkOptions

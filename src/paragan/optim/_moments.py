@@ -26,7 +26,7 @@ class Due:
     taken: Tensor
 
 
-class Moments(torch.optim.Optimizer):
+class MomentOptimizer(torch.optim.Optimizer):
     """Optimizer that steps by what `update` returns for each group of weights with gradients.
 
     names: of the state in addition to `step`, each shaped as its weight.

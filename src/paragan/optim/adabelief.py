@@ -12,10 +12,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, Moments, follow, over_root
+from paragan.optim._moments import Due, MomentOptimizer, follow, over_root
 
 
-class Optimizer(Moments):
+class Optimizer(MomentOptimizer):
     """AdaBelief. lr > 0; betas: of the gradient's mean and of its spread; eps: see above."""
 
     names = ("exp_avg", "exp_avg_var")

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, Moments, adam_direction
+from paragan.optim._moments import Due, MomentOptimizer, adam_direction
 
 
-class Optimizer(Moments):
+class Optimizer(MomentOptimizer):
     """LAMB. lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before scaling.
 
     longest: upper bound of the norm of a weight (the paper's phi is the identity up to it). A

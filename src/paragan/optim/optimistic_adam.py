@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Due, Moments, adam_direction
+from paragan.optim._moments import Due, MomentOptimizer, adam_direction
 
 
-class Optimizer(Moments):
+class Optimizer(MomentOptimizer):
     """Optimistic Adam; lr, betas and eps as Adam's. The state has one more tensor per weight."""
 
     names = ("exp_avg", "exp_avg_sq", "last")

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -29,15 +28,6 @@ def mesh_of(world: World) -> DeviceMesh:
     if world.group is not None and world.size < dist.get_world_size():  # ranks of one player
         return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
-
-
-def with_world_timeout(mesh: DeviceMesh, world: World) -> DeviceMesh:
-    """Give the groups of a mesh the time-out of the world; torch's default is half an hour."""
-    assert world.group is not None and mesh.mesh_dim_names is not None
-    patience = world.group._get_backend(world.device).options._timeout
-    for name in mesh.mesh_dim_names:
-        distributed_c10d._set_pg_timeout(patience, mesh[name].get_group())
-    return mesh
 
 
 def shard(

@@ -10,13 +10,13 @@ from typing import Literal, cast
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.parallel._fsdp import Sharded
-from paragan.parallel._fully_shard import with_world_timeout
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Strategy(Sharded):
 
     def mesh(self, world: World) -> DeviceMesh:
         if self.options not in world.meshes:  # on all ranks or on none
-            world.meshes[self.options] = self._made(world)
+            world.meshes[self.options] = self._new_mesh(world)
         return cast(DeviceMesh, world.meshes[self.options])
 
-    def _made(self, world: World) -> DeviceMesh:
+    def _new_mesh(self, world: World) -> DeviceMesh:
         host = self.options.host or world.local_size
         hosts = world.gather(host)
         if min(hosts) < max(hosts):
@@ -60,4 +60,9 @@ class Strategy(Sharded):
         if self.options.order == "shard-across":
             ranks = ranks.T
         mesh = DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))
-        return with_world_timeout(mesh, world)
+        assert world.group is not None
+        # torch's default time-out is half an hour
+        timeout = world.group._get_backend(world.device).options._timeout
+        for name in ("replicate", "shard"):
+            distributed_c10d._set_pg_timeout(timeout, mesh[name].get_group())
+        return mesh

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,11 +17,17 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import gather_full, layout_of, local_shard
 from paragan.core.types import Can, LossTerms, Side
-from paragan.layers.norms import float32_parameters
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import placement_of
+
+_NORMS = (
+    *(AffineBatchNorm, ConditionalBatchNorm),
+    *(nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm),
+)
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,14 @@ class Strategy:
 
 def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
     """Cast weights to `dtype`, except those that must be float32; buffers do not change."""
-    wide = float32_parameters(net)
+    wide = _float32_parameters(net)
     for parameter in net.parameters():
         if id(parameter) not in wide:
             parameter.data = parameter.data.to(dtype)
+
+
+def _float32_parameters(net: nn.Module) -> set[int]:
+    """Return the ids of weights of norms, local or torch's, and of modules with `keeps_float32`."""
+    norms = (m.parameters(recurse=False) for m in net.modules() if isinstance(m, _NORMS))
+    marked = (m.parameters() for m in net.modules() if getattr(m, "keeps_float32", False))
+    return {id(p) for p in chain.from_iterable(chain(norms, marked))}

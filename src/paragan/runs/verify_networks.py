@@ -168,7 +168,7 @@ def main(words: list[str]) -> None:
     """Run one rank of `verify.on_ranks.RankProcesses`."""
     request = VerifyRequest.from_json(words[0])
     rank, size = map(int, words[2:4])
-    on_ranks.serve(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
+    on_ranks.verify_rank(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
 
 
 if __name__ == "__main__":

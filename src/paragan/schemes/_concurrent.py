@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from paragan.core.roles import Roles
@@ -11,7 +11,7 @@ from paragan.game.gan import GAN
 from paragan.schemes._lag import LagRecord
 
 
-class Session(Protocol):
+class ConcurrentSession(Protocol):
     """Links or threads of one game, from its first step until `close`."""
 
     gan: GAN
@@ -24,7 +24,7 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
-SessionType = TypeVar("SessionType", bound=Session)
+SessionType = TypeVar("SessionType", bound=ConcurrentSession)
 
 
 class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
@@ -60,12 +60,9 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
         """Return the lag records since the last call, ready for JSON."""
         return {side: record.drain() for side, record in self.lag_records.items()}
 
-    def _open_session(self, gan: GAN) -> SessionType | None:
-        """Return the session of this game; None without one that is still open."""
-        is_other = self._session is None or self._is_closed or self._session.gan is not gan
-        return None if is_other else self._session
-
-    def _start(self, session: SessionType) -> SessionType:
-        self._session = session
-        self._is_closed = False
-        return session
+    def _session_of(self, gan: GAN, make: Callable[[], SessionType]) -> SessionType:
+        """Return the open session of this game, or a new one by `make`."""
+        if self._session is None or self._is_closed or self._session.gan is not gan:
+            self._session = make()
+            self._is_closed = False
+        return self._session

@@ -56,11 +56,6 @@ class NetworkTraits:
     low_precision: str = ""
     custom_functions: tuple[str, ...] = ()
 
-    @property
-    def draws(self) -> bool:
-        """Whether a layer declares that it draws random numbers."""
-        return bool(self.random_layers)
-
 
 def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     """Find the traits from the modules, one traced forward, and one forward on half of the rows."""

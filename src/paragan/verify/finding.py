@@ -17,6 +17,7 @@ STOPPING = "stopping is invisible"
 PARTS = "parts are the whole"
 ONE = "one is none"
 RANKS = "ranks are the batch"
+NO_REFERENCE_RUN = f"there is no reference run to compare with; see {DETERMINISTIC}"
 SPECTRAL = (
     "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's; use "
     "paragan.layers.spectral_norm.spectral_norm"

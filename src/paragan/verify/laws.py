@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,13 +22,20 @@ from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
 from paragan.verify import double_backward, frozen_opponent
 from paragan.verify.diagnosis import NetworkTraits, inspect_network
+from paragan.verify.explanation import (
+    Traits,
+    explain_difference,
+    explain_micro_batches,
+    explain_sharding,
+    unsupported_penalty,
+)
 from paragan.verify.finding import (
     CALLED,
     DETERMINISTIC,
     FROZEN,
+    NO_REFERENCE_RUN,
     ONE,
     PARTS,
-    SPECTRAL,
     STOPPING,
     TWICE,
     LawResult,
@@ -44,12 +52,9 @@ from paragan.verify.reference_run import (
     TraceDifference,
     VerifiedNetworks,
     compare_traces,
-    make_strategy,
 )
 
 _WAIT_S = 60.0
-
-Traits = Mapping[Side, NetworkTraits]
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ def compare_with_plain(
 ) -> LawResult:
     """Compare a run with the reference run."""
     if ready.plain is None:
-        return LawResult(law, name, "not run", None, f"there is no reference run to compare with; see {DETERMINISTIC}")
+        return LawResult(law, name, "not run", None, NO_REFERENCE_RUN)
     plain = ready.plain
 
     def look() -> LawResult:
@@ -113,32 +118,11 @@ def law_result(found: TraceDifference, seen: Traits) -> LawResult:
     return failed_result("; ".join(filter(None, (explain_difference(found, seen), str(found)))), found.largest)
 
 
-def explain_difference(found: TraceDifference, seen: Traits) -> str:
-    """Return the likely cause of a difference, from the traits of the networks; or ""."""
-    if found.step == 0:
-        return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
-    for side, of in seen.items():
-        if of.row_dependence:
-            return (
-                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of "
-                "rows, apart from batch norm: a mean over the batch? make samples independent, "
-                "or use paragan.BatchNorm, whose statistics span ranks"
-            )
-    if any(of.torch_spectral_norms for of in seen.values()):
-        return SPECTRAL
-    for side, of in seen.items():
-        if of.low_precision:
-            return f"{NAMES[side]}: returns {of.low_precision} for float64 inputs; keep the dtype of the input"
-        if of.value_access:
-            return f"{NAMES[side]}: its forward reads the value of a tensor ({of.value_access}) and may branch on it"
-    return ""
-
-
 def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
     """Compare two runs from different random states; `plain` receives the first if they agree."""
     traces = []
     for seed in (1, 2):
-        with torch.random.fork_rng(devices=[]), _other_random_state(seed):
+        with _random_state(seed):
             traces.append(ReferenceRun(subject).trace())
     found = compare_traces(traces[1], traces[0], 0.0)
     if not found.name:
@@ -162,21 +146,20 @@ def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]
     return passed_result()
 
 
-class _other_random_state:
-    """Context in which the global random generators have another state."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def __enter__(self) -> None:
-        self.previous = random.getstate(), np.random.get_state()
-        torch.manual_seed(self.seed)
-        random.seed(self.seed)
-        np.random.seed(self.seed)
-
-    def __exit__(self, *raised: object) -> None:
-        random.setstate(self.previous[0])
-        np.random.set_state(self.previous[1])
+@contextmanager
+def _random_state(seed: int) -> Iterator[None]:
+    """Seed the global random generators, and restore them at the end."""
+    python = random.getstate()
+    numpy = np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
 def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -206,40 +189,11 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
 def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     for side in Side:
-        if reason := _comparing(ready.subject, side) or _no_parts(ready.seen, side):
+        if reason := explain_micro_batches(ready.subject, ready.seen, side):
             yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             yield compare_with_plain(ready, PARTS, side.value.upper(), game, NEAR)
-
-
-def _comparing(subject: VerifiedNetworks, side: Side) -> str:
-    """Return why micro-batches are refused (an objective compares samples), or ""."""
-    penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
-    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
-    return f"{names[0]} compares the samples of a batch, so micro-batches are refused" if names else ""
-
-
-def _no_parts(seen: Traits, side: Side) -> str:
-    """Return why micro-batches differ from the batch by design, or ""; G's turn runs D, too."""
-    for who in (Side.G, Side.D) if side is Side.G else (Side.D,):
-        if seen[who].mixing_layers:
-            return f"{NAMES[who]}: {_some(seen[who].mixing_layers)} computes its statistics per micro-batch"
-    return explain_randomness(seen)
-
-
-def explain_randomness(seen: Traits) -> str:
-    """Return why runs on other splits of the batch differ by design (random layers), or ""."""
-    for side, of in seen.items():
-        if of.draws:
-            return (
-                f"{NAMES[side]}: {_some(of.random_layers)} draws for each call and rank, a known exception of the law"
-            )
-    return ""
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -260,25 +214,3 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
 
 def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
     return ReferenceRun(subject, name, world, parts or {}).trace()
-
-
-def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
-    """Return why `build` would refuse the penalties under this strategy, or ""."""
-    abilities = make_strategy(name).can
-    for penalty in subject.penalties:
-        for need in penalty.needs - abilities:
-            return f"penalty {penalty.name} needs {need.value}, which {name} does not support"
-    return ""
-
-
-def explain_sharding(seen: Traits, found: LawResult) -> str:
-    """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
-    is_sharded = Can.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).can
-    for side, of in seen.items():
-        if of.used_outside and found.result == "FAILED" and is_sharded:
-            weight, block = of.used_outside[0]
-            return (
-                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "
-                "where it is sharded: call the block itself, or leave the layer out of `blocks`"
-            )
-    return ""

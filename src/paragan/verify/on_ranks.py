@@ -28,14 +28,9 @@ from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
-from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
-from paragan.verify.laws import (
-    PreparedLaws,
-    explain_randomness,
-    explain_sharding,
-    law_result,
-    unsupported_penalty,
-)
+from paragan.verify.explanation import explain_randomness, explain_sharding, unsupported_penalty
+from paragan.verify.finding import NO_REFERENCE_RUN, RANKS, LawResult
+from paragan.verify.laws import PreparedLaws, law_result
 from paragan.verify.reference_run import (
     ReferenceRun,
     Trace,
@@ -51,6 +46,7 @@ _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
 # words of errors of a rank that the failure of another one caused
 _SECONDARY = ("onnection", "imed out", "timeout")
+_TRACE = "plain.safetensors"  # file of the reference run
 _HOST = 2  # ranks that stand for one host, so that there are both shards and replicas under `hsdp`
 
 
@@ -80,7 +76,7 @@ class RankProcesses:
     """The law on `size` processes.
 
     command: starts a rank; it receives the rank, the number of ranks and the file of a store, and
-    calls `serve`. folder: for the reference run, logs and stores.
+    calls `verify_rank`. folder: for the reference run, logs and stores.
     """
 
     command: Sequence[str]
@@ -116,9 +112,7 @@ class RankProcesses:
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
         """Return the result if no process is needed, or None to run the law."""
         if ready.plain is None:
-            return LawResult(
-                RANKS, "", "not run", None, f"there is no reference run to compare with; see {DETERMINISTIC}"
-            )
+            return LawResult(RANKS, "", "not run", None, NO_REFERENCE_RUN)
         if self.size == 1:
             return LawResult(RANKS, "", "not run", None, "--ranks 1 starts no other process")
         if reason := explain_randomness(ready.seen):
@@ -185,7 +179,7 @@ class _Processes:
             self.processes.start(words, environment, self.ranks.folder / f"rank-{rank}.log", pipes=True)
 
 
-def serve(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder: Path, store: Path) -> None:
+def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder: Path, store: Path) -> None:
     """Run one rank: answer the orders on standard input until the parent process closes it."""
     reply = reserve_output()
     subject = networks()
@@ -239,16 +233,12 @@ def _save_trace(trace: Trace, folder: Path) -> None:
     weights: dict[str, Tensor] = {}
     for step, tensors in trace.items():
         weights |= {f"{step}/{name}": tensor.contiguous() for name, tensor in tensors.items()}
-    write_bytes(_trace_path(folder), save(weights))
+    write_bytes(folder / _TRACE, save(weights))
 
 
 def _load_trace(folder: Path) -> Trace:
     trace: Trace = {}
-    for name, value in load_file(_trace_path(folder)).items():
+    for name, value in load_file(folder / _TRACE).items():
         step, _, rest = name.partition("/")
         trace.setdefault(int(step), {})[rest] = value
     return trace
-
-
-def _trace_path(folder: Path) -> Path:
-    return folder / "plain.safetensors"

@@ -99,8 +99,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
         reals = list(islice(batches, gan.d.updates_per_step))
-        session = self._open_session(gan) or self._start(self._make_session(gan, reals[0]))
-        return session.step(reals)
+        return self._session_of(gan, lambda: self._make_session(gan, reals[0])).step(reals)
 
     def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         options = self.options

@@ -8,16 +8,15 @@ sets both bounds to 0 on both sides.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from torch import Tensor
 
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError, RankError
+from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Rows, Update
@@ -26,68 +25,12 @@ from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot, packed
-from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
-from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
-
-_POLL_S = 0.1  # between two checks of the time and of `LagBound.stopped` while waiting
-_IN_STEP = 1  # a message's note: the bounds are 0 from now on
-
-Item = TypeVar("Item", covariant=True)
+from paragan.schemes.asynchronous.lag_control import HalfStep
 
 
-class _HalfStep:
-    """Base of both halves: a bound that may fall to 0, and a learning rate that depends on the lag.
-
-    bound: S or A, in steps. world: ranks of this player.
-    """
-
-    def __init__(self, limits: LagBound, bound: int, world: World) -> None:
-        self.limits = limits
-        self.bound = bound
-        self.world = world
-        self.lag_record = LagRecord()
-        self._alarm: GradientAlarm | None = None
-        self._num_updates = 0  # in this session
-
-    @property
-    def note(self) -> int:
-        return 0 if self.lag_record.in_step_at is None else _IN_STEP
-
-    def read_note(self, note: int, version: int) -> None:
-        """Set the bound to 0 if the note reports exploding gradients on any side."""
-        if note == _IN_STEP and self.lag_record.in_step_at is None:
-            self.lag_record.in_step_at = version
-            self.bound = 0
-
-    def check_gradients(self, player: Player, update: Update) -> None:
-        """Check for exploding gradients. Reading the norm waits for the device."""
-        self._num_updates += 1
-        if self.limits.fall_back is None or not self.limits.allows_lag or self.note == _IN_STEP:
-            return
-        if self._alarm is None:
-            self._alarm = GradientAlarm(self.limits.fall_back, player.scaler is not None)
-        if self._alarm.triggers(float(update.scalars["gradient_norm"])):
-            self.read_note(_IN_STEP, player.version)
-
-    def damp_lr(self, player: Player, lag: int) -> None:
-        """Reduce the learning rate against an old opponent. Collective over the player's ranks."""
-        if self.limits.lag_lr:
-            player.damping = 1 / (1 + self.limits.lag_lr * self.world.all_reduce_max(lag))
-
-    @property
-    def recorded(self) -> int | None:
-        """Version or count that the next update must use; None without a recorded order."""
-        order = self.limits.order
-        if order is None:
-            return None
-        if self._num_updates >= len(order):
-            problem = f"ends after {self._num_updates} updates, but the run is longer"
-            raise ConfigError(f"scheme.order {problem}; reduce train.kimg")
-        return order[self._num_updates]
-
-
-class GeneratorHalf(_HalfStep):
+class GeneratorHalf(HalfStep):
     """G's half of a step.
 
     opponent: newest D received. fakes: sent to the ranks of D. states: received from one of them.
@@ -161,15 +104,14 @@ class GeneratorHalf(_HalfStep):
         def has_arrived() -> bool:
             return self.opponent.version >= version
 
-        waited_s = _receive(self.states, self._load_state, has_arrived, self.limits, "D", drain)
-        self.lag_record.record_wait(waited_s)
+        self.wait("D", self.states, self._load_state, has_arrived, drain)
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
         self.opponent.follow(message.data, message.version)
 
 
-class DiscriminatorHalf(_HalfStep):
+class DiscriminatorHalf(HalfStep):
     """D's half of a step.
 
     buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
@@ -226,8 +168,7 @@ class DiscriminatorHalf(_HalfStep):
             return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
 
         drain = self.limits.reuse and recorded is None
-        waited_s = _receive(self.fakes, self._store, has_arrived, self.limits, "G", drain)
-        self.lag_record.record_wait(waited_s)
+        self.wait("G", self.fakes, self._store, has_arrived, drain)
 
     def _store(self, message: FakesMessage) -> None:
         self._num_received += 1
@@ -251,31 +192,3 @@ class _RemoteGenerator:
 
     def frozen(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-
-class _Receiver(Protocol[Item]):
-    def receive(self, wait_s: float) -> Item | None: ...
-
-
-def _receive(
-    receiver: _Receiver[Item],
-    handle: Callable[[Item], None],
-    has_arrived: Callable[[], bool],
-    limits: LagBound,
-    sender: str,
-    drain: bool,
-) -> float:
-    """Handle messages until `has_arrived`; returns the seconds waited.
-
-    drain: first handle all messages that have arrived, also if they are not needed yet. Raises
-    `RankError` after the time-out, or when stopped.
-    """
-    while (drain or not has_arrived()) and (item := receiver.receive(0.0)) is not None:
-        handle(item)
-    began = time.monotonic()
-    while not has_arrived():
-        if (item := receiver.receive(_POLL_S)) is not None:
-            handle(item)
-        elif limits.stopped() or time.monotonic() - began > limits.timeout_s:
-            raise RankError(f"no message from {sender} for {time.monotonic() - began:.0f} s")
-    return time.monotonic() - began

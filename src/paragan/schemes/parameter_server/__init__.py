@@ -24,7 +24,7 @@ from paragan.game.player import Player
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes.parameter_server.server import Server
-from paragan.schemes.parameter_server.worker import Worker
+from paragan.schemes.parameter_server.worker import GradientWorker
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Options:
     """
 
 
-class Scheme(ConcurrentScheme[Server | Worker]):
+class Scheme(ConcurrentScheme[Server | GradientWorker]):
     """Scheme in which rank 0 holds both players, and the other ranks compute gradients.
 
     Equals `synchronous` in a process without other ranks.
@@ -78,14 +78,13 @@ class Scheme(ConcurrentScheme[Server | Worker]):
         """Run one step in the open session, or in a new one."""
         if not self._has_server:
             return synchronous.step(gan, batches)
-        session = self._open_session(gan) or self._start(self._make_session(gan))
-        return session.step(batches)
+        return self._session_of(gan, lambda: self._make_session(gan)).step(batches)
 
     @property
     def _has_server(self) -> bool:
         return self._roles is not None and self._roles.has_server
 
-    def _make_session(self, gan: GAN) -> Server | Worker:
+    def _make_session(self, gan: GAN) -> Server | GradientWorker:
         assert self._roles is not None
-        kind = Server if self._roles.sides else Worker
+        kind = Server if self._roles.sides else GradientWorker
         return kind(gan, self._roles, self.options.staleness)

@@ -22,7 +22,7 @@ _POLL_S = 0.1  # between two checks of the time while waiting
 _GRACE_S = 5.0  # added to the time-out: the server, which knows the slow worker, fails first
 
 
-class Worker:
+class GradientWorker:
     """Steps of one game on this rank's rows.
 
     The players of this rank compute gradients and never step. Their `version` counts turns of this
