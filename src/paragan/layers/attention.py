@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.layers.blocks import Wrap, identity_wrap
+from paragan.layers.blocks import Wrap, fill_zero, identity_wrap
 from paragan.layers.precision import at_least_float32
 
 _KEYS = 8  # divisor of the channels
@@ -22,6 +22,8 @@ class SelfAttention(nn.Module):
     (`spectral_norm`).
     """
 
+    fill = fill_zero  # at first the network is as without attention
+
     def __init__(self, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         if channels % _KEYS:
@@ -35,10 +37,6 @@ class SelfAttention(nn.Module):
         self.value = wrap(nn.Conv2d(channels, channels // _VALUES, 1, bias=False))
         self.out = wrap(nn.Conv2d(channels // _VALUES, channels, 1, bias=False))
         self.gain = nn.Parameter(torch.zeros(()))
-
-    def fill(self, role: str, tensor: Tensor, generator: torch.Generator) -> None:
-        """Set the gain to 0: the network starts as it would without attention."""
-        tensor.zero_()
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         query_BNC = self.query(x).flatten(2).transpose(1, 2)

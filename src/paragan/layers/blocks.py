@@ -24,6 +24,16 @@ def identity_wrap(module: nn.Module) -> nn.Module:
     return module
 
 
+def fill_normal(module: nn.Module, role: str, tensor: Tensor, generator: torch.Generator) -> None:
+    """Draw a parameter from N(0, 1), a bias is 0; `fill` of modules that no scheme knows."""
+    tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
+
+
+def fill_zero(module: nn.Module, role: str, tensor: Tensor, generator: torch.Generator) -> None:
+    """Set a parameter to 0; `fill` of modules that no scheme knows."""
+    tensor.zero_()
+
+
 def run_blocks(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
     """Run all blocks in order, each as `block(h, y_B)`. A pipeline can cut this list anywhere."""
     for block in blocks:

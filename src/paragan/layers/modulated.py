@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
+from paragan.layers.blocks import fill_normal
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import blur
 
@@ -25,14 +26,12 @@ class ModulatedConv2d(nn.Module):
     stride two, then a blur, to (B, outputs, 2H, 2W).
     """
 
+    fill = fill_normal
+
     def __init__(self, inputs: int, outputs: int, size: int = 3, up: bool = False) -> None:
         super().__init__()
         self.up = up
         self.weight = nn.Parameter(torch.randn(outputs, inputs, size, size))
-
-    def fill(self, role: str, tensor: Tensor, generator: Generator) -> None:
-        """Draw weights from N(0, 1)."""
-        tensor.normal_(generator=generator)
 
     def forward(self, x: Tensor, style_BI: Tensor, gain: float = 1.0) -> tuple[Tensor, Tensor]:
         """Return the map and a factor (B, outputs, 1, 1) to apply next, which fuses with a bias."""

@@ -10,9 +10,10 @@ from math import sqrt
 
 import torch
 import torch.nn.functional as F
-from torch import Generator as Draws, Tensor, nn
+from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.layers.blocks import fill_normal, fill_zero
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
 from paragan.layers.modulated import ModulatedConv2d
@@ -26,14 +27,12 @@ _RATE = 0.01  # learning rate of mapping layers
 class ClassVector(nn.Module):
     """Class embedding (B, length) of mean square 1: a learnt vector per class plus a shared one."""
 
+    fill = fill_normal
+
     def __init__(self, classes: int, length: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(classes, length))
         self.bias = nn.Parameter(torch.zeros(length))
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw the class vectors from N(0, 1); set the shared one to 0."""
-        tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
 
     def forward(self, y_B: Tensor | None, count: int) -> Tensor:
         return normalize_second_moment(
@@ -90,16 +89,14 @@ class Mapping(nn.Module):
 class StyledConv(nn.Module):
     """Modulated 3x3 convolution, noise, bias, leaky ReLU. side: of the output map."""
 
+    fill = fill_zero
+
     def __init__(self, inputs: int, outputs: int, length: int, side: int, *, up: bool, noise: bool) -> None:
         super().__init__()
         self.conv = ModulatedConv2d(inputs, outputs, up=up)
         self.affine = EqualLinear(length, inputs, start=1.0)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.noise = Noise(side) if noise else None
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Set the bias to 0."""
-        tensor.zero_()
 
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
         y, norm = self.conv(x, self.affine(w_BW), GAIN)
@@ -110,6 +107,8 @@ class StyledConv(nn.Module):
 class Noise(nn.Module):
     """Normal noise per pixel times a learnt strength, 0 at the start; fixed in evaluation."""
 
+    fill = fill_zero
+
     draws = True
     fixed: Tensor
 
@@ -118,10 +117,6 @@ class Noise(nn.Module):
         self.strength = nn.Parameter(torch.zeros(()))
         noise = torch.randn(side, side, generator=rng.generator("stylegan2/noise", side))
         self.register_buffer("fixed", noise)
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Set the strength to 0."""
-        tensor.zero_()
 
     def forward(self, h: Tensor) -> Tensor:
         if not self.training:
@@ -133,15 +128,13 @@ class Noise(nn.Module):
 class ToImage(nn.Module):
     """Modulated 1x1 convolution to colours, in at least float32."""
 
+    fill = fill_normal
+
     def __init__(self, inputs: int, channels: int, length: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(channels, inputs, 1, 1))
         self.affine = EqualLinear(length, inputs, start=1.0)
         self.bias = nn.Parameter(torch.zeros(channels))
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw weights from N(0, 1); set the bias to 0."""
-        tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
 
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
         style_BI = self.affine(w_BW) / sqrt(self.weight.shape[1])
@@ -174,13 +167,11 @@ class SynthesisBlock(nn.Module):
 class ConstantInput(nn.Module):
     """First state from styles: a learnt map, equal for all images."""
 
+    fill = fill_normal
+
     def __init__(self, channels: int, side: int) -> None:
         super().__init__()
         self.map = nn.Parameter(torch.randn(channels, side, side))
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw the map from N(0, 1)."""
-        tensor.normal_(generator=generator)
 
     def forward(self, w_BLW: Tensor, y_B: Tensor | None = None) -> State:
         # a copy: sharded weights are freed before the next block reads this output

@@ -21,7 +21,7 @@ from torch import Generator as Draws, Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.layers.blocks import run_blocks
+from paragan.layers.blocks import fill_normal, fill_zero, run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import downsample, upsample
@@ -138,13 +138,11 @@ class Residual(nn.Module):
 class Bias(nn.Module):
     """Bias per channel, 0 at the start."""
 
+    fill = fill_zero
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(channels))
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Set the bias to 0."""
-        tensor.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.bias.to(x.dtype)[:, None, None]
@@ -153,15 +151,13 @@ class Bias(nn.Module):
 class LearntInput(nn.Module):
     """Smallest map: a learnt one, whose channels are scaled by z and the class embedding."""
 
+    fill = fill_normal
+
     def __init__(self, latent: int, width: int, side: int, classes: int, embed: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(classes, embed) if classes else None
         self.basis = nn.Parameter(torch.randn(width, side, side))
         self.linear = nn.Linear(latent + (embed if classes else 0), width, bias=False)
-
-    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        """Draw the learnt map from N(0, 1)."""
-        tensor.normal_(generator=generator)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         if self.embed is not None:

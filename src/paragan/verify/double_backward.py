@@ -6,7 +6,7 @@ of two paths, or a custom backward that returns numbers without a graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -33,7 +33,7 @@ def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawRe
     assert x is not None
     x = x.requires_grad_()
     try:
-        with _again(net):
+        with _same_randomness(net):
             total = _logits(net, x, rest).sum()
             (gradient,) = torch.autograd.grad(total, x, create_graph=True, allow_unused=True)
             if gradient is None or not total.requires_grad:
@@ -42,32 +42,27 @@ def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawRe
                 )
             weights = [w for w in net.parameters() if w.requires_grad]
             # first, since later calls restore buffers that the backward of batch norm reads
-            slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True) if gradient.requires_grad else None
-            wrong = _first_is_wrong(net, x, rest, gradient.detach())
-            if wrong > _TOLERANCE:
+            slopes = None
+            if gradient.requires_grad:
+                slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True, materialize_grads=True)
+            error = _first_error(net, x, rest, gradient.detach())
+            if error > _TOLERANCE:
                 reason = "the gradient at the images is not the slope of the logits: a detach or no_grad on some path?"
-                return failed_result(reason + _suspects(of), wrong)
+                return failed_result(reason + _suspects(of), error)
             if slopes is None:
                 return failed_result("the gradient at the images has no graph" + _suspects(of))
-    except RuntimeError as error:
-        if any(words in str(error) for words in _REFUSES):
-            return failed_result(str(error).splitlines()[0][:200] + _suspects(of))
+    except RuntimeError as refusal:
+        if any(words in str(refusal) for words in _REFUSES):
+            return failed_result(str(refusal).splitlines()[0][:200] + _suspects(of))
         raise
-    found = [torch.zeros_like(w) if slope is None else slope for w, slope in zip(weights, slopes, strict=True)]
-    return _second(net, x, rest, found, of)
-
-
-def _second(
-    net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor], of: NetworkTraits
-) -> LawResult:
     if not all(slope.isfinite().all() for slope in slopes):
         return failed_result("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
     if of.torch_spectral_norms:  # its vectors change with the weights, and so would the differences
         return passed_result()
-    wrong = _second_is_wrong(net, x, rest, slopes)
-    if wrong > _TOLERANCE:
-        return failed_result("the second derivative is not that of the first" + _suspects(of), wrong)
-    return passed_result(wrong)
+    error = _second_error(net, x, rest, slopes)
+    if error > _TOLERANCE:
+        return failed_result("the second derivative is not that of the first" + _suspects(of), error)
+    return passed_result(error)
 
 
 def _suspects(of: NetworkTraits) -> str:
@@ -79,7 +74,7 @@ def _suspects(of: NetworkTraits) -> str:
 
 
 @contextmanager
-def _again(net: nn.Module) -> Iterator[None]:
+def _same_randomness(net: nn.Module) -> Iterator[None]:
     """Use the same random numbers every time; restore buffers and random state afterwards."""
     with preserved_state(net):
         torch.manual_seed(0)
@@ -94,21 +89,17 @@ def _r1(gradient: Tensor) -> Tensor:
     return gradient.square().sum() / 2
 
 
-def _first_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], gradient: Tensor) -> float:
+def _first_error(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], gradient: Tensor) -> float:
     @torch.no_grad()
-    def total(moved: float, along: Tensor) -> float:
-        with _again(net):
-            return float(_logits(net, x + moved * along, rest).sum())
+    def total(moved: float, along: Sequence[Tensor]) -> float:
+        with _same_randomness(net):
+            return float(_logits(net, x + moved * along[0], rest).sum())
 
-    def one(number: int) -> float:
-        along = torch.randn(x.shape, generator=rng.generator("laws/x", number))
-        slope = (total(_STEP_X, along) - total(-_STEP_X, along)) / (2 * _STEP_X)
-        return _relative(slope, float((gradient * along).sum()), 1e-7)
-
-    return min(map(one, range(_DIRECTIONS)))
+    directions = [[torch.randn(x.shape, generator=rng.generator("laws/x", n))] for n in range(_DIRECTIONS)]
+    return min(_slope_error(total, along, [gradient], _STEP_X, 1e-7) for along in directions)
 
 
-def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
+def _second_error(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
     weights = [w for w in net.parameters() if w.requires_grad]
     original = [w.detach().clone() for w in weights]
 
@@ -116,20 +107,31 @@ def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], s
         with torch.no_grad():
             for weight, value, way in zip(weights, original, along, strict=True):
                 weight.copy_(value + moved * way)
-        with _again(net):
+        with _same_randomness(net):
             (gradient,) = torch.autograd.grad(_logits(net, x, rest).sum(), x)
         return float(_r1(gradient))
 
-    def one(number: int) -> float:
+    rounding = 1e-5 * penalty(0.0, original)
+    errors = []
+    for number in range(_DIRECTIONS):
         generator = rng.generator("laws/w", number)
         along = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in original]
-        slope = (penalty(_STEP_W, along) - penalty(-_STEP_W, along)) / (2 * _STEP_W)
-        expected = float(sum((s * way).sum() for s, way in zip(slopes, along, strict=True)))
-        return _relative(slope, expected, 1e-5 * penalty(0.0, along))
-
-    return min(map(one, range(_DIRECTIONS)))
+        errors.append(_slope_error(penalty, along, slopes, _STEP_W, rounding))
+    return min(errors)
 
 
-def _relative(a: float, b: float, rounding: float) -> float:
-    """Return the relative difference; 0 if rounding explains it."""
-    return 0.0 if abs(a - b) <= rounding else abs(a - b) / max(abs(a), abs(b))
+def _slope_error(
+    function: Callable[[float, Sequence[Tensor]], float],
+    along: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    step: float,
+    rounding: float,
+) -> float:
+    """Return the relative difference of a central difference and the slope by gradients.
+
+    It is 0 if `rounding` explains the difference.
+    """
+    found = (function(step, along) - function(-step, along)) / (2 * step)
+    expected = float(sum((g * way).sum() for g, way in zip(gradients, along, strict=True)))
+    error = abs(found - expected)
+    return 0.0 if error <= rounding else error / max(abs(found), abs(expected))
