@@ -18,8 +18,8 @@ _TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
     """Check that this player does not change while the other one runs its turn."""
     game = ReferenceRun(subject)
-    mine = game.seats[side]
-    theirs = game.seats[Side.D if side is Side.G else Side.G]
+    mine = game.players[side]
+    theirs = game.players[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
     if shared:
         return failed_result(

@@ -61,12 +61,12 @@ _WAIT_S = 60.0
 class PreparedLaws:
     """Inputs of the laws that compare runs.
 
-    subject: the networks, without penalties that they do not support. seen: traits by side. plain:
+    subject: the networks, without penalties that they do not support. traits: of both, by side. plain:
     the reference run; None if it is not deterministic.
     """
 
     subject: VerifiedNetworks
-    seen: Traits
+    traits: Traits
     plain: Trace | None
 
 
@@ -78,23 +78,23 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
 
     comparisons: laws that compare a run with the reference run; "not run" without one.
     """
-    seen: dict[Side, NetworkTraits] = {}
+    traits: dict[Side, NetworkTraits] = {}
     for side in Side:
-        called = run_law(CALLED, side.value.upper(), partial(_look, subject, side, seen))
+        called = run_law(CALLED, side.value.upper(), partial(_look, subject, side, traits))
         if called.result == "FAILED":
             yield called
             return
-    yield (twice := run_law(TWICE, "D", lambda: double_backward.check_double_backward(subject, seen[Side.D])))
+    yield (twice := run_law(TWICE, "D", lambda: double_backward.check_double_backward(subject, traits[Side.D])))
     if twice.result == "FAILED":  # so that one fault is reported once
         subject = subject.without(Can.DOUBLE_BACKWARD)
     for side in Side:
         yield run_law(
-            FROZEN, side.value.upper(), partial(frozen_opponent.check_frozen_opponent, subject, side, seen[side])
+            FROZEN, side.value.upper(), partial(frozen_opponent.check_frozen_opponent, subject, side, traits[side])
         )
     plain: list[Trace] = []
-    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, seen, plain))
+    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, plain))
     for comparison in comparisons:
-        yield from comparison(PreparedLaws(subject, seen, plain[0] if plain else None))
+        yield from comparison(PreparedLaws(subject, traits, plain[0] if plain else None))
 
 
 def compare_with_plain(
@@ -106,19 +106,19 @@ def compare_with_plain(
     plain = ready.plain
 
     def look() -> LawResult:
-        return law_result(compare_traces(play(), plain, allowed), ready.seen)
+        return law_result(compare_traces(play(), plain, allowed), ready.traits)
 
     return run_law(law, name, look)
 
 
-def law_result(found: TraceDifference, seen: Traits) -> LawResult:
+def law_result(found: TraceDifference, traits: Traits) -> LawResult:
     """Return the result of a comparison, with an explanation if it failed."""
     if not found.name:
         return passed_result(found.largest)
-    return failed_result("; ".join(filter(None, (explain_difference(found, seen), str(found)))), found.largest)
+    return failed_result("; ".join(filter(None, (explain_difference(found, traits), str(found)))), found.largest)
 
 
-def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
+def deterministic(subject: VerifiedNetworks, traits: Traits, plain: list[Trace]) -> LawResult:
     """Compare two runs from different random states; `plain` receives the first if they agree."""
     traces = []
     for seed in (1, 2):
@@ -128,7 +128,7 @@ def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -
     if not found.name:
         plain.append(traces[0])
         return passed_result(0.0)
-    for side, of in seen.items():
+    for side, of in traits.items():
         if of.hidden_generator:
             fix = "use torch's generator"
             if of.hidden_generator == "torch":
@@ -137,12 +137,12 @@ def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -
             return failed_result(f"{NAMES[side]}: {why}; {found}", found.largest)
     why = "something outside the networks keeps state between runs"
     if found.step == 0:
-        why = explain_difference(found, seen)
+        why = explain_difference(found, traits)
     return failed_result(f"{why}; {found}", found.largest)
 
 
-def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]) -> LawResult:
-    seen[side] = inspect_network(subject, side)
+def _look(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTraits]) -> LawResult:
+    traits[side] = inspect_network(subject, side)
     return passed_result()
 
 
@@ -169,10 +169,10 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
         first = ReferenceRun(ready.subject)
         second = ReferenceRun(ready.subject)
         first.steps(1)
-        for side, seat in first.seats.items():
-            pieces, counters = state_of(seat)
+        for side, player in first.players.items():
+            pieces, counters = state_of(player)
             saved = StoredTensors.of({name: value.clone() for name, value in pieces.tensors.items()})
-            restore(second.seats[side], saved, counters)
+            restore(second.players[side], saved, counters)
         second.gan.clock.step = first.gan.clock.step
         second.gan.clock.images = first.gan.clock.images
         found = {1: second.weights()}
@@ -189,7 +189,7 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
 def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     for side in Side:
-        if reason := explain_micro_batches(ready.subject, ready.seen, side):
+        if reason := explain_micro_batches(ready.subject, ready.traits, side):
             yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
@@ -206,7 +206,7 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
                 yield LawResult(ONE, name, "not run", None, refused)
                 continue
             found = compare_with_plain(ready, ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
-            yield replace(found, reason=found.reason + explain_sharding(ready.seen, found))
+            yield replace(found, reason=found.reason + explain_sharding(ready.traits, found))
     finally:
         if world is not None:
             destroy_groups(world)

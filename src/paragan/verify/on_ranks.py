@@ -93,7 +93,7 @@ class RankProcesses:
         instead = self._instead(ready)
         if instead is None:
             rows_run = [row for row in rows if not unsupported_penalty(ready.subject, row.strategy)]
-            found = self._play(ready, rows_run)
+            found = self._run_rows(ready, rows_run)
             for row in rows:
                 refused = unsupported_penalty(ready.subject, row.strategy)
                 yield LawResult(RANKS, row.name, "not run", None, refused) if refused else next(found)
@@ -115,30 +115,32 @@ class RankProcesses:
             return LawResult(RANKS, "", "not run", None, NO_REFERENCE_RUN)
         if self.size == 1:
             return LawResult(RANKS, "", "not run", None, "--ranks 1 starts no other process")
-        if reason := explain_randomness(ready.seen):
+        if reason := explain_randomness(ready.traits):
             return LawResult(RANKS, "", "exempt", None, reason)
         return None
 
-    def _play(self, ready: PreparedLaws, rows: Sequence[Row]) -> Iterator[LawResult]:
+    def _run_rows(self, ready: PreparedLaws, rows: Sequence[Row]) -> Iterator[LawResult]:
         assert ready.plain is not None
         _save_trace(ready.plain, self.folder)
         double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
         with _Processes(self, double) as processes:
             for row in rows:
-                yield _found(row, processes.play(row), ready)
+                yield _found(row, processes.run(row), ready)
 
 
 def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawResult:
     """Return the result of one row from the answers of its ranks."""
     errors = [answer for answer in answers if "error" in answer]
     if not errors:
-        worst = max((TraceDifference(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
-        found = law_result(worst, ready.seen)
+        worst = max(
+            (TraceDifference(**answer["difference"]) for answer in answers), key=lambda a: (bool(a.name), a.largest)
+        )
+        found = law_result(worst, ready.traits)
     else:
         first = min(errors, key=lambda e: (any(words in e["error"] for words in _SECONDARY), e["at"]))
         found = LawResult("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
     found = replace(found, law=RANKS, strategy=row.name)
-    return replace(found, reason=found.reason + explain_sharding(ready.seen, found))
+    return replace(found, reason=found.reason + explain_sharding(ready.traits, found))
 
 
 class _Processes:
@@ -156,7 +158,7 @@ class _Processes:
     def __exit__(self, *raised: object) -> None:
         self.processes.kill()
 
-    def play(self, row: Row) -> list[dict[str, Any]]:
+    def run(self, row: Row) -> list[dict[str, Any]]:
         """Return the answers of all ranks; an error for a rank that did not answer."""
         is_fresh = not self.processes.processes
         if is_fresh:
@@ -189,9 +191,9 @@ def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, 
         for line in sys.stdin:
             order = json.loads(line)
             row = Row(order["strategy"], order["uneven"])
-            played = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
+            chosen = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
             prefixed = dist.PrefixStore(f"row {order['number']}", base)
-            answer = _run_row(played, plain, row, rank, size, prefixed)
+            answer = _run_row(chosen, plain, row, rank, size, prefixed)
             reply({"at": time.monotonic(), **answer})
 
 
@@ -209,7 +211,7 @@ def _run_row(
             found = compare_traces(ReferenceRun(subject, row.strategy, world, {}, first, count).trace(), plain)
             store.set(f"done {rank}", "")
             store.wait(done_keys, timedelta(seconds=_TALK_S))
-        return {"apart": asdict(found)}
+        return {"difference": asdict(found)}
     except ParaganError as error:
         store.set(f"done {rank}", "")
         return {"error": str(error).removeprefix(f"{row.name} ")}

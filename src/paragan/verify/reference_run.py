@@ -126,15 +126,15 @@ class ReferenceRun:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        seats = {side: self._seat(side) for side in Side}
+        players = {side: self._player(side) for side in Side}
         game = self.subject.game
         # a copy, because they can be stateful
-        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
-        self.gan = GAN(seats[Side.G], seats[Side.D], game.loss, game.prior, *own, total=self.world.sum)
+        copied = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
+        self.gan = GAN(players[Side.G], players[Side.D], game.loss, game.prior, *copied, total=self.world.sum)
         attach_state(self.gan)
-        self.seats = seats
+        self.players = players
 
-    def _seat(self, side: Side) -> Player:
+    def _player(self, side: Side) -> Player:
         placing = make_strategy(self.name)
         make = self.subject.makes[side]
         options = self.subject.averages[side]
@@ -153,12 +153,12 @@ class ReferenceRun:
     def weights(self) -> Weights:
         """Return unsharded parameters, buffers and averages of both players. Collective."""
         weights: Weights = {}
-        for side, seat in self.seats.items():
-            nets = {NAMES[side]: seat.net}
-            if seat.ema is not None:
-                nets[f"average of {NAMES[side]}"] = seat.ema.net
+        for side, player in self.players.items():
+            nets = {NAMES[side]: player.net}
+            if player.ema is not None:
+                nets[f"average of {NAMES[side]}"] = player.ema.net
             for owner, net in nets.items():
-                tensors = seat.strategy.weights(net)
+                tensors = player.strategy.weights(net)
                 weights |= {f"{owner}.{name}": value.detach().clone() for name, value in tensors.items()}
         return weights
 

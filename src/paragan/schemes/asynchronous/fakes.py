@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core.types import Batch, Rows
+from paragan.core.types import Batch, Rows, present_tensors
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.gan import GAN
+from paragan.game.snapshot import num_bytes, packed, unpacked
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class FakesSender:
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
             cut = _common(rows, share)
             if sender is not None:
-                data = _pack(images[cut], None if y_B is None else y_B[cut])
+                data = packed(present_tensors(images=images[cut], labels=None if y_B is None else y_B[cut]))
                 sender.send(Message(version, data, note))
 
     def close(self) -> None:
@@ -114,15 +115,11 @@ def empty_sample(gan: GAN, real: Batch) -> Tensor:
     return torch.empty(sample.shape[1:], dtype=sample.dtype)
 
 
-def _pack(images: Tensor, y_B: Tensor | None) -> Tensor:
-    tensors = [images] if y_B is None else [images, y_B]
-    flat = [value.detach().contiguous().reshape(-1) for value in tensors]
-    return torch.cat([values.view(torch.uint8) for values in flat])
-
-
 def _unpack(data: Tensor, like: Tensor, has_labels: bool) -> tuple[Tensor, Tensor | None]:
-    """Return the images and labels that `_pack` wrote."""
-    image = like.numel() * like.element_size()
-    count = len(data) // (image + 8 * has_labels)
-    images = data[: count * image].clone().view(like.dtype).view(count, *like.shape)
-    return images, data[count * image :].clone().view(torch.int64) if has_labels else None
+    """Return the images and labels of one message."""
+    count = len(data) // (num_bytes([like]) + 8 * has_labels)
+    kinds = [like.new_empty(count, *like.shape)]
+    if has_labels:
+        kinds.append(torch.empty(count, dtype=torch.int64))
+    images, *labels = unpacked("fakes", data, kinds)
+    return images, labels[0] if labels else None

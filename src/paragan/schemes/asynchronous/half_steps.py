@@ -64,7 +64,7 @@ class GeneratorHalf(HalfStep):
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
             problem = f"D is at update {self.opponent.version}"
-            raise RankError(f"order: {problem}, but the record has update {recorded}")
+            raise RankError(f"scheme.order: {problem}, but the record has update {recorded}; start the run anew")
         lag = max(0, next_step - self.opponent.version // self.limits.k)
         self.lag_record.lags[lag] += 1
         self.lag_record.used.append(self.opponent.version)
