@@ -36,9 +36,19 @@ def _entry(name: str, thing: object) -> Iterator[str]:
     if text := _text(thing):
         yield text
     if inspect.isclass(thing) and not _is_error(thing):
-        listed = [_method(n, m) for n, m in vars(thing).items() if not n.startswith("_") and _text(m)]
+        listed = [_method(n, m) for n, m in _members(thing).items() if not n.startswith("_") and _text(m)]
         if listed:
             yield "\n".join(listed)
+
+
+def _members(thing: type) -> dict[str, object]:
+    """Attributes of a class, and those that it inherits from classes that this page does not list."""
+    public = {id(getattr(paragan, name)) for name in paragan.__all__}
+    found: dict[str, object] = {}
+    for base in reversed(thing.__mro__):
+        if base is thing or (base.__module__.startswith("paragan") and id(base) not in public):
+            found |= vars(base)
+    return found
 
 
 def _signature(name: str, thing: object) -> str:

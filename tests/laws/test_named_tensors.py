@@ -86,7 +86,7 @@ def trainer(folder, steps, parts=1):
     loader = Loader(Speech(), BATCH, seed=1, device=CPU)
     every = EveryOptions(sample_kimg=0, save_kimg=0)
     writer = CheckpointWriter(folder / "checkpoints")
-    return Trainer(gan, FunctionScheme(synchronous.step), loader, BATCH * steps, every, writer)
+    return Trainer(gan, FunctionScheme(synchronous.step), loader, writer, BATCH * steps, every)
 
 
 def weights(of):

@@ -49,9 +49,9 @@ def population_trainer(
         first.batches
         if has_all_data
         else Loader(data, config.train.batch, config.seed, factory.device),  # for the record
+        CheckpointWriter(folder / "checkpoints", config.every.keep, say),
         round(config.train.kimg * 1000),
         replace(config.every, log_steps=1),
-        CheckpointWriter(folder / "checkpoints", config.every.keep, say),
         stop=stop,
         fixed_samples=FixedSamples(score.mode),
         population=population,

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any
 
 from torch import Tensor
 
-from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts, restoring
-from paragan.checkpoint.writer import CheckpointWriter
-from paragan.core.clock import Clock, Every
+from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks
-from paragan.core.dist import ALONE, World
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
-from paragan.core.pieces import Pieces
-from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Report
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.describe import describe_data, describe_player
-from paragan.engine.divergence import raise_if_not_finite
 from paragan.engine.options import EveryOptions
+from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.scheme import Batches, Scheme
-from paragan.game.state import restore, state_of
 
 
 @dataclass
-class Trainer:
+class Trainer(SavedGame):
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
     images: length of the run in real images. score: scores the sampling generator; None: scoring is
@@ -45,38 +37,15 @@ class Trainer:
     player hold the same weights again (`local_sgd`).
     """
 
-    gan: GAN
-    scheme: Scheme
-    batches: Batches
     images: int
     every: EveryOptions
-    checkpoints: CheckpointWriter
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Callable[[GAN, Mapping[str, Tensor | float]], Mapping[str, float]] | None = None
     fixed_samples: FixedSamples = FixedSamples()
-    roles: Roles = colocated_roles(ALONE)
-    sync_period: int = 1
-    saved_at: int = -1  # step of the newest checkpoint
-    scored_at: int = -1  # step of the newest score
-    is_score_pending: bool = False  # a stop interrupted the newest score
+    scored_at: int = field(default=-1, init=False)  # step of the newest score
     _log: StepLog | None = None  # from the first event on
     _observed_at: int = 0  # images when periods were last checked
-
-    @property
-    def world(self) -> World:
-        """All ranks of the run."""
-        return self.roles.world
-
-    @property
-    def clock(self) -> Clock:
-        """Steps and real images so far."""
-        return self.gan.clock
-
-    @property
-    def prior(self) -> Prior:
-        """Distribution of latents and labels."""
-        return self.gan.prior
 
     @property
     def is_finished(self) -> bool:
@@ -87,23 +56,6 @@ class Trainer:
     def is_complete(self) -> bool:
         """Whether the run is finished and its last score is done."""
         return self.is_finished and not self.is_score_pending
-
-    @property
-    def is_synchronized(self) -> bool:
-        """Whether all ranks of a player hold the same weights; needed to save, score and end."""
-        is_due = self.clock.step % self.sync_period == 0
-        return is_due and all(player.is_synchronized for player in self.players.values())
-
-    @property
-    def best(self) -> Best:
-        """Folder of the checkpoint with the best score."""
-        return Best(self.checkpoints.folder.parent / "best")
-
-    @property
-    def players(self) -> dict[str, Player]:
-        """Players that train in this process, by side."""
-        slots = (self.gan.g, self.gan.d)
-        return {slot.side.value: slot for slot in slots if isinstance(slot, Player) and slot.side in self.roles.sides}
 
     def run(self, num_steps: int | None = None) -> Iterator[Event]:
         """Train to the end or to a stop, save a checkpoint, and score a finished run.
@@ -154,54 +106,6 @@ class Trainer:
         """Return whether to stop; with split players True at log points only. Collective."""
         return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
 
-    def save(self) -> Event:
-        """Write a checkpoint. Collective. Raises `DivergedError` if a tensor is not finite."""
-        self.scheme.quiesce()
-        groups, values = self.state()
-        raise_if_not_finite(self.world, self.clock.step, groups)
-        source = self.batches.source
-        values |= {
-            "clock": {"step": self.clock.step, "images": self.clock.images},
-            "position": self.batches.position,
-            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, "class_names": source.class_names},
-            "owes_score": self.is_score_pending,
-        }
-        path = self.checkpoints.save(self.clock.step, groups, values)
-        self.saved_at = self.clock.step
-        return self.event("checkpoint", {"path": str(path)})
-
-    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
-        """Return the state of the players for a checkpoint: tensors by group, and JSON values."""
-        states = {name: state_of(player) for name, player in self.players.items()}
-        counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
-        return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
-
-    def resume(self, best: bool = False) -> bool:
-        """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
-        checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
-        if checkpoint is None:
-            return False
-        run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
-        self.saved_at = self.clock.step
-        return True
-
-    def _resume(self, checkpoint: Checkpoint) -> None:
-        values = checkpoint.values
-        with restoring(checkpoint):
-            position = read_counts(values, "position")["position"]
-            clock = read_counts(values["clock"], "step", "images")
-            self.restore(checkpoint)
-        self.batches.position = position
-        self.clock.step = clock["step"]
-        self.clock.images = clock["images"]
-        self.is_score_pending = values.get("owes_score") is True
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
-        for name, player in self.players.items():
-            counts = read_counts(checkpoint.values["players"][name], "version", "images")
-            restore(player, checkpoint.groups[name], counts)
-
     def describe(self) -> dict[str, Any]:
         """Return the values of the `start` event: length, ranks, players, data. Collective."""
         return {
@@ -236,10 +140,6 @@ class Trainer:
         """Sample the fixed latents or held-out pairs."""
         images = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
         return samples_event(self.clock, *images, self.fixed_samples.mode)
-
-    def event(self, kind: str, values: Mapping[str, Any]) -> Event:
-        """Return an event at the current step."""
-        return Event(kind, self.clock.step, self.clock.images, values=values)
 
     def _observe(self, report: Report) -> Iterator[Event]:
         """Sample the generator and measure the game; ranks without G wait."""

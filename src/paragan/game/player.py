@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
@@ -66,7 +65,7 @@ class Player:
         self._update_once_layers = update_once_layers(self.net)
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
-        self._steps_network_weights = self._optimizer_steps_network()
+        self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
@@ -146,7 +145,11 @@ class Player:
     @torch.no_grad()
     def apply_gradients(self, computed: ComputedGradients) -> None:
         """Step, or skip if a gradient is not finite, and count the update."""
-        self._undo_look_ahead()
+        for weight, before in self._before_look_ahead:
+            weight.copy_(before)
+        if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
+            self.optimizer.write_back()
+        self._before_look_ahead = []
         set_lr(self.optimizer, self.policy, self.updates, self.damping)
         step_if(computed.ok, self.optimizer)
         self._end_step()
@@ -154,7 +157,14 @@ class Player:
 
     def summarize(self, computed: ComputedGradients) -> Update:
         """Return the losses, observations and gradient norm of a turn."""
-        return Update(self._scalars(computed), computed.rows, self.version)
+        terms = computed.terms
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
+        rows |= terms.observations_B
+        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
+        # These rows' shares of the means over the global batch, to be summed over ranks.
+        means = dict(zip(rows, (sums / computed.rows.total).unbind(), strict=True))
+        norm = computed.norm * self.strategy.rank_weight(self.net)
+        return Update({**means, "gradient_norm": norm}, computed.rows, self.version)
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
@@ -166,30 +176,11 @@ class Player:
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 
-    def _undo_look_ahead(self) -> None:
-        for weight, before in self._before_look_ahead:
-            weight.copy_(before)
-        if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
-            self.optimizer.write_back()
-        self._before_look_ahead = []
-
     def _end_step(self) -> None:
         """Release the gradients; the strategy copies what was stepped into the network."""
-        if self._steps_network_weights:
-            for weight in self._weights:
-                weight.grad = None
-        else:
-            self.optimizer.zero_grad()
-            self.net.zero_grad()
+        for tensor in self._with_gradients:
+            tensor.grad = None
         self.strategy.after_step(self.net)
-
-    def _optimizer_steps_network(self) -> bool:
-        """Return whether the optimizer steps the network's weights: no shards, no copies."""
-        kind = type(self.optimizer)
-        own = {id(weight) for weight in self._weights}
-        stepped = optimizer_weights(self.optimizer).values()
-        plain = getattr(kind, "zero_grad", None) is torch.optim.Optimizer.zero_grad
-        return plain and all(id(w) in own and not isinstance(w, DTensor) for w in stepped)
 
     def _begin_update(self) -> None:
         for layer in self._update_once_layers:
@@ -203,8 +194,8 @@ class Player:
         if self.scaler is not None:
             self.scaler.update(ok)
         taken = ok.to(torch.int64)  # local SGD: the minimum over ranks
-        counters = [*self._counters(), taken]
-        self.strategy.synchronize(self.net, self.optimizer, self.version, counters)
+        of_scaler = [] if self.scaler is None else [self.scaler.scale, self.scaler.good]
+        self.strategy.synchronize(self.net, self.optimizer, self.version, [self.updates, *of_scaler, taken])
         self._images_since_average += batch
         if self.ema is not None and self.is_synchronized:
             self.ema.follow(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
@@ -214,9 +205,6 @@ class Player:
     def is_synchronized(self) -> bool:
         """Whether all ranks have equal weights."""
         return self.strategy.is_synchronized(self.net, self.version)
-
-    def _counters(self) -> list[Tensor]:
-        return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
 
     def _averaged_weights(self) -> Sequence[Tensor]:
         """Return this rank's weights that are averaged: float32 copies if it has some."""
@@ -235,17 +223,6 @@ class Player:
             box = averaged[of_average]
             boxes.append(None if box == layout[name] else box.within(layout[name]))
         return boxes
-
-    def _scalars(self, computed: ComputedGradients) -> Mapping[str, Tensor]:
-        """Return these rows' shares of the means over the global batch, to be summed over ranks."""
-        terms = computed.terms
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()}
-        rows |= terms.observations_B
-        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
-        sums = sums / computed.rows.total
-        share = self.strategy.rank_weight(self.net)
-        means = dict(zip(rows, sums.unbind(), strict=True))
-        return {**means, "gradient_norm": computed.norm * share}
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:

@@ -51,15 +51,12 @@ def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) ->
     for side, penalties in ((Side.D, game.d_penalties), (Side.G, game.g_penalties)):
         for penalty in (None, *penalties):
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
-            tried = replace(without, augment=augment, **_penalty_field(side, copied))
+            penalty_field: dict[str, Any] = {} if copied is None else {f"{side.value}_penalties": (copied,)}
+            tried = replace(without, augment=augment, **penalty_field)
             with reraise_as_config_error(_description(game, side, penalty)):
                 turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
                 other = Side.G if side is Side.D else Side.D
                 players[side].compute_gradients(turn, against=players[other])
-
-
-def _penalty_field(side: Side, penalty: Penalty | None) -> dict[str, Any]:
-    return {} if penalty is None else {f"{side.value}_penalties": (penalty,)}
 
 
 def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:

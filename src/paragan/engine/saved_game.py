@@ -1,0 +1,121 @@
+"""Game of a run with its data and its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paragan.checkpoint.best import Best
+from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts, restoring
+from paragan.checkpoint.writer import CheckpointWriter
+from paragan.core.clock import Clock
+from paragan.core.collective import run_on_all_ranks
+from paragan.core.dist import ALONE, World
+from paragan.core.event import Event
+from paragan.core.pieces import Pieces
+from paragan.core.roles import Roles, colocated_roles
+from paragan.engine.divergence import raise_if_not_finite
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.scheme import Batches, Scheme
+from paragan.game.state import restore, state_of
+
+
+@dataclass
+class SavedGame:
+    """A game whose state is saved to checkpoints and restored from them; fields as in `Trainer`."""
+
+    gan: GAN
+    scheme: Scheme
+    batches: Batches
+    checkpoints: CheckpointWriter
+    roles: Roles = field(default=colocated_roles(ALONE), kw_only=True)
+    sync_period: int = field(default=1, kw_only=True)
+    saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
+    is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
+
+    @property
+    def world(self) -> World:
+        """All ranks of the run."""
+        return self.roles.world
+
+    @property
+    def clock(self) -> Clock:
+        """Steps and real images so far."""
+        return self.gan.clock
+
+    @property
+    def prior(self) -> Prior:
+        """Distribution of latents and labels."""
+        return self.gan.prior
+
+    @property
+    def is_synchronized(self) -> bool:
+        """Whether all ranks of a player hold the same weights; needed to save, score and end."""
+        is_due = self.clock.step % self.sync_period == 0
+        return is_due and all(player.is_synchronized for player in self.players.values())
+
+    @property
+    def best(self) -> Best:
+        """Folder of the checkpoint with the best score."""
+        return Best(self.checkpoints.folder.parent / "best")
+
+    @property
+    def players(self) -> dict[str, Player]:
+        """Players that train in this process, by side."""
+        slots = (self.gan.g, self.gan.d)
+        return {slot.side.value: slot for slot in slots if isinstance(slot, Player) and slot.side in self.roles.sides}
+
+    def event(self, kind: str, values: Mapping[str, Any]) -> Event:
+        """Return an event at the current step."""
+        return Event(kind, self.clock.step, self.clock.images, values=values)
+
+    def save(self) -> Event:
+        """Write a checkpoint. Collective. Raises `DivergedError` if a tensor is not finite."""
+        self.scheme.quiesce()
+        groups, values = self.state()
+        raise_if_not_finite(self.world, self.clock.step, groups)
+        source = self.batches.source
+        values |= {
+            "clock": {"step": self.clock.step, "images": self.clock.images},
+            "position": self.batches.position,
+            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, "class_names": source.class_names},
+            "owes_score": self.is_score_pending,
+        }
+        path = self.checkpoints.save(self.clock.step, groups, values)
+        self.saved_at = self.clock.step
+        return self.event("checkpoint", {"path": str(path)})
+
+    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        """Return the state of the players for a checkpoint: tensors by group, and JSON values."""
+        states = {name: state_of(player) for name, player in self.players.items()}
+        counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
+        return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
+
+    def resume(self, best: bool = False) -> bool:
+        """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
+        checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
+        if checkpoint is None:
+            return False
+        run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
+        self.saved_at = self.clock.step
+        return True
+
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        values = checkpoint.values
+        with restoring(checkpoint):
+            position = read_counts(values, "position")["position"]
+            clock = read_counts(values["clock"], "step", "images")
+            self.restore(checkpoint)
+        self.batches.position = position
+        self.clock.step = clock["step"]
+        self.clock.images = clock["images"]
+        self.is_score_pending = values.get("owes_score") is True
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
+        for name, player in self.players.items():
+            counts = read_counts(checkpoint.values["players"][name], "version", "images")
+            restore(player, checkpoint.groups[name], counts)
