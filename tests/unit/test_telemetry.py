@@ -133,7 +133,6 @@ def test_telemetry_synchronizes_once():
     assert set(found) == NAMES
     norms = report.read()
     assert found["gradient_norm_ratio"] == pytest.approx(norms["g/gradient_norm"] / norms["d/gradient_norm"])
-    assert telemetry.layers.keys() == {"g/top_singular_value", "d/top_singular_value"}
 
 
 @pytest.mark.parametrize("shift", [0, -50, 300])
@@ -196,14 +195,13 @@ def test_singular_values_are_of_normalized_weights():
     assert found["2"] == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize(("weight", "expected", "layer"), [(2.0, 8.0, "chain.4"), (1e-3, 1.0, "chain.0")])
-def test_telemetry_names_layer_with_top_singular_value(weight, expected, layer):
+@pytest.mark.parametrize(("weight", "expected"), [(2.0, 8.0), (1e-3, 1.0)])
+def test_telemetry_top_singular_value_is_of_any_layer(weight, expected):
     """A row of 16 equal weights has the singular value 4 of them; the other layer is normalised."""
     gan, telemetry = outside_game(), look()
     with torch.no_grad():
         gan.d.net.chain[4].weight.fill_(weight)
     assert telemetry(gan)["d/top_singular_value"] == pytest.approx(expected, rel=0.02)
-    assert telemetry.layers["d/top_singular_value"] == layer
 
 
 class Knows(nn.Module):

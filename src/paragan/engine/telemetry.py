@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from math import prod
 from typing import cast
 
@@ -43,14 +42,13 @@ class Telemetry:
     One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs),
     `batch` at a time, and one device synchronization. Images and latents are always the same; both
     networks run in training mode (batch norm uses batch statistics), and D's inputs are augmented
-    if the game augments. layers: names of the layers with the top singular values of the last call.
+    if the game augments.
     """
 
     train: Source
     held_out: Source
     num_images: int = 256
     batch: int = 64
-    layers: dict[str, str] = field(default_factory=dict, init=False)
 
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
         """Compute the values by name. scalars: of the newest report, for the gradient norms.
@@ -75,16 +73,12 @@ class Telemetry:
         d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
             values = {**self._of_images(gan, g, d), **_ratio(scalars)}
-            tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
-            tensors = [*values.values(), *chain.from_iterable(layers.values() for layers in tops.values())]
-            numbers = iter(torch.stack([value.to(gan.prior.device, torch.float32) for value in tensors]).tolist())
-        telemetry = dict(zip(values, numbers, strict=False))
-        for side, layers in tops.items():
-            if sizes := dict(zip(layers, numbers, strict=False)):
-                key = f"{side}/top_singular_value"
-                self.layers[key] = max(sizes, key=sizes.__getitem__)
-                telemetry[key] = sizes[self.layers[key]]
-        return telemetry
+            for side, net in (("g", g), ("d", d)):
+                if sizes := singular_values(net.module):
+                    largest = torch.stack([size.float() for size in sizes.values()]).amax()
+                    values[f"{side}/top_singular_value"] = largest
+            numbers = torch.stack([value.to(gan.prior.device, torch.float32) for value in values.values()])
+        return dict(zip(values, numbers.tolist(), strict=True))
 
     def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
         """Compute the values that follow from real images, fakes and D's logits of them."""

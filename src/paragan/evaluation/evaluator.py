@@ -181,14 +181,9 @@ class Evaluator:
         return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))))
 
 
-def has_classes(source: Source) -> bool:
-    """Return whether the images have classes to distinguish, those of an extractor's logits."""
-    return len(source.class_names) > 1
-
-
 def available_needs(train: Source, has_logits: bool = True) -> frozenset[Needs]:
     """Return what metrics can read about images of this data."""
-    labels = {Needs.LABELS} if has_classes(train) else set()
+    labels = {Needs.LABELS} if len(train.class_names) > 1 else set()
     logits = {Needs.LOGITS} if has_logits else set()
     return frozenset({Needs.FEATURES, *logits, *labels})
 

@@ -32,7 +32,7 @@ from paragan.features._classifier import build_classifier, train_classifier
 from paragan.features._extractor import CLASSES, ExtractorContext, FeatureExtractor
 
 JUDGE = "judge"
-TURNS = "which way up"  # the task of a judge of data without classes
+ROTATION = "rotation"  # the task of a judge of data without classes
 _FORMAT = 1
 _MAX_INFO_BYTES = 1 << 20  # of judge.json and of weights
 _MAX_BYTES = 1 << 30
@@ -103,7 +103,7 @@ def train_or_load(
     """
     task = CLASSES
     if len(train.class_names) < 2:
-        task = TURNS
+        task = ROTATION
         train = RotatedSource(train)
         held_out = RotatedSource(held_out)
     fingerprint = _fingerprint(train, held_out, seed)

@@ -39,7 +39,7 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     tensors |= {f"state/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-    return Pieces(_apart(tensors), layout), {"version": player.version, "images": player.images}
+    return Pieces(_in_separate_memory(tensors), layout), {"version": player.version, "images": player.images}
 
 
 def _optimizer_prefix(replica: int) -> str:
@@ -56,7 +56,7 @@ def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
                 yield name, like, key, torch.as_tensor(value)
 
 
-def _apart(tensors: Tensors) -> Tensors:
+def _in_separate_memory(tensors: Tensors) -> Tensors:
     """Return contiguous tensors in separate memory: tied weights are written under every name."""
     seen: set[int] = set()
     separate = {}
