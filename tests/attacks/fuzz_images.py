@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 from PIL import Image
 
-from paragan.datasets import folder
+from paragan.datasets._image_decoding import decode_square
 from tests.attacks.mutations import mutate_bytes
 
 _FORMATS = {
@@ -36,8 +36,7 @@ def _encoded(kind: str, mode: str) -> bytes:
 def fuzz_images(draws: Random, root: Path) -> None:
     kind = draws.choice(list(_FORMATS))
     data = mutate_bytes(draws, _encoded(kind, draws.choice(_FORMATS[kind])))
-    options = folder.Options(size=8, channels=draws.choice((1, 3)), crop=draws.choice(("center", "squash")))
-    folder.decode_resized(options, data, "fuzzed image")
+    decode_square(data, "fuzzed image", size=8, channels=draws.choice((1, 3)), crop=draws.choice((True, False)))
 
 
 TARGETS = {"images": fuzz_images}

@@ -12,7 +12,7 @@ from paragan.api.estimator import sampling_networks
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
 from paragan.runs.evaluate import RunScore, evaluate_run
-from paragan.runs.open_run import open_generator
+from paragan.runs.open_generator import open_generator
 
 
 def load(

@@ -41,7 +41,7 @@ def export(
     from paragan.config import outside_names, to_tree
     from paragan.export.bundle import Bundle, read_score
     from paragan.export.formats import refuse_without_onnx
-    from paragan.runs.open_run import open_generator
+    from paragan.runs.open_generator import open_generator
 
     if Format.onnx in requested:
         refuse_without_onnx()

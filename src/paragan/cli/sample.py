@@ -65,7 +65,7 @@ def sample_command(
         inputs=inputs,
     )
     check_request(request)
-    from paragan.runs.open_run import open_generator
+    from paragan.runs.open_generator import open_generator
 
     sampler = open_generator(path, trust, best)
     with show_progress("images" if walk is None else "frames") as update:

@@ -19,7 +19,7 @@ from typing import Any
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.core.files import write_text
+from paragan.core.files import read_bytes, write_text
 from paragan.datasets._download import cache_dir
 from paragan.datasets._file_readers import FileReader
 
@@ -98,9 +98,7 @@ def _key(files: FileReader, paths: list[bytes], options: str) -> str:
 def _read(cached: Path) -> set[str] | None:
     """Return the cached result, or None if it is missing or invalid."""
     try:
-        if cached.stat().st_size > _MAX_CACHE_FILE_BYTES:
-            return None
-        names = json.loads(cached.read_text(encoding="utf-8"))
+        names = json.loads(read_bytes(cached, _MAX_CACHE_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     is_valid = isinstance(names, list) and all(isinstance(path, str) for path in names)

@@ -44,9 +44,9 @@ class FileReader(ABC):
     def stamp(self, path: str) -> str:
         """Return size and modification time of a file, or its checksum."""
 
-    @abstractmethod
     def folders(self, top: bytes) -> list[bytes]:
-        """Return the names of the visible folders in `top`, also of empty ones."""
+        """Return the names of the visible folders in `top`, also of empty ones; none of an archive."""
+        return []
 
     def where(self, path: str) -> str:
         """Return the name of the file in messages."""
@@ -111,11 +111,6 @@ class ZipReader(FileReader):
     def stamp(self, path: str) -> str:
         return str(self._archive.getinfo(path).CRC)
 
-    def folders(self, top: bytes) -> list[bytes]:
-        names = [name for name in map(os.fsencode, self._archive.namelist()) if name.startswith(top)]
-        inside = {name[len(top) :].partition(b"/")[0] for name in names if name.find(b"/", len(top)) > 0}
-        return [name for name in inside if not _image_paths.is_hidden(name)]
-
 
 class TarReader(FileReader):
     """Reader of a tar file; images, and files named in `texts`, are held in memory undecoded."""
@@ -141,10 +136,6 @@ class TarReader(FileReader):
 
     def stamp(self, path: str) -> str:
         return str(zlib.crc32(self._members[path]))
-
-    def folders(self, top: bytes) -> list[bytes]:
-        """Return an empty list: empty folders of a tar file are not held."""
-        return []
 
 
 def list_images(

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
@@ -131,16 +131,18 @@ def image_kind(image: Image.Image) -> str:
     return {"P": "palette", "CMYK": "CMYK", "L": "grey", "1": "grey"}.get(image.mode, "colour")
 
 
-def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
-    """Resize the largest centred square (`crop`) or the whole image to a square (Lanczos)."""
-    if image.size == (size, size):
-        return image
-    width, height = image.size
-    side = min(width, height)
-    left = (width - side) / 2
-    top = (height - side) / 2
-    box = (left, top, left + side, top + side) if crop else (0, 0, width, height)
-    return image.resize((size, size), Image.Resampling.LANCZOS, box=box)
+def decode_square(
+    data: bytes, where: str, size: int, channels: int = 3, crop: bool = True, background: int = 255
+) -> NDArray[np.uint8]:
+    """Decode the bytes of a file to uint8 (channels, size, size), resized with Lanczos' filter.
+
+    where: the file in messages. crop: to the largest centred square; else the aspect ratio changes.
+    Raises `DataError` as `decode_image` and `convert_image`.
+    """
+    image = convert_image(decode_image(data, where), where, channels, background)
+    square = (size, size)
+    lanczos = Image.Resampling.LANCZOS
+    return to_chw_array(ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos))
 
 
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:

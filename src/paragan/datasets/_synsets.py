@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.datasets import folder
 from paragan.datasets._file_readers import FileReader
+from paragan.datasets._image_decoding import decode_square
 from paragan.datasets._image_files import ImageFiles
 from paragan.datasets._image_paths import PathList, SplitPaths, folder_names
 
@@ -29,10 +29,9 @@ def source(
     files: FileReader, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
 ) -> ImageFiles:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
-    options = folder.Options(size=size)  # type: ignore[arg-type]
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     part = SplitPaths(PathList(paths), labels, names)
-    return ImageFiles(files, part, (3, size, size), partial(folder.decode_resized, options), cache_mb << 20, settings)
+    return ImageFiles(files, part, (3, size, size), partial(decode_square, size=size), cache_mb << 20, settings)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

@@ -29,8 +29,13 @@ _ROW = 1 + 3 * _SIDE * _SIDE  # bytes: the label, then the red, green and blue p
 _HELD_OUT_EVERY = 10
 _MAX_BYTES = 256 << 20  # unpacked; the official archive has 184 million
 _BATCHES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "held_out": ("test_batch.bin",)}
-_FILES = {"lossless": "cifar10-lossless-first4000.npz", "jpeg": "cifar10-jpeg.tar.xz"}
 _BINARY = "cifar-10-binary.tar.gz"
+_FILES = {
+    "binary": (_BINARY, "data_batch_1.bin", "cifar-10-batches-bin/data_batch_1.bin"),
+    "lossless": ("cifar10-lossless-first4000.npz",),
+    "jpeg": ("cifar10-jpeg.tar.xz",),
+}
+_ENDINGS = {"binary": (".tar.gz", ".tgz", ".bin"), "lossless": (".npz",), "jpeg": (".tar.xz",)}
 _REMOTE = RemoteFile(
     f"https://www.cs.toronto.edu/~kriz/{_BINARY}",
     170052171,
@@ -72,28 +77,22 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def _find_file(options: Options) -> tuple[str, Path]:
+    """Return variant and path of the file; a file may have any name with the ending of a variant."""
     path = Path(options.path)
-    for variant in ("binary", "lossless", "jpeg"):
-        for candidate in _candidates(path, variant):
-            if options.variant in ("auto", variant) and candidate.is_file():
-                return variant, candidate
-    needed = {**_FILES, "binary": _BINARY}.get(options.variant, f"{_BINARY}, {' or '.join(_FILES.values())}")
-    if other := next((name for name in _FILES if any(file.is_file() for file in _candidates(path, name))), None):
-        raise DataError(f"data.path contains {_FILES[other]} instead of {needed}; pass data.variant={other} to use it")
+    found: dict[str, Path] = {}
+    for variant, names in _FILES.items():
+        named = [path] if path.name.endswith(_ENDINGS[variant]) else []
+        candidates = [path / name for name in names] if path.is_dir() else named
+        if (file := next(filter(Path.is_file, candidates), None)) is not None:
+            found[variant] = file
+    wanted = list(_FILES) if options.variant == "auto" else [options.variant]
+    for variant in wanted:
+        if variant in found:
+            return variant, found[variant]
+    needed = " or ".join(_FILES[variant][0] for variant in wanted)
+    for other, file in found.items():
+        raise DataError(f"data.path contains {file.name} instead of {needed}; pass data.variant={other} to use it")
     raise DataError(f"data.path: no CIFAR-10 file in {options.path!r}; pass data.path=DIR of {needed}")
-
-
-def _candidates(path: Path, variant: str) -> list[Path]:
-    """Return the possible paths of a variant, by suffix, so that renamed archives are accepted."""
-    if path.is_dir():
-        folders = (path, path / "cifar-10-batches-bin")
-        return (
-            [path / _FILES[variant]]
-            if variant in _FILES
-            else [path / _BINARY, *(f / _BATCHES["train"][0] for f in folders)]
-        )
-    endings = {"binary": (".tar.gz", ".tgz", ".bin"), "lossless": (".npz",), "jpeg": (".tar.xz",)}
-    return [path] if path.name.endswith(endings[variant]) else []
 
 
 def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
 from paragan.datasets import _image_decoding, _image_paths
@@ -61,20 +58,19 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     files, paths = list_images(options.path)
     shape = (options.channels, options.size, options.size)
     settings = f"{options.crop} {options.background}"
-    decode = partial(decode_resized, options)
+    decode = partial(
+        _image_decoding.decode_square,
+        size=options.size,
+        channels=options.channels,
+        crop=options.crop == "center",
+        background=options.background,
+    )
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
     part = _image_paths.split_paths(paths, split, options.held_out, options.path)
     notices += class_folder_warnings(files, paths, part, split)
     return ImageFiles(files, part, shape, with_skip_hint(decode), options.cache_mb << 20, settings, notices)
-
-
-def decode_resized(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
-    """Decode the bytes of a file to uint8 (channels, size, size). where: the file in messages."""
-    image = _image_decoding.decode_image(data, where)
-    image = _image_decoding.convert_image(image, where, options.channels, options.background)
-    return _image_decoding.to_chw_array(_image_decoding.resize_square(image, options.size, options.crop == "center"))
 
 
 def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:

@@ -94,11 +94,8 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     files, names = (FolderReader(root.parent), [os.fsencode(root.name)]) if is_image else list_images(path, "paired")
     images = []
     for name in map(os.fsdecode, names):
-        where = files.where(name)
-        image = _image_decoding.decode_image(files.read(name), where)
-        image = _image_decoding.convert_image(image, where, shape[0], 255)
-        image = _image_decoding.resize_square(image, shape[1], crop=True)
-        images.append(torch.from_numpy(_image_decoding.to_chw_array(image)))
+        x_CHW = _image_decoding.decode_square(files.read(name), files.where(name), shape[1], shape[0])
+        images.append(torch.from_numpy(x_CHW))
     return torch.stack(images)
 
 

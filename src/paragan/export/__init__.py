@@ -1,1 +1,1 @@
-"""Export of a trained generator: loading, sampling, and formats for other programs."""
+"""Export of a trained generator: sampling, and formats for other programs."""

@@ -1,30 +1,23 @@
-"""Runs and generators opened for reading: a trainer at a checkpoint, or a generator alone."""
+"""Opening of a run for reading: a trainer at a checkpoint."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-import torch
-
-from paragan import build
 from paragan.build import grid
-from paragan.config import RunConfig, parse_recipe, read_recipe
+from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
 from paragan.engine.trainer import Trainer
-from paragan.export.generator import GeneratorReader, load_generator
-from paragan.export.sampler import Sampler
 from paragan.game.prior import Prior
 
 
-def _print_line(line: str) -> None:
+def print_line(line: str) -> None:
+    """Print a line to standard error, without control characters."""
     print(to_printable(line), file=sys.stderr)
 
 
@@ -56,30 +49,11 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     config = read_recipe(str(config_file), overrides, ANY if trust else ())
     make = build.trainer if config.grid is None else grid.evolution
-    trainer = make(config, path, _print_line, lambda: False, reading=True)
+    trainer = make(config, path, print_line, lambda: False, reading=True)
     if not trainer.resume(best):
         hint = "train longer, or lower every.save_kimg"
         raise CheckpointError(f"{path} has no checkpoint yet; {hint}")
     return OpenedRun(config, trainer)
-
-
-def open_generator(
-    path: Path,
-    trust: bool = False,
-    best: bool = False,
-    say: Callable[[str], None] = _print_line,
-    model: Model | None = None,
-    device: str | torch.device = "auto",
-) -> Sampler:
-    """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
-
-    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory.
-    """
-    outside = ANY if trust else ()
-    read = partial(read_recipe, outside=outside)
-    read_text = partial(parse_recipe, outside=outside)
-    reader = GeneratorReader(read, read_text, lambda config: build.open_data(config).held_out, say, model, device)
-    return load_generator(path, reader, best)
 
 
 def _why_no_run(path: Path) -> str:

@@ -1,9 +1,9 @@
-"""Loading of a generator from a run folder or an exported file, without data and discriminator."""
+"""Opening of a generator from a run folder or an exported file, without data and discriminator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,79 +11,75 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from paragan import build
 from paragan.checkpoint import generator_state
+from paragan.config import RunConfig, parse_recipe, read_recipe
+from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.pieces import shapes_of
-from paragan.core.source import Source
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
-from paragan.hardware import device
+from paragan.hardware.device import device_by_name
 from paragan.layers.modes import remember_modes
+from paragan.runs.open_run import print_line
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
-@dataclass(frozen=True)
-class GeneratorReader:
-    """Functions of higher layers that turn a config into objects.
+def open_generator(
+    path: Path,
+    trust: bool = False,
+    best: bool = False,
+    say: Callable[[str], None] = print_line,
+    model: Model | None = None,
+    device: str | torch.device = "auto",
+) -> Sampler:
+    """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
-    config: reads a file. text: reads a config in memory, with a name for messages. held_out: opens
-    the held-out data of a config. say: receives a line for every damaged checkpoint that is skipped.
-    model: networks from memory, if the config names none. device: a device or its name
-    (`device.device_by_name`).
+    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory,
+    if the config names none. Raises `CheckpointError` for anything but a run folder with a
+    checkpoint or an exported file, `ConfigError` for an invalid config.
     """
-
-    config: Callable[[str], Any]
-    text: Callable[[str, str], Any]
-    held_out: Callable[[Any], Source]
-    say: Callable[[str], None]
-    model: Model | None = None
-    device: str | torch.device = "auto"
-
-    def network(self, config: Any, where: str) -> Model:
-        """Return the module of `models/`, or the networks from memory if the run has no module."""
-        module: Any = registry.load_module("models", config.model.name)
-        from_memory = config.model.name == registry.FROM_MEMORY
-        if from_memory and self.model is None:
-            raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")
-        if not from_memory and self.model is not None:
-            problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
-            raise ConfigError(f"{problem}; leave generator out")
-        return self.model or module
-
-
-def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
-    """Load the generator at `path` on the reader's device.
-
-    best: from the run's checkpoint with the best score. Raises `CheckpointError` for anything but a
-    run folder with a checkpoint or an exported file, `ConfigError` if `reader` refuses its config.
-    """
+    outside = ANY if trust else ()
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
-        config = reader.text(file.config, f"{path} (config)")
-        return _sampler(config, reader, file.weights, file.info, str(path))
+        config = parse_recipe(file.config, f"{path} (config)", outside=outside)
+        module = _model_module(config, model, str(path))
+        return _sampler(config, module, file.weights, file.info, str(path), device)
     if not (path / "config.yaml").is_file():
         problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
         raise CheckpointError(
             f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
             f"or a file written by `{program_command()} export`"
         )
-    config = reader.config(str(path / "config.yaml"))
-    reader.network(config, str(path))
-    state = generator_state.read_best(path) if best else generator_state.read_newest(path, reader.say)
-    sampler = _sampler(config, reader, state.weights, _generator_info(state), str(state.path))
-    return replace(sampler, held_out=lambda: reader.held_out(config))
+    config = read_recipe(str(path / "config.yaml"), outside=outside)
+    module = _model_module(config, model, str(path))
+    state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
+    sampler = _sampler(config, module, state.weights, _generator_info(state), str(state.path), device)
+    return replace(sampler, held_out=lambda: build.open_data(config).held_out)
+
+
+def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
+    """Return the module of `models/`, or the networks from memory if the run has no module."""
+    module: Any = registry.load_module("models", config.model.name)
+    from_memory = config.model.name == registry.FROM_MEMORY
+    if from_memory and model is None:
+        raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")
+    if not from_memory and model is not None:
+        problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
+        raise ConfigError(f"{problem}; leave generator out")
+    return model or module
 
 
 def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
@@ -99,10 +95,13 @@ def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
 
 
 def _sampler(
-    config: Any, reader: GeneratorReader, weights: dict[str, Tensor], info: GeneratorInfo, where: str
+    config: RunConfig,
+    module: Model,
+    weights: dict[str, Tensor],
+    info: GeneratorInfo,
+    where: str,
+    device: str | torch.device,
 ) -> Sampler:
-    module = reader.network(config, where)
-
     def one() -> nn.Module:
         with torch.random.fork_rng(
             devices=[]
@@ -114,14 +113,14 @@ def _sampler(
         return one() if config.grid is None else of_members(one, weights)
 
     # a built-in model: check sizes before allocating memory
-    if "." not in config.model.name and reader.model is None:
+    if "." not in config.model.name and config.model.name != registry.FROM_MEMORY:
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
     latent_of(net)
     remember_modes(net)
-    return Sampler(net.to(device.device_by_name(reader.device)).eval().requires_grad_(False), info, config.seed, config)
+    return Sampler(net.to(device_by_name(device)).eval().requires_grad_(False), info, config.seed, config)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
