@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paragan import build
 from paragan.build import grid
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
