@@ -55,9 +55,10 @@ def scored(folder: Path) -> dict[str, Any]:
 def _distances(run: Evolution) -> list[float]:
     """Of each generator: what the run's search for an ensemble had before it, from the same latents."""
     population = run.population
-    assert population.generator_features is not None and population.distance is not None
-    pools = [population.generator_features(cell.centre[Side.G], population.generation) for cell in run.cells]
-    return [population.distance(mixture_features([pool], [1.0])) for pool in pools]
+    scorer = population.mixture_scorer
+    assert scorer is not None
+    pools = [scorer.features(cell.centre[Side.G], population.generation) for cell in run.cells]
+    return [scorer.distance(mixture_features([pool], [1.0])) for pool in pools]
 
 
 def _of_best_cell(run: Evolution) -> dict[str, float]:

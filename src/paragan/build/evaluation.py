@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 
 from paragan.build.data import Data
 from paragan.config import RunConfig
-from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.evaluation import scorer as scorers
 from paragan.evaluation.chosen_metrics import ChosenMetric
@@ -64,19 +62,3 @@ def distance_name(config: RunConfig, train: Source) -> str:
     chosen = resolved(config, train).features
     assert chosen is not None
     return ChosenMetric(fd.Metric).name(scorers.extractor_name(chosen))
-
-
-@dataclass(frozen=True)
-class MixtureDistance:
-    """Frechet distance of generated to training images; infinite for non-finite features."""
-
-    evaluator: Callable[[], Evaluator]
-
-    def __call__(self, features: SampleFeatures) -> float:
-        if not features.features_BF.isfinite().all():
-            return float("inf")
-        return self._empty.update(features).compute()
-
-    @cached_property
-    def _empty(self) -> fd.Metric:
-        return fd.Metric.from_reference(self.evaluator().reference)

@@ -17,7 +17,6 @@ from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.coevolution.options import GridOptions
 from paragan.config import choose
 from paragan.core import rng
-from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.evaluator import Evaluator
@@ -25,7 +24,6 @@ from paragan.evaluation.score import Score
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import generate_images
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
@@ -75,15 +73,6 @@ def opponent_network(
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network_state())
     return CalledNetwork(net, like.players[side].calling)
-
-
-def generator_features(
-    options: GridOptions, network: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
-) -> SampleFeatures:
-    """Return features of a genome's images; all genomes use the same latents."""
-    count = options.mixture.num_images
-    z, y = prior.draw("mixture", Rows(time, 0, count, count))
-    return judge().extractor.compute(generate_images(network.load(genome, average=True), z, y))
 
 
 def score_mixture(judge: Callable[[], Evaluator], prior: Prior, net: Mixture) -> Score:

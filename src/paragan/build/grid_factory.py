@@ -12,12 +12,13 @@ import torch
 from paragan import build
 from paragan.build import evaluation
 from paragan.build.cells import build_cell, grid_losses, optimizer_kind
-from paragan.build.grid_evaluation import fitness_evaluator, generator_features, opponent_network
+from paragan.build.grid_evaluation import fitness_evaluator, opponent_network
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.diets import Diets
 from paragan.coevolution.executors.choice import select_executor
 from paragan.coevolution.genome import EvalNetwork
+from paragan.coevolution.mixture import MixtureScorer
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
 from paragan.config import RunConfig
@@ -100,10 +101,7 @@ class GridFactory:
                 fitness_evaluator, self.options, self.data.train, self.diets, self.prior, eval_networks
             ),
             executor=select_executor(self.options, cells, self.config.train.batch, say),
-            generator_features=None
-            if judge is None
-            else partial(generator_features, self.options, self.generator, judge, self.prior),
-            distance=None if judge is None else evaluation.MixtureDistance(judge),
+            mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),
             opponent=partial(opponent_network, self.makers, cells[0]),
             optimizer_of=cache(partial(optimizer_kind, self.config)),
         )

@@ -41,7 +41,7 @@ class FitnessEvaluator:
 
     def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
         """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
-        pairs = [self._pair(side, genome, other) for other in opponents]
+        pairs = [(genome, other) if side is Side.G else (other, genome) for other in opponents]
         return _AGGREGATES[by]([self.losses(*pair, cell)[side] for pair in pairs])
 
     @torch.no_grad()
@@ -96,10 +96,6 @@ class FitnessEvaluator:
 
     def _logits(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
         return DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B)).logits_B
-
-    @staticmethod
-    def _pair(side: Side, genome: Genome, other: Genome) -> tuple[Genome, Genome]:
-        return (genome, other) if side is Side.G else (other, genome)
 
 
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {

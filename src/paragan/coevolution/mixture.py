@@ -8,14 +8,50 @@ runs no network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
+from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.core import rng
 from paragan.core.metric import SampleFeatures
+from paragan.core.types import Rows
+from paragan.evaluation.evaluator import Evaluator
+from paragan.game.prior import Prior
+from paragan.game.sampling import generate_images
+from paragan.metrics import fd
 
 # distance of images from the real ones, by their features; lower is better
 Distance = Callable[[SampleFeatures], float]
+
+
+@dataclass(frozen=True)
+class MixtureScorer:
+    """Scorer of mixtures by the Frechet distance of their images to the training images.
+
+    network: into which generators are loaded. num_images: of each generator.
+    """
+
+    network: EvalNetwork
+    judge: Callable[[], Evaluator]
+    prior: Prior
+    num_images: int
+
+    def features(self, genome: Genome, generation: int) -> SampleFeatures:
+        """Return features of a generator's images; all generators use the same latents."""
+        z, y = self.prior.draw("mixture", Rows(generation, 0, self.num_images, self.num_images))
+        return self.judge().extractor.compute(generate_images(self.network.load(genome, average=True), z, y))
+
+    def distance(self, features: SampleFeatures) -> float:
+        """Return the distance of images with these features; infinite for non-finite ones."""
+        if not features.features_BF.isfinite().all():
+            return float("inf")
+        return self._empty.update(features).compute()
+
+    @cached_property
+    def _empty(self) -> fd.Metric:
+        return fd.Metric.from_reference(self.judge().reference)
 
 
 def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:

@@ -14,11 +14,12 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.mixture import Distance, SampleFeatures, evolve_weights, greedy_ensemble
+from paragan.coevolution.mixture import MixtureScorer, evolve_weights, greedy_ensemble
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.variation import draw_loss, mutate_lr, tournament
+from paragan.core.metric import SampleFeatures
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
 
@@ -53,9 +54,8 @@ class LocalExchange:
 class Population:
     """Cells of one process.
 
-    topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features:
-    features of a generator's images in a generation, by which mixtures are scored; None: mixture
-    weights stay unchanged. opponent: loads a genome as a network to play against.
+    topology, make_evaluator: neighbourhoods and fitness of a generation. mixture_scorer: None:
+    mixture weights stay unchanged. opponent: loads a genome as a network to play against.
     optimizer_of: optimiser of a side of a cell with its arguments; its state and learning rate are
     inherited between cells where it is equal.
     """
@@ -66,8 +66,7 @@ class Population:
     topology: Callable[[int], Topology]
     make_evaluator: Callable[[int], FitnessEvaluator]
     executor: Executor
-    generator_features: Callable[[Genome, int], SampleFeatures] | None = None
-    distance: Distance | None = None
+    mixture_scorer: MixtureScorer | None = None
     opponent: Callable[[Side, Genome], CalledNetwork] | None = None
     optimizer_of: Callable[[Side, int], object] = lambda side, cell: None
     exchange: Exchange = field(default_factory=LocalExchange)
@@ -208,15 +207,16 @@ class Population:
     def can_mix(self) -> bool:
         """Whether mixtures are scored and an ensemble is enabled."""
         mixture = self.options.mixture
-        return self.generator_features is not None and min(mixture.num_images, mixture.ensemble) > 0
+        return self.mixture_scorer is not None and min(mixture.num_images, mixture.ensemble) > 0
 
     def build_ensemble(self) -> tuple[dict[int, int], float]:
         """Build the greedy ensemble of all generators; returns counts by cell, and its distance."""
-        assert self.generator_features is not None and self.distance is not None
+        scorer = self.mixture_scorer
+        assert scorer is not None
         self.collect()
         generators = [cell.centre[Side.G] for cell in self.cells]
-        pools = [self.generator_features(generator, self.generation) for generator in generators]
-        counts, distance = greedy_ensemble(pools, self.distance, self.options.mixture.ensemble)
+        pools = [scorer.features(generator, self.generation) for generator in generators]
+        counts, distance = greedy_ensemble(pools, scorer.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
     def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures]) -> None:
@@ -227,15 +227,16 @@ class Population:
         members = [cell.centre[Side.G], *group[1:]]
         if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
             cell.weights = (1 / len(members),) * len(members)
-        if self.generator_features is None or self.distance is None or not self.options.mixture.num_images:
+        scorer = self.mixture_scorer
+        if scorer is None or not self.options.mixture.num_images:
             return
         for genome in members:
             if genome not in pools:
-                pools[genome] = self.generator_features(genome, time)
+                pools[genome] = scorer.features(genome, time)
         features = [pools[genome] for genome in members]
         sigma = self.options.mixture.sigma
         cell.weights, cell.score = evolve_weights(
-            features, cell.weights, sigma, self.distance, self.seed, cell.number, time
+            features, cell.weights, sigma, scorer.distance, self.seed, cell.number, time
         )
 
 

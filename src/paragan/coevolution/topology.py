@@ -33,21 +33,19 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
     Steps wrap around the edges. With radius 1 these are the five cells of Lipizzaner
     (Schmiedlechner et al. 2018, section 3).
     """
-    steps = _offsets(radius)
-
-    def near(r: int, c: int) -> tuple[int, ...]:
-        around = (((r + down) % rows) * columns + (c + right) % columns for down, right in steps)
-        return _unique((r * columns + c, *around))
-
-    return Topology(tuple(near(*divmod(cell, columns)) for cell in range(rows * columns)))
+    steps = _steps(radius)
+    near = []
+    for cell in range(rows * columns):
+        r, c = divmod(cell, columns)
+        around = ((r + down) % rows * columns + (c + right) % columns for down, right in steps)
+        near.append(_unique(around))
+    return Topology(tuple(near))
 
 
 def ring(cells: int, radius: int = 1) -> Topology:
     """Build a ring: neighbours are `radius` cells on each side (Toutouh et al. 2021, Lipi-Ring)."""
-    steps = [step for step in range(-radius, radius + 1) if step]
-    steps.sort(key=lambda step: (abs(step), step))
-    near = [_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)]
-    return Topology(tuple(near))
+    steps = sorted(range(-radius, radius + 1), key=lambda step: (abs(step), step))
+    return Topology(tuple(_unique((cell + step) % cells for step in steps) for cell in range(cells)))
 
 
 def graph(cells: int, edges: Iterable[tuple[int, int]]) -> Topology:
@@ -70,11 +68,11 @@ def topology_at(options: GridOptions, generation: int) -> Topology:
     return torus(*options.rows_columns, now.radius)
 
 
-def _offsets(radius: int) -> list[tuple[int, int]]:
-    """Return (down, right) within `radius` steps: nearest first; then north, south, west, east."""
+def _steps(radius: int) -> list[tuple[int, int]]:
+    """Return (down, right) up to `radius`: none, then nearest first; north, south, west, east."""
     span = range(-radius, radius + 1)
-    around = [step for step in product(span, span) if 0 < abs(step[0]) + abs(step[1]) <= radius]
-    return sorted(around, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
+    steps = [(down, right) for down, right in product(span, span) if abs(down) + abs(right) <= radius]
+    return sorted(steps, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
 
 
 def _unique(cells: Iterable[int]) -> tuple[int, ...]:
