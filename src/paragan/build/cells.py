@@ -10,9 +10,8 @@ import torch
 
 from paragan import build
 from paragan.build.data import Data, batch_stream
-from paragan.coevolution.cell import Cell
+from paragan.coevolution.cell import Cell, RandomOpponent
 from paragan.coevolution.diets import ClassSubsetPrior, Diets
-from paragan.coevolution.opponents import RandomOpponent
 from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
 from paragan.core import rng

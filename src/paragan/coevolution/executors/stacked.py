@@ -17,8 +17,14 @@ import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors.inputs import CellAugments, CellPriors, CellStreams, tensors_of, with_tensors
-from paragan.coevolution.executors.mixed_loss import MixedLoss
+from paragan.coevolution.executors.inputs import (
+    CellAugments,
+    CellPriors,
+    CellStreams,
+    MixedLoss,
+    tensors_of,
+    with_tensors,
+)
 from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
