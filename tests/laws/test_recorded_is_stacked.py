@@ -131,7 +131,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "grid.executor=recorded is not possible: this device records nothing; use loop or auto"),
+        ((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto"),
         (("model={name: dcgan, width: 8}",), "grid.executor=recorded is not possible: G has buffers"),
     ],
 )

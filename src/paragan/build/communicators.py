@@ -26,7 +26,7 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
         patience = timedelta(seconds=min(timeout_s, CONNECT_TIMEOUT_S))
         return dist.TCPStore(host, port, is_master=False, timeout=patience)
     except RuntimeError as error:
-        problem = f"worker: no store at {host}:{port} ({str(error)[:200]})"
+        problem = f"worker: cannot connect to the store of the run at {host}:{port} ({str(error)[:200]})"
         raise RankError(f"{problem}; run the same command again to resume") from None
 
 

@@ -123,7 +123,7 @@ def _check_supported(config: RunConfig, options: GridOptions) -> None:
         raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
     if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
         raise ConfigError(
-            f"grid.opponents: random does not work with scheme {config.scheme.name}, whose G and "
+            f"grid.opponents=random does not work with scheme {config.scheme.name}, whose G and "
             "D turns share images; use synchronous or skipping"
         )
     for side, player in (("g", config.g), ("d", config.d)):

@@ -39,10 +39,12 @@ class FitnessEvaluator:
     _logits_of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
     _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
-    def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
+    def fitness(
+        self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, aggregate: str = "mean"
+    ) -> float:
         """Aggregate a genome's losses against opponents; lower is fitter, NaN or inf: diverged."""
         pairs = [(genome, other) if side is Side.G else (other, genome) for other in opponents]
-        return _AGGREGATES[by]([self.losses(*pair, cell)[side] for pair in pairs])
+        return _AGGREGATES[aggregate]([self.losses(*pair, cell)[side] for pair in pairs])
 
     @torch.no_grad()
     def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:

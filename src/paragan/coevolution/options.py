@@ -23,8 +23,8 @@ class FitnessOptions:
 
     num_images: Count = 1000
     """Real images, and as many latents, on which all cells of a generation are compared."""
-    of: Literal["mean", "worst", "best"] = "mean"
-    """Aggregation of the losses against the opponents of the neighbourhood."""
+    aggregate: Literal["mean", "worst", "best"] = "mean"
+    """How the losses against the opponents of the neighbourhood are combined."""
     loss: Annotated[Choice, Category("losses")] | None = None
     """Loss of the comparison for all cells, whatever they train with; null: nonsaturating."""
 
@@ -136,8 +136,8 @@ class GridOptions:
     """Mutation of the learning rates."""
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
     """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
-    drawn: Literal["generation", "batch"] = "generation"
-    """Interval at which a loss is drawn."""
+    loss_per: Literal["generation", "batch"] = "generation"
+    """How often a loss is drawn from `losses`: for each generation or for each batch."""
     diet: Share = 1.0
     """Share of the training images that a cell uses."""
     overlap: bool = True

@@ -126,11 +126,11 @@ class Population:
         self, evaluator: FitnessEvaluator, centres: Sequence[Centre], group: Sequence[Centre], cell: int
     ) -> dict[Side, list[float]]:
         """Return the fitness of the genomes of some centres against a cell's neighbourhood."""
-        by = self.options.fitness.of
+        aggregate = self.options.fitness.aggregate
         fitness = {}
         for side in Side:
             opponents = [centre[_OPPONENT[side]] for centre in group]
-            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, by) for c in centres]
+            fitness[side] = [evaluator.fitness(side, c[side], opponents, cell, aggregate) for c in centres]
         return fitness
 
     def _select(
@@ -167,7 +167,7 @@ class Population:
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
         self.check_stop()
-        draw = batch if self.options.drawn == "batch" else 0
+        draw = batch if self.options.loss_per == "batch" else 0
         count = len(cell.losses)
         return draw_loss(count, self.seed, cell.number, self.generation, draw) if count else 0
 

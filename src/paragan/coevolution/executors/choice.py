@@ -26,7 +26,7 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say:
     """
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     no_stack = unstackable_reason(cells)
-    no_graph = no_stack or ("this device records nothing" if graph is None else unrecordable_reason(cells))
+    no_graph = no_stack or ("this device cannot record its work" if graph is None else unrecordable_reason(cells))
     reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)
     if reason is not None:
         raise ConfigError(f"grid.executor={options.executor} is not possible: {reason}; use loop or auto")

@@ -166,7 +166,7 @@ class Coordinator:
         self._membership_number += 1
         held = self._stop_workers()
         if not self.membership.members:
-            raise RankError("workers: none is left; run the same command again to resume")
+            raise RankError("workers: all have failed; run the same command again to resume")
         for rank, member in enumerate(self.membership.members):
             member.rank = rank if rank < rows * columns else -1
         active = self.membership.active
