@@ -244,5 +244,5 @@ def test_the_report_adds_histograms_up_and_leaves_what_is_none():
     history = History()
     odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
     for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
-        history.take("delays", RecordEntry(1, 0.1, values))
+        history.add("delays", RecordEntry(1, 0.1, values))
     assert dict(history.delays[("g", "lag")]) == {0: 1, 1: 3}

@@ -13,7 +13,7 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
     lines[3]["neighbours"] = [[0, 7], "x"]
     found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
     for n, line in enumerate(lines):
-        found.take(n, float(n), line)
+        found.add(n, float(n), line)
         (bars,) = population_section(found, 1.0).bars
         named.append([name for name, _, _ in bars.rows])
     strange = ["itself", "neighbour 1"]

@@ -38,7 +38,7 @@ def lines_of(folder, kind: str = "generation") -> list[dict]:
 def population(*lines: dict, shape: tuple[int, int] = (1, 2), **grid: object) -> GridHistory:
     found = GridHistory().after_start({"shape": list(shape), **grid})
     for n, values in enumerate(lines):
-        found.take(n, float(n), values)
+        found.add(n, float(n), values)
     return found
 
 
@@ -173,7 +173,7 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     (bars,) = population_section(found, 1.0).bars
     assert bars.title == "Ensemble of 4" and bars.rows == (("cell 0", 33.3, "1"), ("cell 1", 100.0, "3"))
     assert bars.note.endswith(f"{than} the best mixture." if than else "after training.")
-    found.take(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
+    found.add(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
     assert found.ensemble is None  # the run went on
 
 
@@ -241,7 +241,7 @@ def test_what_a_grid_keeps_of_a_record_is_bounded():
     large = {"generation": 0, "cells": {str(n): {"score": 1.0, "weights": [1] * 500} for n in range(9000)}}
     found = population(large, shape=(64, 64))
     for n in range(1, 40):
-        found.take(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
+        found.add(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
     assert len(found.latest.of["score"]) == 4096 and len(found.past) <= 16 and len(found.wall_s) <= 16
     assert (
         len(population(large).weights) == 64
@@ -272,11 +272,9 @@ def test_a_run_of_one_game_has_no_such_part(tmp_path):
     assert "2 × 2 cells" in text and "Population" not in text
 
 
-def test_generations_without_a_start_line_are_one_line_of_cells(tmp_path):
-    folder = made_grid.make(tmp_path / "run", 2, 2, 3)
-    kept = (folder / "metrics.jsonl").read_text().splitlines()[1:]
-    page = Page(record(tmp_path / "cut", *kept)).render()
-    assert "1 × 4 cells after generation 3." in Parsed(page).text and len(tiles(page, "score")) == 4
+def test_generations_without_a_grid_are_ignored(tmp_path):
+    lines = (made_grid.make(tmp_path / "run", 2, 2, 3) / "metrics.jsonl").read_text().splitlines()[1:]
+    assert "Population" not in Parsed(Page(record(tmp_path / "cut", *lines)).render()).text
 
 
 @pytest.mark.parametrize("missing", [1, 2, 300])

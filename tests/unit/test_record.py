@@ -56,7 +56,7 @@ def test_the_state_follows_the_end_or_exit_json(tmp_path, code, word):
     (tmp_path / "exit.json").write_text(json.dumps({"code": code, "step": 1, "reason": "why"}))
     assert run_state(tmp_path, History()).word == word
     history = History()
-    history.take("end", RecordEntry(1, 1.0, {"code": 0, "reason": "finished"}))
+    history.add("end", RecordEntry(1, 1.0, {"code": 0, "reason": "finished"}))
     assert run_state(tmp_path, history).word == "finished"
 
 
@@ -93,7 +93,7 @@ def test_a_record_that_was_cut_back_is_read_anew(tmp_path):
 def test_seconds_of_all_sessions_add_up():
     history = History()
     for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
-        history.take(kind, RecordEntry(1, 1.0, {"seconds": seconds}))
+        history.add(kind, RecordEntry(1, 1.0, {"seconds": seconds}))
     assert history.seconds == 14.0
 
 
@@ -101,7 +101,7 @@ def test_seconds_of_all_sessions_add_up():
 def test_seconds_that_are_no_number_do_not_count(odd):
     history = History()
     for seconds in (10.0, odd, 12.0):
-        history.take("step", RecordEntry(1, 1.0, {"seconds": seconds}))
+        history.add("step", RecordEntry(1, 1.0, {"seconds": seconds}))
     assert history.seconds == 12.0
 
 
@@ -115,7 +115,7 @@ def test_entry_numbers_are_computed_once(monkeypatch):
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     history = History()
     for step, value in enumerate((3.0, None)):
-        history.take("score", RecordEntry(step, float(step), {"fd": value}))
+        history.add("score", RecordEntry(step, float(step), {"fd": value}))
     (chart,) = metric_charts(history.scores, 1.0)
     assert (len(chart.lines[0].dots), len(chart.lines[0].bad)) == (1, 1)
     assert best_evaluation("fd", history.scores).step == 0
@@ -139,8 +139,8 @@ def test_history_of_untrusted_record_is_bounded(tmp_path):
 def test_thin_out_preserves_first_last_and_extremes():
     history = History()
     for n in range(5001):
-        history.take("score", RecordEntry(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
-        history.take("samples", RecordEntry(n, float(n), {"path": f"samples/{n}.png"}))
+        history.add("score", RecordEntry(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
+        history.add("samples", RecordEntry(n, float(n), {"path": f"samples/{n}.png"}))
     for kept in (history.scores, history.samples):
         steps = [moment.step for moment in kept]
         assert len(steps) <= 1000 and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 5000)

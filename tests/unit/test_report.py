@@ -188,18 +188,6 @@ def test_any_line_gives_a_page(tmp_path, line):
     assert "still here" in page
 
 
-def test_a_record_of_former_days_gives_a_page(tmp_path):
-    folder = made_run.make(tmp_path / "run", steps=20)
-    kept = [
-        line
-        for line in (folder / "metrics.jsonl").read_text().splitlines()
-        if '"kind": "st' in line[:14] or "sc" in line[:14]
-    ]
-    (folder / "metrics.jsonl").write_text("\n".join(kept[1:]) + "\n")
-    text = Parsed(Page(folder).render()).text
-    assert "run" in text and "of 1,000 kimg" in text and "paragan sample" in text
-
-
 @pytest.mark.parametrize("before", [None, b"whole"])
 def test_save_grid_interrupted_leaves_previous_file(tmp_path, monkeypatch, before):
     path = tmp_path / "samples" / "x.png"

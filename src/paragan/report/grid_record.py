@@ -134,33 +134,36 @@ class GridHistory:
         self.grid = grid  # the neighbourhood may have changed
         return self
 
-    def take(self, step: int, kimg: float, values: Mapping[str, Any]) -> None:
+    def add(self, step: int, kimg: float, values: Mapping[str, Any]) -> None:
         """Add the next line; it replaces the latest generation if it has the same number."""
         number = to_natural(values.get("generation"))
         cells = to_mapping(values.get("cells"))
-        if number is None or (self.latest is not None and number < self.latest.number):
+        grid = self.grid
+        if grid is None or number is None or (self.latest is not None and number < self.latest.number):
             return
-        numbered = ((to_natural(key), to_mapping(value)) for key, value in cells.items())
-        by_cell = {cell: value for cell, value in numbered if cell is not None}
-        # one row if the shape is unknown
-        grid = self.grid = self.grid or Grid(1, min(_MAX_CELLS, 1 + max(by_cell, default=0)))
+        lines = [to_mapping(cells.get(str(cell))) for cell in range(grid.cells)]
         is_repeated = self.latest is not None and number == self.latest.number
         if "neighbours" in values:  # it has changed
             self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
-        self.latest = Generation.read(number, [by_cell.get(cell, {}) for cell in range(grid.cells)])
+        self.latest = Generation.read(number, lines)
         best = self.latest.best
-        weights = None if best is None else by_cell[best].get("weights")
+        weights = None if best is None else lines[best].get("weights")
         self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if not is_repeated:
-            self._grow(step, kimg)
+            self._add_scores(step, kimg)
             self._store(self.latest)
-            self._time(to_mapping(values.get("profile")))
+            self._add_profile(to_mapping(values.get("profile")))
 
     def select_generations(self, count: int) -> list[Generation]:
-        """Return at most `count` >= 2 evenly spaced generations, with the first and the latest."""
+        """Return at most `count` evenly spaced generations with the first and the latest.
+
+        Below 2, only the latest.
+        """
         if self.latest is None:
             return []
+        if count < 2:
+            return [self.latest]
         stored = [*(past for past in self.past if past.number < self.latest.number), self.latest]
         first = stored[0].number
         last = stored[-1].number
@@ -168,7 +171,7 @@ class GridHistory:
         nearest = [min(stored, key=lambda past: abs(past.number - target)) for target in targets]
         return list({past.number: past for past in nearest}.values())
 
-    def _grow(self, step: int, kimg: float) -> None:
+    def _add_scores(self, step: int, kimg: float) -> None:
         assert self.latest is not None
         if scores := [score for score in self.latest.of["score"] if math.isfinite(score)]:
             self.curves.setdefault("score/best", Series()).add(step, kimg, min(scores))
@@ -182,7 +185,7 @@ class GridHistory:
             self.past = self.past[::2]
             self._stride *= 2
 
-    def _time(self, profile: Mapping[str, Any]) -> None:
+    def _add_profile(self, profile: Mapping[str, Any]) -> None:
         cpus = to_mapping(profile.get("cpu_s"))
         walls = [(name, finite_or_nan(s)) for name, s in first_pairs(profile.get("wall_s"), _MAX_ROUTINES)]
         measured = [(name, s) for name, s in walls if s >= 0]

@@ -19,7 +19,7 @@ from paragan.report.metric_notes import explanation, reliability
 from paragan.report.population import grid_shape_text, population_section
 from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import first_items, single_line, to_mapping, to_number
-from paragan.report.run_state import format_duration, read_small_json, read_small_text, run_state, total_kimg
+from paragan.report.run_state import format_duration, read_small_text, run_state
 from paragan.report.sample_frames import Frame, SampleFrames
 from paragan.report.scale import format_number
 
@@ -72,7 +72,7 @@ class Page:
     def token(self) -> str:
         """Return a token that changes whenever the page would."""
         stamps = []
-        for name in ("metrics.jsonl", "exit.json", "score.json", "config.yaml"):
+        for name in ("metrics.jsonl", "exit.json", "config.yaml"):
             try:
                 status = (self.folder / name).stat()
                 stamps.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
@@ -89,7 +89,6 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     metrics = panels.metric_charts(history.scores, kimg)
     cells = population_section(history.population, kimg)
     drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts for _, charts in sections)]
-    protocol = history.protocol or read_small_json(folder / "score.json").get("protocol")
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
@@ -108,13 +107,13 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "events": run_facts.list_events(history),
         "changed": run_facts.changed_settings(history.start),
         "config": read_small_text(folder / "config.yaml")[:_MAX_CONFIG],
-        "protocol": run_facts.dotted_settings(protocol),
+        "protocol": run_facts.dotted_settings(history.protocol),
     }
 
 
 def _header(folder: Path, history: History) -> dict[str, Any]:
     state = run_state(folder, history)
-    total = total_kimg(folder, history)
+    total = history.total_kimg
     start = history.start
     shape = grid_shape_text(history.population.grid)
     facts = [run_facts.data_fact(start), shape, *run_facts.player_facts(start), run_facts.ranks_fact(start)]
@@ -128,7 +127,7 @@ def _header(folder: Path, history: History) -> dict[str, Any]:
         "share": min(1.0, history.kimg / total) if total else None,
         "spent": format_duration(history.seconds),
         "facts": [fact for fact in facts if fact],
-        "commands": run_facts.list_commands(folder, history, total),
+        "commands": run_facts.list_commands(folder, history),
     }
 
 

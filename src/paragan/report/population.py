@@ -46,8 +46,7 @@ def population_section(history: GridHistory, kimg: float) -> PopulationSection |
     latest = history.latest
     if grid is None or latest is None:
         return None
-    count = num_past_maps(grid)
-    generations = history.select_generations(count) if count > 1 else [latest]
+    generations = history.select_generations(num_past_maps(grid))
     layout = GridLayout.of(grid)
     columns = layout.columns if layout.has_numbers else 0
     bars = (_mixture_bars(grid, latest, history.weights), _ensemble_bars(latest, history.ensemble))

@@ -17,7 +17,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
 from paragan.report.grid_record import GridHistory
-from paragan.report.record_values import first_pairs, single_line, to_mapping, to_natural, to_number
+from paragan.report.record_values import finite_or_nan, first_pairs, single_line, to_mapping, to_natural, to_number
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -89,21 +89,27 @@ class History:
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
     _session_s: float = 0.0  # time of the last line within its session
 
-    def take(self, kind: object, entry: RecordEntry) -> None:
+    @property
+    def total_kimg(self) -> float | None:
+        """Planned length of the run; None if it is unknown."""
+        kimg = finite_or_nan(self.start.get("total_kimg"))
+        return kimg if kimg > 0 else None
+
+    def add(self, kind: object, entry: RecordEntry) -> None:
         """Add the next line."""
         self.step = entry.step
         self.kimg = entry.kimg
-        self._count_seconds(to_number(entry.values.get("seconds")))
+        self._count_seconds(finite_or_nan(entry.values.get("seconds")))
         self.end = entry.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":
-                self._grow(entry)
+                self._add_values(entry)
             case "delays":
-                self._delay(entry.values)
+                self._add_delays(entry.values)
             case "generation":
-                self.population.take(entry.step, entry.kimg, entry.values)
+                self.population.add(entry.step, entry.kimg, entry.values)
             case "score":
-                self._score(entry)
+                self._add_score(entry)
             case "samples":
                 self.rows = entry.values.get("rows")
                 self.samples = thin_out(self.samples, entry.brief())
@@ -124,7 +130,7 @@ class History:
                 self.population = self.population.after_start(entry.values.get("grid"))
                 self.events.append((entry.step, "resumed" if entry.values.get("resumed") else "started"))
 
-    def _delay(self, values: Mapping[str, Any]) -> None:
+    def _add_delays(self, values: Mapping[str, Any]) -> None:
         """Add histograms {side: {name: {value: count}}}; other values are ignored."""
         for side, name in product(("g", "d"), _HISTOGRAMS):
             bins = self.delays.setdefault((side, name), Counter())
@@ -134,14 +140,14 @@ class History:
                 if value is not None and count is not None and (value in bins or len(bins) < _MAX_BINS):
                     bins[value] += count
 
-    def _score(self, entry: RecordEntry) -> None:
+    def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
         self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_COUNT}))
         self.scores = thin_out(self.scores, entry.brief())
 
-    def _grow(self, entry: RecordEntry) -> None:
+    def _add_values(self, entry: RecordEntry) -> None:
         for name, value in entry.numbers.items():
             line = self.series.get(name)
             if line is None:
@@ -152,9 +158,9 @@ class History:
                 self.events.append((entry.step, f"{name} is not finite"))
             line.add(entry.step, entry.kimg, value)
 
-    def _count_seconds(self, session_s: float | None) -> None:
+    def _count_seconds(self, session_s: float) -> None:
         """Add up training time; each session counts from zero."""
-        if session_s is None or not math.isfinite(session_s):
+        if math.isnan(session_s):
             return
         self.seconds += session_s - self._session_s if session_s >= self._session_s else session_s
         self._session_s = session_s
@@ -182,7 +188,7 @@ class Record:
                     self._inode = inode
                     self._offset = 0
                     self.history = History()
-                return self._take_lines(file)
+                return self._read_lines(file)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -190,7 +196,7 @@ class Record:
                 f"{self.path}: the record cannot be read ({error.strerror}); check the file"
             ) from None
 
-    def _take_lines(self, file: Any) -> bool:
+    def _read_lines(self, file: Any) -> bool:
         start = self._offset
         file.seek(start)
         while line := file.readline(_MAX_LINE_BYTES):
@@ -198,7 +204,7 @@ class Record:
                 break  # the rest is not written yet
             self._offset += len(line)
             if (parsed := _parse(line)) is not None:
-                self.history.take(*parsed)
+                self.history.add(*parsed)
         return self._offset != start
 
 
@@ -243,8 +249,8 @@ def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
         return None
     if not isinstance(values, dict):
         return None
-    step = to_number(values.get("step"))
-    kimg = to_number(values.get("kimg"))
-    if step is None or kimg is None or not (math.isfinite(step) and math.isfinite(kimg)):
+    step = finite_or_nan(values.get("step"))
+    kimg = finite_or_nan(values.get("kimg"))
+    if math.isnan(step) or math.isnan(kimg):
         return None
     return values.get("kind"), RecordEntry(int(step), kimg, values)

@@ -124,7 +124,7 @@ def dotted_settings(settings: object, prefix: str = "", depth: int = 4) -> list[
     return pairs[:_MAX_ITEMS]
 
 
-def list_commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
+def list_commands(folder: Path, history: History) -> list[tuple[str, str]]:
     """Return commands to copy, derived only from the folder because the record is untrusted.
 
     They never include `--trust`: the user decides whether code named by a config may run. For a
@@ -138,7 +138,7 @@ def list_commands(folder: Path, history: History, total: float | None) -> list[t
     # without a slash, it could be the name of a recipe
     path = str(folder) if os.sep in str(folder) else f"./{folder}"
     resume = ("resume", f"{program} train {shlex.quote(path)}")
-    if total is not None and history.kimg >= total:
+    if history.total_kimg is not None and history.kimg >= history.total_kimg:
         resume = ("train twice as long", f"{resume[1]} train.kimg={2 * history.kimg:g}")
     pairs = to_number(to_mapping(history.start.get("data")).get("held_out_pairs"))
     num = int(pairs) if pairs is not None and 1 <= pairs < 64 else 64

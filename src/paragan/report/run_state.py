@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paragan.core import strict_yaml
-from paragan.core.errors import PREEMPTED, ParaganError
+from paragan.core.errors import PREEMPTED
 from paragan.core.files import open_regular_file
-from paragan.core.settings_tree import SourceLocation
 from paragan.report.record import History
 from paragan.report.record_values import single_line, to_number
 from paragan.report.scale import format_number
@@ -42,30 +40,25 @@ def run_state(folder: Path, history: History) -> RunState:
     end = history.end or read_small_json(folder / "exit.json")
     code = to_number(end.get("code"))
     if code is None or not math.isfinite(code):
-        is_silent = time.time() - written > _SILENT_S
-        if is_silent:
+        if time.time() - written > _SILENT_S:
             return RunState("silent", "no new record for ten minutes", written)
         return RunState("running", "", written)
     word = {0: "finished", PREEMPTED: "stopped"}.get(int(code), "failed")
     return RunState(word, single_line(end.get("reason")), written)
 
 
-def total_kimg(folder: Path, history: History) -> float | None:
-    """Return the planned length of the run in kimg; None if it is unknown."""
-    kimg = to_number(history.start.get("total_kimg"))
-    path = folder / "config.yaml"
-    if kimg is None:
-        try:
-            config = strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), [])
-            kimg = to_number(config.plain()["train"]["kimg"])
-        except (ParaganError, LookupError, TypeError, RecursionError):
-            return None
-    return kimg if kimg is not None and kimg > 0 and math.isfinite(kimg) else None
-
-
 def read_small_text(path: Path) -> str:
     """Return the first MiB of a text file as printable lines; empty for a missing file."""
-    return "\n".join(_printable_line(line) for line in _read_start(path).split("\n"))
+    try:
+        with open_regular_file(path) as file:
+            text = file.read(_MAX_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError:
+        return ""
+    return "\n".join(_printable_line(line) for line in text.split("\n"))
+
+
+def _printable_line(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())].replace("\t", " ") + single_line(line)
 
 
 def read_small_json(path: Path) -> dict[str, Any]:
@@ -88,15 +81,3 @@ def format_duration(seconds: float) -> str:
             rest = whole % size // below
             return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
     return f"{whole} s"
-
-
-def _read_start(path: Path) -> str:
-    try:
-        with open_regular_file(path) as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
-    except OSError:
-        return ""
-
-
-def _printable_line(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())].replace("\t", " ") + single_line(line)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image
 
@@ -17,6 +18,7 @@ from paragan.report.record import RecordEntry
 from paragan.report.record_values import single_line
 from paragan.storage.animation import save_animation
 
+_Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
 _MAX_FRAME_BYTES = 900_000  # of all frames
 _MAX_FRAME_SIDE = 960
@@ -67,26 +69,25 @@ class SampleFrames:
         return self._encoded[name]
 
 
-def every_nth(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
-    """Return every stride-th entry and the last."""
-    return [*samples[:-1:stride], *samples[-1:]]
+def every_nth(items: Sequence[_Item], stride: int) -> list[_Item]:
+    """Return every stride-th item and the last."""
+    return [*items[:-1:stride], *items[-1:]]
 
 
-def save_run_animation(folder: Path, path: Path) -> int:
-    """Write the samples of a run as .webp, .gif or .mp4; returns the number of frames.
+def save_run_animation(folder: Path, path: Path) -> None:
+    """Write the samples of a run as .webp, .gif or .mp4.
 
     Raises `DataError` if the run has no samples yet.
     """
     files = sorted((folder / "samples").glob("step-*.png"))
     stride = -(-len(files) // (_MAX_ANIMATION_FRAMES - 1)) or 1
-    images = (_read_image(file, _MAX_ANIMATION_SIDE) for file in [*files[:-1:stride], *files[-1:]])
+    images = (_read_image(file, _MAX_ANIMATION_SIDE) for file in every_nth(files, stride))
     frames = [image for image in images if image is not None]
     if not frames:
         raise DataError(f"{folder}: the run has no samples/step-*.png; train with a lower every.sample_kimg")
     frames = [frame for frame in frames if frame.size == frames[-1].size]
     durations = [_FRAME_MS] * (len(frames) - 1) + [_LAST_FRAME_MS]
     save_animation(frames, path, durations, quality=80)
-    return len(frames)
 
 
 def _sample_path(entry: RecordEntry) -> str:

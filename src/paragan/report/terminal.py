@@ -16,7 +16,7 @@ from rich.text import Text
 from paragan.report import panels
 from paragan.report.record import History, metric_names
 from paragan.report.record_values import single_line
-from paragan.report.run_state import format_duration, run_state, total_kimg
+from paragan.report.run_state import format_duration, run_state
 from paragan.report.scale import format_number
 from paragan.report.series import Series
 from paragan.report.terminal_grid import generation_text, render_grid
@@ -48,7 +48,7 @@ def render_run(folder: Path, history: History) -> RenderableType:
 def summary_line(folder: Path, history: History) -> str:
     """Return the run in one line, for logs."""
     state = run_state(folder, history)
-    total = total_kimg(folder, history)
+    total = history.total_kimg
     length = f"/{format_number(total)}" if total else ""
     parts = [state.word, f"step {history.step:,}"]
     parts += [f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]
@@ -72,7 +72,7 @@ def _header(folder: Path, history: History) -> Text:
 
 
 def _progress(folder: Path, history: History) -> list[RenderableType]:
-    total = total_kimg(folder, history)
+    total = history.total_kimg
     length = f" of {format_number(total)}" if total else ""
     line = Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]))
     if not total:
@@ -84,7 +84,7 @@ def _progress(folder: Path, history: History) -> list[RenderableType]:
 def _pace(folder: Path, history: History) -> list[str]:
     known = [history.series.get(name) for name in _PACE]
     rate, wait = (None if series is None else series.last for series in known)
-    total = total_kimg(folder, history)
+    total = history.total_kimg
     parts = []
     if rate is not None:
         parts.append(f"{format_number(rate)} images/s")

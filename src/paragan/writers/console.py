@@ -36,10 +36,8 @@ class Writer:
         has_widgets = self._rich.is_jupyter and find_spec("ipywidgets") is not None
         self._has_bar = self._rich.is_terminal or has_widgets
         self._bar: Progress | None = None
-        # without a terminal
-        self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())
-        self._step_text = ""
-        self._generation_text = ""
+        self._texts = {"generation": "", "step": ""}  # next to the bar
+        self._last_printed = dict.fromkeys(self._texts, time.monotonic())
         self._best = (math.inf, "")  # score and cell
 
     def write(self, event: Event) -> None:
@@ -50,19 +48,19 @@ class Writer:
             case "start":
                 self._total_kimg = values["total_kimg"]
             case "step":
-                self._progress(event)
+                self._show_step(event)
             case "generation":
-                self._generation(event)
+                self._show_generation(event)
             case "samples" if event.step == 0:
                 where = self._folder / "samples"
-                self._say(f"samples   {where}, first after {clock_time(event.seconds)}")
+                self._print(f"samples   {where}, first after {clock_time(event.seconds)}")
             case "score":
-                self._say(f"{kimg}  {score_line(values)}")
+                self._print(f"{kimg}  {score_line(values)}")
             case "advice":
-                self._say(f"{kimg}  advice: {values['means']} {values['try']}")
+                self._print(f"{kimg}  advice: {values['means']} {values['try']}")
             case "event":
                 text = values["text"]
-                self._say(text if text.startswith("warning:") else f"{kimg}  {text}")
+                self._print(text if text.startswith("warning:") else f"{kimg}  {text}")
             case "end":
                 self.close()
 
@@ -72,36 +70,33 @@ class Writer:
             self._bar.stop()
             self._bar = None
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._rich.print(to_printable(text), markup=False)
 
-    def _progress(self, event: Event) -> None:
+    def _show_step(self, event: Event) -> None:
         kimg = event.images / 1000
-        self._step_text = step_text(event.values)
-        if self._has_bar:
-            self._move(kimg)
-        elif self._is_due("step"):
-            self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._step_text}")
+        text = step_text(event.values)
+        self._show("step", text, kimg, f"{kimg:.1f}/{self._total_kimg:g} kimg  {text}")
 
-    def _generation(self, event: Event) -> None:
-        """Print a generation, or the ensemble, an extra event of the last generation."""
-        self._generation_text, self._best = generation_line(event.values, self._best)
+    def _show_generation(self, event: Event) -> None:
+        """Show a generation, or print the ensemble, an extra event of the last generation."""
+        text, self._best = generation_line(event.values, self._best)
         if "ensemble" in event.values:
-            self._say(ensemble_line(event.values))
-        elif self._has_bar:
-            self._move(event.images / 1000)
-        elif self._is_due("generation"):
-            self._say(self._generation_text)
+            self._print(ensemble_line(event.values))
+        else:
+            self._show("generation", text, event.images / 1000, text)
 
-    def _is_due(self, kind: str) -> bool:
-        """Whether the last line of this kind is old enough."""
+    def _show(self, kind: str, text: str, kimg: float, line: str) -> None:
+        """Show a text next to the bar; without a bar, print a line if the last of its kind is old enough."""
+        self._texts[kind] = text
         now = time.monotonic()
-        due = now - self._last_printed[kind] >= PLAIN_PERIOD_S
-        if due:
+        if self._has_bar:
+            self._update_bar(kimg)
+        elif now - self._last_printed[kind] >= PLAIN_PERIOD_S:
             self._last_printed[kind] = now
-        return due
+            self._print(line)
 
-    def _move(self, kimg: float) -> None:
+    def _update_bar(self, kimg: float) -> None:
         if self._bar is None:
             columns = (
                 TextColumn("{task.percentage:>3.0f}%"),
@@ -111,7 +106,7 @@ class Writer:
             self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
-        description = "  ".join(text for text in (self._generation_text, self._step_text) if text)
+        description = "  ".join(text for text in self._texts.values() if text)
         self._bar.update(self._bar.task_ids[0], completed=kimg, description=description)
 
 
