@@ -1,9 +1,10 @@
-"""One browser for the tests of a file."""
+"""One browser for the tests of a file, and the page of their `run` in it."""
 
 from __future__ import annotations
 
 import pytest
 
+from paragan.report.page import Page
 from tests.browser.driver import CHROMEDRIVER, CHROMIUM, Browser, Driver
 
 
@@ -16,3 +17,15 @@ def browser(tmp_path_factory):
         browser.close()
     finally:
         driver.close()
+
+
+@pytest.fixture
+def page(browser, run):
+    """The page of a run, opened from a file: it requests nothing else, and the console stays empty."""
+    file = Page(run).save()
+    browser.requests(), browser.complaints()
+    browser.open(file.as_uri())
+    yield browser
+    assert browser.requests() == [file.as_uri()]
+    assert browser.complaints() == []
+    assert not browser.alert_is_open()

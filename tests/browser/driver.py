@@ -10,7 +10,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Driver:
 
 
 class Browser:
-    """One session with a profile of its own. Its logs tell what was asked of the network and said on the console."""
+    """One session with a profile of its own. Its logs list requests to the network and messages on the console."""
 
     def __init__(self, driver: Driver, binary: str, profile: Path) -> None:
         options = {
@@ -104,6 +105,20 @@ class Browser:
     def command(self, name: str, **parameters: Any) -> Any:
         """One command of the DevTools protocol."""
         return self._send("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def set_scheme(self, scheme: str) -> None:
+        """Prefer the colour scheme `light` or `dark`."""
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    @contextmanager
+    def screen(self, width: int) -> Iterator[None]:
+        """A screen of this width; below 500 px, that of a telephone."""
+        size = {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+        try:
+            yield
+        finally:
+            self.command("Emulation.clearDeviceMetricsOverride")
 
     def alert_is_open(self) -> bool:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.report.page import Page
 from tests.browser import made_grid
 from tests.browser.colours import contrast, luminance
 from tests.browser.driver import NEEDED
@@ -18,17 +17,6 @@ SHADES = [*(f"h{n}" for n in range(9)), *(f"c{n}" for n in range(8)), "home", "h
 )
 def run(request, tmp_path_factory):
     return made_grid.make(tmp_path_factory.mktemp("run"), *request.param, 4)
-
-
-@pytest.fixture
-def page(browser, run):
-    file = run / "report.html"
-    file.write_text(Page(run).render(), encoding="utf-8")
-    browser.requests(), browser.complaints()
-    browser.open(file.as_uri())
-    yield browser
-    assert browser.requests() == [file.as_uri()]
-    assert browser.complaints() == []
 
 
 TILES = """
@@ -51,7 +39,7 @@ CLEAR = "rgba(0, 0, 0, 0)"
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_tile_can_be_read_and_is_drawn_in_its_colour(page, scheme):
-    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    page.set_scheme(scheme)
     paper = page.run("return getComputedStyle(document.body).backgroundColor")
     found = page.run(TILES, SHADES)
     for shade, (ink, ground, stroke) in zip(SHADES, found, strict=True):
@@ -73,14 +61,10 @@ return [...document.querySelectorAll(".map svg, .heat td")].map((one) => {
 
 @pytest.mark.parametrize("width", [360, 1200])
 def test_everything_is_visible_and_within_the_page_width(page, width):
-    mobile = width < 500
-    page.command("Emulation.setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=mobile)
-    try:
+    with page.screen(width):
         assert page.run("return document.documentElement.scrollWidth") <= width
         boxes = page.run(BOXES)
         assert len(boxes) >= 9 and all(w >= 30 and 8 <= h <= 600 for w, h in boxes)
-    finally:
-        page.command("Emulation.clearDeviceMetricsOverride")
 
 
 def test_the_ring_is_around_the_best_tile(page):

@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from paragan.report.page import Page
 from paragan.runs.report_server import open_report_server
 from tests.browser import made_run
 from tests.browser.colours import contrast, luminance
@@ -22,19 +21,6 @@ SAMPLES, SCORES = 6, 7
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return made_run.make(tmp_path_factory.mktemp("run"), steps=200, scores=SCORES, samples=SAMPLES)
-
-
-@pytest.fixture
-def page(browser, run):
-    """The page opened from a file; whatever a test does, it asked for nothing else and nothing was complained of."""
-    file = run / "report.html"
-    file.write_text(Page(run).render(), encoding="utf-8")
-    browser.requests(), browser.complaints()
-    browser.open(file.as_uri())
-    yield browser
-    assert browser.requests() == [file.as_uri()]
-    assert browser.complaints() == []
-    assert not browser.alert_is_open()
 
 
 MOVE = """
@@ -133,14 +119,14 @@ return [style("body").backgroundColor, style(".tick").fill, ...inks];
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_in_dark(page, scheme):
-    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    page.set_scheme(scheme)
     paper, *inks = (luminance(colour) for colour in page.run(COLOURS))
     assert (paper < 0.1) == (scheme == "dark")
     assert min(contrast(paper, ink) for ink in inks) >= 4.5  # WCAG 2, level AA
 
 
 def test_the_button_switches_and_is_remembered(page):
-    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    page.set_scheme("light")
     before = page.run(COLOURS)[0]
     page.click("#theme")
     assert luminance(page.run(COLOURS)[0]) < 0.1 < luminance(before)
@@ -149,11 +135,8 @@ def test_the_button_switches_and_is_remembered(page):
 
 
 def test_nothing_is_wider_than_a_telephone(page):
-    page.command("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True)
-    try:
+    with page.screen(360):
         assert page.run("return document.documentElement.scrollWidth") <= 360
-    finally:
-        page.command("Emulation.clearDeviceMetricsOverride")
 
 
 def test_the_served_page_follows_the_record_and_keeps_the_slider(browser, tmp_path):

@@ -15,18 +15,19 @@ from paragan.report.record_values import single_line, to_mapping, to_number
 
 @dataclass(frozen=True)
 class MetricNote:
-    """Description of a metric. short: note below a chart. text: tooltip.
+    """Description of a metric. text: tooltip.
 
     direction: -1 if lower is better, 1 if higher is better, 0 if neither.
     """
 
     direction: int
-    short: str
-    text: str
+    text: str = ""
 
-
-_UNKNOWN = MetricNote(0, "", "")
-_SHORT = {"LOWER": (-1, "Lower is better."), "HIGHER": (1, "Higher is better.")}
+    @property
+    def short(self) -> str:
+        """Note below a chart."""
+        first = self.text.partition(". ")[0]
+        return {-1: "Lower is better.", 1: "Higher is better."}.get(self.direction, first and f"{first}.")
 
 
 def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
@@ -39,8 +40,7 @@ def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:
     if name in registry.names("metrics"):
         return _note_of_file(name)
     direction = to_mapping((values or {}).get("directions")).get(metric)
-    notes = (MetricNote(*short, "") for short in _SHORT.values() if short[0] == direction)
-    return next(notes, _UNKNOWN)
+    return MetricNote(int(direction) if direction in (-1, 1) else 0)
 
 
 @cache
@@ -51,11 +51,8 @@ def _note_of_file(name: str) -> MetricNote:
     kind = next(node for node in classes if node.name == "Metric")
     assigned = (node for node in kind.body if isinstance(node, ast.Assign))
     found = {ast.unparse(node.targets[0]): node.value for node in assigned}
-    text = ast.literal_eval(found["note"])
-    direction, short = _SHORT.get(
-        ast.unparse(found["direction"]).rpartition(".")[2], (0, text.partition(". ")[0] + ".")
-    )
-    return MetricNote(direction, short, text)
+    direction = ast.unparse(found["direction"]).rpartition(".")[2]
+    return MetricNote({"LOWER": -1, "HIGHER": 1}.get(direction, 0), ast.literal_eval(found["note"]))
 
 
 def explanation(metric: str) -> str:

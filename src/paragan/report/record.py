@@ -46,8 +46,7 @@ class RecordEntry:
     @cached_property
     def numbers(self) -> dict[str, float]:
         """Numeric values by name."""
-        names = [name for name in self.values if name not in _POSITION_KEYS]
-        numbers = ((single_line(name), to_number(self.values[name])) for name in names)
+        numbers = ((single_line(k), to_number(v)) for k, v in self.values.items() if k not in _POSITION_KEYS)
         return {name: value for name, value in numbers if value is not None}
 
     def brief(self) -> RecordEntry:
@@ -116,8 +115,9 @@ class History:
             case "end":
                 self.events.append((entry.step, single_line(entry.values.get("reason")) or "ended"))
             case "advice":
-                self.events.append((entry.step, f"advice: {single_line(entry.values.get('name'))}"))
-                self.advice[single_line(entry.values.get("name"))] = entry.brief()
+                name = single_line(entry.values.get("name"))
+                self.events.append((entry.step, f"advice: {name}"))
+                self.advice[name] = entry.brief()
                 if len(self.advice) > _MAX_ADVICE:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
@@ -149,21 +149,18 @@ class History:
 
     def _add_values(self, entry: RecordEntry) -> None:
         for name, value in entry.numbers.items():
-            line = self.series.get(name)
-            if line is None:
-                if len(self.series) >= _MAX_SERIES:
-                    continue
-                line = self.series[name] = Series()
+            if name not in self.series and len(self.series) >= _MAX_SERIES:
+                continue
+            line = self.series.setdefault(name, Series())
             if not line.bad and not math.isfinite(value):
                 self.events.append((entry.step, f"{name} is not finite"))
             line.add(entry.step, entry.kimg, value)
 
     def _count_seconds(self, session_s: float) -> None:
         """Add up training time; each session counts from zero."""
-        if math.isnan(session_s):
-            return
-        self.seconds += session_s - self._session_s if session_s >= self._session_s else session_s
-        self._session_s = session_s
+        if math.isfinite(session_s):
+            self.seconds += session_s - (self._session_s if session_s >= self._session_s else 0.0)
+            self._session_s = session_s
 
 
 class Record:
@@ -192,9 +189,8 @@ class Record:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise CheckpointError(
-                f"{self.path}: the record cannot be read ({error.strerror}); check the file"
-            ) from None
+            problem = f"the record cannot be read ({error.strerror})"
+            raise CheckpointError(f"{self.path}: {problem}; check the file") from None
 
     def _read_lines(self, file: Any) -> bool:
         start = self._offset
@@ -205,7 +201,7 @@ class Record:
             self._offset += len(line)
             if (parsed := _parse(line)) is not None:
                 self.history.add(*parsed)
-        return self._offset != start
+        return self._offset > start
 
 
 def open_record(folder: Path) -> Record:
@@ -213,8 +209,8 @@ def open_record(folder: Path) -> Record:
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         absence = "a folder without metrics.jsonl" if folder.is_dir() else "missing"
         problem = "a file" if folder.is_file() else absence
-        train = f"`{program_command()} train`"
-        raise CheckpointError(f"{folder}: not a run folder ({problem}); pass one that {train} has created")
+        cure = f"pass one that `{program_command()} train` has created"
+        raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")
 
 
@@ -244,10 +240,8 @@ def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
 
 def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
     try:
-        values = json.loads(line)
+        values = to_mapping(json.loads(line))
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict):
         return None
     step = finite_or_nan(values.get("step"))
     kimg = finite_or_nan(values.get("kimg"))

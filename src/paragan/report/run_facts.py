@@ -63,7 +63,7 @@ def ranks_fact(start: Mapping[str, Any]) -> str:
 
 
 def advice_texts(entry: RecordEntry) -> dict[str, str]:
-    """Return the texts of an advice by the name of its field."""
+    """Return the texts of an advice by field."""
     value = to_number(entry.values.get("value"))
     texts = {name: single_line(entry.values.get(name)) for name in ("name", "means", "try")}
     return texts | {"value": "" if value is None else format_number(value), "step": f"{entry.step:,}"}

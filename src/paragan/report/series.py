@@ -27,15 +27,10 @@ class Bucket:
 
     def add(self, step: int, kimg: float, value: float) -> None:
         """Add a later value."""
-        self.step = step
-        self.kimg = kimg
         if math.isfinite(value):
-            self.low = min(self.low, value)
-            self.high = max(self.high, value)
-            self.total += value
-            self.finite += 1
+            self.merge(Bucket(step, kimg, value, value, value, finite=1))
         else:
-            self.bad += 1
+            self.merge(Bucket(step, kimg, bad=1))
 
     def merge(self, later: Bucket) -> None:
         """Merge a later bucket into this one and take its position."""

@@ -48,8 +48,8 @@ class Lines:
         self._flush()
         self._file.close()
         if self._pending:
-            lost = f"{len(self._pending)} bytes of the record"
-            raise OSError(f"{lost} could not be written: the disk is full")
+            problem = f"{len(self._pending)} bytes of the record could not be written"
+            raise OSError(f"{problem}: the disk is full; free space and run the same command again")
 
 
 class Writer(Lines):
