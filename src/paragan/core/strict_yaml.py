@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +55,15 @@ def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
 def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
     """Return the only YAML document of a text that begins at `start`; a null node if empty."""
     try:
-        return _Composer(text, start, problems).tree()
+        _refuse_unsupported(text, start)
+        root = yaml.compose(text, Loader=_READER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = start if mark is None else _below(start, mark.line)
         raise UnreadableError(place, f"not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeError, ValueError):
         raise UnreadableError(start, "contains characters that YAML does not allow; save it as plain text") from None
+    return Node(start, None) if root is None else _convert(root, "", start, problems)
 
 
 def parse_scalar(text: str) -> Scalar:
@@ -99,73 +100,55 @@ def _read(path: Path, place: SourceLocation) -> str:
         raise UnreadableError(here, "not UTF-8 text; save the file as UTF-8") from None
 
 
-class _Composer:
-    """Composer of nodes from YAML events; PyYAML's composer would resolve aliases and tags."""
-
-    def __init__(self, text: str, start: SourceLocation, problems: list[Problem]) -> None:
-        self.start = start
-        self.problems = problems
-        self.events: Iterator[Any] = iter(yaml.parse(text, Loader=_READER))
-
-    def tree(self) -> Node:
-        next(self.events)  # the start of the stream
-        if isinstance(next(self.events), yaml.StreamEndEvent):
-            return Node(self.start, None)
-        tree = self._node(next(self.events), ())
-        next(self.events)  # the end of the document
-        if isinstance(extra := next(self.events), yaml.DocumentStartEvent):
-            text = "a second document (---) is not supported; split the file"
-            raise UnreadableError(self._place(extra), text)
-        return tree
-
-    def _node(self, event: Any, path: tuple[str, ...], place: SourceLocation | None = None) -> Node:
-        place = place or self._place(event)
-        self._refuse(event, path)
-        if isinstance(event, yaml.ScalarEvent):
-            return Node(place, parse_scalar(event.value) if event.implicit[0] else event.value)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Node] = []
-            while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-                items.append(self._node(event, (*path, str(len(items)))))
-            return Node(place, items)
-        return Node(place, self._entries(path))
-
-    def _entries(self, path: tuple[str, ...]) -> dict[str, Node]:
-        entries: dict[str, Node] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key = self._key(event, path)
-            place = self._place(event)
-            node = self._node(next(self.events), (*path, key), place)
-            if key in entries:
-                text = f"duplicate key, first at {entries[key].place}; remove one of them"
-                self.problems.append(Problem(place, ".".join((*path, key)), text))
-            entries.setdefault(key, node)
-        return entries
-
-    def _key(self, event: Any, path: tuple[str, ...]) -> str:
-        self._refuse(event, path)
-        place = self._place(event)
-        above = ".".join(path)
-        if not isinstance(event, yaml.ScalarEvent):
-            raise UnreadableError(place, "a list or map cannot be a key; use text", above)
-        if event.value == "<<" and event.implicit[0]:
-            raise UnreadableError(place, "merge keys (<<) are not supported; write every value out", above)
-        return str(event.value)
-
-    def _refuse(self, event: Any, path: tuple[str, ...]) -> None:
-        place = self._place(event)
-        key = ".".join(path[:4])
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+def _refuse_unsupported(text: str, start: SourceLocation) -> None:
+    """Raise for what strict YAML does not have, before a tree is built: an alias may hide a huge one."""
+    depth = 0
+    num_documents = 0
+    events: Any = yaml.parse(text, Loader=_READER)
+    for event in events:
+        place = _below(start, event.start_mark.line)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        num_documents += isinstance(event, yaml.DocumentStartEvent)
+        if num_documents > 1:
+            raise UnreadableError(place, "a second document (---) is not supported; split the file")
+        if depth > _MAX_DEPTH:
+            raise UnreadableError(place, f"nested deeper than {_MAX_DEPTH} levels; write a flatter file")
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             text = "anchors and aliases (&name, *name) are not supported; write every value out"
-            raise UnreadableError(place, text, key)
-        if event.tag is not None:
+            raise UnreadableError(place, text)
+        if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag is not None:
             text = f"the tag {shorten(event.tag)} is not supported; write the value without a tag"
-            raise UnreadableError(place, text, key)
-        if len(path) >= _MAX_DEPTH:
-            raise UnreadableError(place, f"nested deeper than {_MAX_DEPTH} levels; write a flatter file", key)
+            raise UnreadableError(place, text)
 
-    def _place(self, event: Any) -> SourceLocation:
-        return _below(self.start, event.start_mark.line)
+
+def _convert(node: yaml.Node, path: str, start: SourceLocation, problems: list[Problem]) -> Node:
+    place = _below(start, node.start_mark.line)
+    if isinstance(node, yaml.ScalarNode):
+        is_plain = not node.style
+        return Node(place, parse_scalar(node.value) if is_plain else node.value)
+    if isinstance(node, yaml.SequenceNode):
+        items = enumerate(node.value)
+        return Node(place, [_convert(item, f"{path}{i}.", start, problems) for i, item in items])
+    entries: dict[str, Node] = {}
+    for key_node, value in node.value:
+        at = _below(start, key_node.start_mark.line)
+        key = _key(key_node, at, path)
+        entry = _convert(value, f"{path}{key}.", start, problems)
+        if key in entries:
+            text = f"duplicate key, first at {entries[key].place}; remove one of them"
+            problems.append(Problem(at, f"{path}{key}", text))
+        entries.setdefault(key, Node(at, entry.value))
+    return Node(place, entries)
+
+
+def _key(node: yaml.Node, place: SourceLocation, path: str) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise UnreadableError(place, "a list or map cannot be a key; use text", path.rstrip("."))
+    if node.value == "<<" and not node.style:
+        text = "merge keys (<<) are not supported; write every value out"
+        raise UnreadableError(place, text, path.rstrip("."))
+    return str(node.value)
 
 
 def _below(start: SourceLocation, lines: int) -> SourceLocation:
