@@ -90,28 +90,27 @@ def test_best_disk_full_keeps_previous(kept, tmp_path, monkeypatch):
     assert not kept.is_beaten_by(score(2.0))
 
 
-@pytest.mark.parametrize("renames", [0, 1])
-def test_best_killed_replacement_leaves_a_complete_checkpoint(kept, tmp_path, monkeypatch, renames):
-    left, rename = [renames], Path.rename
+@pytest.mark.parametrize(("method", "left"), [("unlink", "three"), ("rename", "four")])
+def test_best_killed_replacement_leaves_a_complete_checkpoint(kept, tmp_path, monkeypatch, method, left):
+    real = getattr(Path, method)
 
-    def killed(self, target):
-        if not left[0]:
+    def killed(self, *arguments, **options):
+        if self.name in ("manifest.json", ".best.new"):
             raise KeyboardInterrupt
-        left[0] -= 1
-        return rename(self, target)
+        return real(self, *arguments, **options)
 
-    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr(Path, method, killed)
     with pytest.raises(KeyboardInterrupt):
         kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     monkeypatch.undo()
-    assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
-    assert kept.is_beaten_by(score(1.7)) is (renames == 0)
+    assert (kept.path() / "g.safetensors").read_text() == left
+    assert kept.is_beaten_by(score(1.7)) is (left == "three")
     five = checkpoint(tmp_path / "step-5", "five")
     monkeypatch.setattr(module, "link_or_copy", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(CheckpointError):
         kept.update(five, 5, 500, score(1.0))
     monkeypatch.undo()
-    assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
+    assert (kept.path() / "g.safetensors").read_text() == left
     kept.update(five, 5, 500, score(1.0))
     assert (tmp_path / "best" / "g.safetensors").read_text() == "five"
 
@@ -154,10 +153,12 @@ def test_run_never_scored_has_no_best(tmp_path):
 
 
 def test_best_finish_replacement_after_kill_between_renames(tmp_path):
-    best, new, old = Best(tmp_path / "best"), tmp_path / ".best.new", tmp_path / ".best.old"
-    for folder in (new, old):
+    best = Best(tmp_path / "best")
+    for folder in (best.folder, tmp_path / ".best.new"):
         folder.mkdir()
-        (folder / "manifest.json").write_text(folder.name)
+        (folder / "state.json").write_text(folder.name)
+    (folder / "manifest.json").write_text(folder.name)
+    assert best.path() == folder
     best.finish_replacement()
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
     assert (tmp_path / "best" / "manifest.json").read_text() == ".best.new"

@@ -55,9 +55,8 @@ class Best:
         value = score.metrics[metric]
         values = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
         new = self._next
-        old = self._former
-        for folder in (self.folder, new, old):
-            refuse_link(folder)
+        refuse_link(self.folder)
+        refuse_link(new)
         try:
             self.finish_replacement()
             new.mkdir(parents=True)
@@ -65,25 +64,19 @@ class Best:
             names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
             for name in (*names, MANIFEST):  # the manifest last: it makes the folder valid
                 link_or_copy(checkpoint / name, new / name)
-            if self.folder.exists():
-                self.folder.rename(old)
-            new.rename(self.folder)
+            (self.folder / MANIFEST).unlink(missing_ok=True)  # from here on, only `new` is valid
+            self.finish_replacement()
         except OSError as error:
             raise CheckpointError(
                 f"{self.folder}: not written ({error.strerror}); free disk space and run the same command again"
             ) from None
-        shutil.rmtree(old, ignore_errors=True)
 
     def finish_replacement(self) -> None:
         """Finish a replacement that a kill interrupted, and remove its leftovers."""
         if self._find() == self._next:
+            shutil.rmtree(self.folder, ignore_errors=True)
             self._next.rename(self.folder)
-        for debris in (self._next, self._former):
-            shutil.rmtree(debris, ignore_errors=True)
-
-    @property
-    def _former(self) -> Path:
-        return self.folder.with_name(f".{self.folder.name}.old")
+        shutil.rmtree(self._next, ignore_errors=True)
 
     @property
     def _next(self) -> Path:
