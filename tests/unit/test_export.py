@@ -169,11 +169,11 @@ def test_export_onnx_model_equals_network(run, exporting, tmp_path):
 def test_export_program_that_differs_is_refused(run, tmp_path, monkeypatch):
     sampler = pg.load(run)
 
-    def traced(bare, inputs):
-        other = formats.Bare(Noisy(bare.net)).eval()
+    def trace(net, inputs):
+        other = formats.ImagesOnly(Noisy(net.generator)).eval()
         return type("Program", (), {"module": lambda self: other})()
 
-    monkeypatch.setattr(formats, "_traced", traced)
+    monkeypatch.setattr(formats, "_trace", trace)
     monkeypatch.setattr(torch.export, "save", lambda program, file: file.write(b"x"))
     with pytest.raises(
         CheckpointError,

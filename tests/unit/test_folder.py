@@ -14,7 +14,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import _image_paths, folder
-from paragan.datasets._file_readers import FolderReader
+from tests.data_refusals import record_reads, refusal
 
 NOISE = np.random.default_rng(0)
 
@@ -34,10 +34,7 @@ def read(root, split="train", size=8, **options):
 
 
 def refused(path, split="train"):
-    with pytest.raises(DataError) as caught:
-        read(path, split).fetch([0])
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(lambda: read(path, split).fetch([0]))
 
 
 def listing(source):
@@ -232,9 +229,7 @@ def test_a_zip_is_read_like_its_folder(tmp_path):
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     for number in range(20):
         put(tmp_path, f"{number}.png", None, side=256)
-    reads = []
-    original = FolderReader.read
-    monkeypatch.setattr(FolderReader, "read", lambda self, path: (reads.append(path), original(self, path))[1])
+    reads = record_reads(monkeypatch)
     source = read(tmp_path, size=256, cache_mb=1)  # room for five
     rows = np.arange(len(source))
     before = source.fetch(rows)["image"]

@@ -9,9 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet
-from paragan.datasets._file_readers import FolderReader
+from tests.data_refusals import record_reads, refusal
 
 WNIDS = ("n01440764", "n02119789", "n03126707")
 COLOURS = {"n01440764": (250, 120, 10), "n02119789": (20, 130, 30), "n03126707": (90, 90, 200)}
@@ -57,10 +56,7 @@ def read(path, split="train", size=8, **options):
 
 
 def refused(path, split="train"):
-    with pytest.raises(DataError) as caught:
-        read(path, split).fetch([0])
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(lambda: read(path, split).fetch([0]))
 
 
 def is_right(source, wnids):
@@ -131,9 +127,7 @@ def test_what_is_stored_otherwise_is_read(root):
 
 def test_no_image_is_opened_before_fetch(root, monkeypatch):
     with_folders(root)
-    opened = []
-    original = FolderReader.read
-    monkeypatch.setattr(FolderReader, "read", lambda self, path: (opened.append(path), original(self, path))[1])
+    opened = record_reads(monkeypatch)
     sources = [read(root, split) for split in ("train", "held_out")]
     assert len({source.fingerprint for source in sources}) == 2
     assert opened == []

@@ -183,7 +183,7 @@ def test_read_inputs_returns_centre_crops(root, tmp_path):
     x = paired.read_inputs(str(tmp_path), (3, 16, 16))
     assert x.shape == (2, 3, 16, 16) and x[:, 0, 0, 0].tolist() == [0, 10]
     assert torch.equal(paired.read_inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
-    with pytest.raises(DataError, match=r"data\.path: no folder"):
+    with pytest.raises(DataError, match="--input: no folder"):
         paired.read_inputs(str(tmp_path / "none"), (3, 16, 16))
 
 

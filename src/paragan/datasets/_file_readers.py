@@ -139,39 +139,42 @@ class TarReader(FileReader):
 
 
 def list_images(
-    path: str, dataset: str = "folder", texts: frozenset[str] = frozenset()
+    path: str, dataset: str = "folder", texts: frozenset[str] = frozenset(), option: str = "data.path"
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
-    dataset: its name in messages. texts: names of other files of a tar file to hold for reading.
-    Raises `DataError` if the folder or file is missing or damaged, or has fewer than two images.
+    dataset, option: names in messages. texts: names of other files of a tar file to hold for
+    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than two
+    images.
     """
     root = Path(path)
     if not path:
-        raise DataError(f"data.path is required for dataset {dataset!r}; pass data.path=DIR")
+        raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
     if not root.exists():
-        raise DataError(f"data.path: no folder {path!r}; pass data.path=DIR")
+        raise DataError(f"{option}: no folder {path!r}; pass {option}=DIR")
     files = _open(root, texts)
+    if files is None:
+        problem = f"{path!r} is not a folder, .zip or .tar file of images"
+        raise DataError(f"{option}: {problem}; pass the folder that contains them")
     paths = files.images()
     if len(paths) < 2:
         count = "only one image" if paths else f"no images ({_FORMATS})"
-        raise DataError(f"data.path: {count} in {path!r}, at least two are required; check data.path")
+        raise DataError(f"{option}: {count} in {path!r}, at least two are required; check {option}")
     return files, paths
 
 
-def _open(root: Path, texts: frozenset[str]) -> FileReader:
+def _open(root: Path, texts: frozenset[str]) -> FileReader | None:
+    """Open a folder or archive; an archive by its suffix first, to report it if it is damaged."""
     if root.is_dir():
         return FolderReader(root)
-    if root.is_file():
-        # by suffix first, so that a damaged archive is reported as such
-        if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
-            return ZipReader(root)
-        if ".tar" in root.name or root.suffix == ".tgz" or _is_tar(root):
-            status = root.stat()
-            return _open_tar(root, texts, status.st_size, status.st_mtime_ns)
-    raise DataError(
-        f"data.path: {str(root)!r} is not a folder, .zip or .tar file of images; pass the folder that contains them"
-    )
+    if not root.is_file():
+        return None
+    if root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):
+        return ZipReader(root)
+    if ".tar" in root.name or root.suffix == ".tgz" or _is_tar(root):
+        status = root.stat()
+        return _open_tar(root, texts, status.st_size, status.st_mtime_ns)
+    return None
 
 
 def _is_tar(path: Path) -> bool:

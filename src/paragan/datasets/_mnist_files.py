@@ -1,18 +1,28 @@
-"""Data sets in the format of MNIST: 60,000 training and 10,000 test images, grey, 28x28."""
+"""Data sets in the format of MNIST: 60,000 training and 10,000 test images, grey, 28x28.
+
+An idx file has a magic number, big-endian sizes, then bytes; it is plain or gzipped. Source: Y.
+LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section "File
+formats".
+"""
 
 from __future__ import annotations
 
+import gzip
+import math
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.source import Source
-from paragan.datasets import _idx_format
 from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._options import IdxOptions
@@ -23,6 +33,9 @@ _STEMS = (
 )
 _SPLIT_STEMS = {"train": _STEMS[:2], "held_out": _STEMS[2:]}
 _SIDE = 28
+_BYTES_TYPE = 0x08
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAX_BYTES = 1 << 30
 
 
 class MnistFiles:
@@ -47,8 +60,8 @@ class MnistFiles:
         `DataError` if a file is missing or truncated, or has other content than its name says.
         """
         paths = [self._find(options.path, stem) for stem in _SPLIT_STEMS[split]]
-        images_NHW = _read_bytes(paths[0], num_axes=3)
-        labels_N = _read_bytes(paths[1], num_axes=1)
+        images_NHW = torch.from_numpy(_read_idx(paths[0], num_axes=3))
+        labels_N = torch.from_numpy(_read_idx(paths[1], num_axes=1))
         _check_shapes(images_NHW, labels_N, len(self._class_names), *paths)
         border = (options.size - _SIDE) // 2
         images_N1HW = F.pad(images_NHW, (border,) * 4)[:, None]
@@ -79,6 +92,50 @@ def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images
         raise DataError(f"{labels_path}: invalid label {highest}; labels must be 0 to {num_classes - 1}")
 
 
-def _read_bytes(path: Path, num_axes: int) -> Tensor:
-    # torch requires a writable array
-    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())
+def _read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
+    """Read the array of an idx file.
+
+    Decompresses no more bytes than the header declares, at most 1 GiB. Raises `DataError` if the
+    file is missing, damaged, truncated or too long, or is not an idx file of bytes.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_gzipped = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            return _read_array(gzip.open(raw) if is_gzipped else raw, path, num_axes)
+    except EOFError:
+        raise _damage_error(path, "the gzip stream is truncated") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise _damage_error(path, "the gzip stream is damaged") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the file") from None
+
+
+def _read_array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> NDArray[np.uint8]:
+    shape = _read_shape(stream, path, num_axes)
+    declared = math.prod(shape)
+    if not 0 < declared <= _MAX_BYTES:
+        raise _damage_error(path, f"the header declares {declared:,} bytes, the limit is {_MAX_BYTES:,}")
+    # one more byte: detects excess data, and makes gzip verify its checksum
+    data = stream.read(declared + 1)
+    if len(data) != declared:
+        count = f"only {len(data):,}" if len(data) < declared else "more"
+        raise _damage_error(path, f"{count} bytes follow the header, which declares {declared:,}")
+    return np.frombuffer(bytearray(data), np.uint8).reshape(shape)  # writable, for torch
+
+
+def _read_shape(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> tuple[int, ...]:
+    expected = bytes((0, 0, _BYTES_TYPE, num_axes))
+    if (magic := stream.read(4)) != expected:
+        number = magic.hex() or "(missing)"
+        raise _damage_error(
+            path, f"the magic number is {number} instead of {expected.hex()} (idx, bytes, {num_axes} axes)"
+        )
+    sizes = stream.read(4 * num_axes)
+    if len(sizes) != 4 * num_axes:
+        raise _damage_error(path, f"the header has {4 + len(sizes)} bytes instead of {4 + 4 * num_axes}")
+    return struct.unpack(f">{num_axes}I", sizes)
+
+
+def _damage_error(path: Path, problem: str) -> DataError:
+    return DataError(f"{path}: {problem}; download the file again")

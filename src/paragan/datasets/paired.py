@@ -25,7 +25,7 @@ from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natu
 from paragan.core.source import Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._file_readers import FolderReader, list_images
+from paragan.datasets._file_readers import FileReader, FolderReader, list_images
 from paragan.datasets._image_files import ImageFiles
 
 
@@ -90,8 +90,10 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     square. Raises `DataError` if `path` has no images, or one is damaged.
     """
     root = Path(path)
-    is_image = root.is_file() and root.name.lower().endswith(_image_decoding.EXTENSIONS)
-    files, names = (FolderReader(root.parent), [os.fsencode(root.name)]) if is_image else list_images(path, "paired")
+    files: FileReader = FolderReader(root.parent)
+    names = [os.fsencode(root.name)]
+    if not (root.is_file() and _image_paths.is_image(names[0])):
+        files, names = list_images(path, option="--input")
     images = []
     for name in map(os.fsdecode, names):
         x_CHW = _image_decoding.decode_square(files.read(name), files.where(name), shape[1], shape[0])

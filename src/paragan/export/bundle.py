@@ -38,11 +38,11 @@ class Bundle:
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
         lines = [self.write_file(path, name) for name, path in files.items()]
-        shown = self._picture(folder / "samples.png")
-        names = [*(path.name for path in files.values()), *(Path(path).name for path in shown)]
+        sheets = self._write_sheet(folder / "samples.png")
+        names = [*(path.name for path in files.values()), *(Path(path).name for path in sheets)]
         text = render_card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
         write_text(folder / "README.md", text)
-        return [*lines, *shown, str(folder / "README.md")]
+        return [*lines, *sheets, str(folder / "README.md")]
 
     def write_file(self, path: Path, name: str) -> str:
         """Write one format and return a line with its path and its difference from the network."""
@@ -58,7 +58,7 @@ class Bundle:
         weights = self.sampler.net.state_dict()
         generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
 
-    def _picture(self, path: Path) -> list[str]:
+    def _write_sheet(self, path: Path) -> list[str]:
         """Write the sample sheet and return its path; empty if its held-out pairs are missing."""
         s = self.sampler
         if s.takes_condition:
@@ -85,9 +85,9 @@ def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
 def _without_folders(tree: Any) -> Any:
     """Shorten the paths in a config to their last part, to publish no folder of this machine."""
     if isinstance(tree, Mapping):
-        return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
+        return {key: Path(item).name if _is_path(key, item) else _without_folders(item) for key, item in tree.items()}
     return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree
 
 
-def _is_place(key: str, item: Any) -> bool:
+def _is_path(key: str, item: Any) -> bool:
     return isinstance(item, str) and (key in ("path", "weights") or (key == "name" and item.endswith(".py")))

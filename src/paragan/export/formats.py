@@ -25,20 +25,20 @@ from paragan.export.sampler import Sampler
 MOST_DIFFERENCE = 1e-4
 _ONNX = ("onnx", "onnxscript", "onnxruntime")
 _NAMES = ["z", "labels"]
-_TRACED = 3  # batch sizes
-_CHECKED = (1, 5)
+_TRACED_BATCH = 3  # batch sizes
+_CHECKED_BATCHES = (1, 5)
 Call = Callable[..., Tensor]
 
 
-class Bare(nn.Module):
+class ImagesOnly(nn.Module):
     """Generator that maps z (B, Z) and, if conditional, labels (B,) to images only."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, generator: nn.Module) -> None:
         super().__init__()
-        self.net = net
+        self.generator = generator
 
     def forward(self, z: Tensor, labels: Tensor | None = None) -> Tensor:
-        return GeneratorOutput.of(self.net(z) if labels is None else self.net(z, labels)).images
+        return GeneratorOutput.of(self.generator(z) if labels is None else self.generator(z, labels)).images
 
 
 def torch_program(sampler: Sampler, path: Path) -> float:
@@ -46,14 +46,14 @@ def torch_program(sampler: Sampler, path: Path) -> float:
 
     Raises `CheckpointError`, and leaves no file, if tracing fails or images differ by over 1e-4.
     """
-    bare = _bare(sampler)
-    program = _traced(bare, _inputs(sampler, _TRACED))
+    net = _images_only(sampler)
+    program = _trace(net, _inputs(sampler, _TRACED_BATCH))
 
     def write(file: BinaryIO) -> Call:
         torch.export.save(program, file)
         return program.module()
 
-    return _checked(sampler, bare, path, write)
+    return _write_checked(sampler, net, path, write)
 
 
 def onnx_program(sampler: Sampler, path: Path) -> float:
@@ -61,13 +61,13 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
     refuse_without_onnx()
     import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
-    bare = _bare(sampler)
-    inputs = _inputs(sampler, _TRACED)
-    program = _traced(bare, inputs)
+    net = _images_only(sampler)
+    inputs = _inputs(sampler, _TRACED_BATCH)
+    program = _trace(net, inputs)
     names = _NAMES[: len(inputs)]
 
     def write(file: BinaryIO) -> Call:
-        with _tracing(bare):
+        with _tracing(net):
             made = torch.onnx.export(program, input_names=names, output_names=["images"], verbose=False)
             assert made is not None
             content = made.model_proto.SerializeToString()
@@ -80,7 +80,7 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
 
         return call
 
-    return _checked(sampler, bare, path, write)
+    return _write_checked(sampler, net, path, write)
 
 
 def refuse_without_onnx() -> None:
@@ -92,13 +92,13 @@ def refuse_without_onnx() -> None:
         )
 
 
-def _bare(sampler: Sampler) -> Bare:
+def _images_only(sampler: Sampler) -> ImagesOnly:
     if sampler.takes_condition:
         raise ConfigError(
             f"export: {type(sampler.net).__name__} takes input images, which this format does not "
             "support; export safetensors"
         )
-    return Bare(copy.deepcopy(sampler.net).cpu()).eval()
+    return ImagesOnly(copy.deepcopy(sampler.net).cpu()).eval()
 
 
 def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:
@@ -107,19 +107,19 @@ def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:
     return (z_BZ,) if y_B is None else (z_BZ, y_B)
 
 
-def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _trace(net: ImagesOnly, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     batch = torch.export.Dim("batch")
     shapes = {name: {0: batch} for name in _NAMES[: len(inputs)]}
-    with _tracing(bare):
+    with _tracing(net):
         # else `len(x)` would fix the size
-        return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)
+        return torch.export.export(net, inputs, dynamic_shapes=shapes, strict=True)
 
 
-def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
+def _write_checked(sampler: Sampler, net: ImagesOnly, path: Path, write: Callable[[BinaryIO], Call]) -> float:
     """Write a temporary file, compare at other batch sizes than traced, rename it into place."""
     with atomic_write(path) as file:
         call = write(file)
-        worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
+        worst = max(_difference(net, call, _inputs(sampler, n)) for n in _CHECKED_BATCHES)
         if not worst <= MOST_DIFFERENCE:
             raise CheckpointError(
                 f"export: {path.name} was not written: its images differ by {worst:.2g} from the "
@@ -129,8 +129,8 @@ def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO
 
 
 @torch.no_grad()
-def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
-    expected = bare(*inputs)
+def _difference(net: ImagesOnly, call: Call, inputs: tuple[Tensor, ...]) -> float:
+    expected = net(*inputs)
     found = call(*inputs)
     if found.shape != expected.shape:
         return math.inf
@@ -138,7 +138,7 @@ def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
 
 
 @contextlib.contextmanager
-def _tracing(bare: Bare) -> Iterator[None]:
+def _tracing(net: ImagesOnly) -> Iterator[None]:
     """Hide the output of a tracer, and report a network that it cannot trace in one line."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -147,7 +147,7 @@ def _tracing(bare: Bare) -> Iterator[None]:
             yield
     except Exception as error:  # tracers have no common class of errors
         text = next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
-        name = type(bare.net).__name__
+        name = type(net.generator).__name__
         raise CheckpointError(f"export: {name} cannot be traced ({text}); export safetensors") from error
     finally:
         logging.disable(before)

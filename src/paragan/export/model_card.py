@@ -24,19 +24,19 @@ def render_card(
     data = tree["data"]
     return "\n".join(
         [
-            f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",
+            f"# {_escape(model['name'])} trained on {_escape(data['name'])}\n",
             *(["![samples](samples.png)\n"] if "samples.png" in files else []),
-            *_what(sampler, tree),
+            *_facts(sampler, tree),
             *_scores(score, sampler.info.step),
-            *_how(sampler, files, trust),
+            *_usage(sampler, files, trust),
             *_LIMITS,
         ]
     )
 
 
-def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
+def _facts(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     info = sampler.info
-    names = [_plain(name) for name in sampler.class_names[:_MAX_CLASS_NAMES]]
+    names = [_escape(name) for name in sampler.class_names[:_MAX_CLASS_NAMES]]
     more = (
         f" and {len(sampler.class_names) - _MAX_CLASS_NAMES} more"
         if len(sampler.class_names) > _MAX_CLASS_NAMES
@@ -44,12 +44,12 @@ def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     )
     weights = sum(p.numel() for p in sampler.net.parameters())
     rows = {
-        "generator": f"{_plain(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
+        "generator": f"{_escape(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
         "input": " and ".join(_inputs(sampler)),
         "output": f"images of {'x'.join(map(str, info.shape))} (channels, height, width) in [-1, 1]",
-        "data": _plain(tree["data"]["name"]),
+        "data": _escape(tree["data"]["name"]),
         "classes": ", ".join(names) + more if names else "none",
-        "loss": ", ".join(_plain(part["name"]) for part in (tree["loss"], *tree["penalties"])),
+        "loss": ", ".join(_escape(part["name"]) for part in (tree["loss"], *tree["penalties"])),
         "trained for": f"{info.step:,} steps of {tree['train']['batch']}, {info.images / 1000:g} thousand images",
         "seed": str(tree["seed"]),
         "made with": f"paragan {__version__}; the whole recipe is in the metadata of generator.safetensors",
@@ -72,23 +72,23 @@ def _scores(score: Mapping[str, Any], step: int) -> list[str]:
     settings = protocol if isinstance(protocol, Mapping) else {}
     return [
         "## Scores\n",
-        f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.{other}\n",
+        f"Of {_escape(score.get('num_images'))} images at step {_escape(score.get('step'))}.{other}\n",
         "| metric | value | held-out real images |\n|---|---|---|",
-        *(f"| {_plain(key)} | {value:.4g} | {_of_real(score, key)} |" for key, value in values.items()),
+        *(f"| {_escape(key)} | {value:.4g} | {_real_value(score, key)} |" for key, value in values.items()),
         "\nProtocol, which has to be equal where two scores are compared:\n",
-        *(f"- {_plain(key)}: {_plain(value)}" for key, value in settings.items()),
+        *(f"- {_escape(key)}: {_escape(value)}" for key, value in settings.items()),
         "",
     ]
 
 
-def _of_real(score: Mapping[str, Any], metric: str) -> str:
+def _real_value(score: Mapping[str, Any], metric: str) -> str:
     real = score.get("real")
     value = real.get(metric) if isinstance(real, Mapping) else None
     return f"{value:.4g}" if isinstance(value, float) else ""
 
 
-def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
-    lines = ["## How to use it\n", "```python", *_code(sampler, ", trust=True" if trust else ""), "```\n"]
+def _usage(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
+    lines = ["## How to use it\n", "```python", *_example(sampler, ", trust=True" if trust else ""), "```\n"]
     if sampler.takes_condition:
         command = "paragan sample generator.safetensors --input FOLDER" + (" --trust" if trust else "")
         lines.append(f"`x` are the input images. For image files in a folder: `{command}`\n")
@@ -103,7 +103,7 @@ def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
     return lines
 
 
-def _code(sampler: Sampler, trust: str) -> list[str]:
+def _example(sampler: Sampler, trust: str) -> list[str]:
     load = f'generator = pg.load("generator.safetensors"{trust})'
     labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
     if not sampler.takes_condition:
@@ -123,6 +123,6 @@ _LIMITS = [
 ]
 
 
-def _plain(value: Any) -> str:
+def _escape(value: Any) -> str:
     """Escape text for a Markdown table; names of folders and classes are untrusted."""
     return re.sub(r"([\\`*_\[\]|!#~])", r"\\\1", html.escape(" ".join(str(value).split())[:200], quote=False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -91,11 +90,13 @@ class Loader(BatchStream):
 
     def fetch(self, position: int) -> dict[str, Tensor]:
         """Return the host tensors of a batch, which depend on the position only; thread-safe."""
-        places = _places(self._rows(position))
+        first = position * self._batch + self._share[0]
+        places = np.arange(first, first + self._share[1], dtype=np.int64)
         tensors = dict(self.source.fetch(self._rows_at(places), places, self._order.seed))
         _check_declared(tensors, self.source, len(places))
         if self._flip:
-            tensors["image"] = _mirror(tensors["image"], _flip_draws(self._order.seed, places))
+            is_flipped = _flip_draws(self._order.seed, places)[:, None, None, None]
+            tensors["image"] = torch.where(is_flipped, tensors["image"].flip(3), tensors["image"])
         return tensors
 
     def fetch_pinned(self, position: int) -> dict[str, Tensor]:
@@ -104,12 +105,10 @@ class Loader(BatchStream):
         return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self._pinned else tensors
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
-        rows = self._rows(position)
+        first, count = self._share
+        rows = Rows(position, first, count * num_streams, self._batch)
         moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
-        return Batch(replace(rows, count=rows.count * num_streams), normalise_images(moved, self.source, self._dtype))
-
-    def _rows(self, position: int) -> Rows:
-        return Rows(position, *self._share, self._batch)
+        return Batch(rows, normalise_images(moved, self.source, self._dtype))
 
     def _rows_at(self, places: Places) -> Places:
         """Return the rows at consecutive places, permuting many batches at once."""
@@ -143,10 +142,6 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     return batch
 
 
-def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
-    return torch.where(which_B[:, None, None, None], x_BCHW.flip(3), x_BCHW)
-
-
 def _flip_draws(seed: int, places: Places) -> Tensor:
     """Return whether to flip the image at each place, bool (B,); 32 places share one key."""
     keys, bits = np.divmod(places, 32)
@@ -166,11 +161,6 @@ def normalise_images(
     return {
         name: normalise(tensor, dtype) if source.tensors[name].is_image else tensor for name, tensor in tensors.items()
     }
-
-
-def _places(rows: Rows) -> Places:
-    first = rows.step * rows.total + rows.first
-    return np.arange(first, first + rows.count, dtype=np.int64)
 
 
 def _copies_from_pinned_memory(device: torch.device) -> bool:
