@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -120,12 +120,11 @@ class Cell:
     def snapshot(self, generation: int) -> Centre:
         """Copy the players as genomes of this generation."""
         self.scheme.quiesce()
-        traits = Traits(0.0, self.loss, self.number, generation)
         genomes = {}
         for side, player in self.players.items():
             ancestor = self._ancestors.get(side, self.number)
-            own = replace(traits, lr=player.policy.lr, cell=ancestor)
-            genomes[side] = self._snapshot_player(side, own)
+            traits = Traits(player.policy.lr, self.loss, ancestor, generation)
+            genomes[side] = self._snapshot_player(side, traits)
         return genomes
 
     def state(self) -> CellState:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paragan.coevolution.options import CellOptions, GridOptions
+from paragan.coevolution.options import GridOptions
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source
@@ -34,8 +34,10 @@ class Diets:
         self.seed = seed
         self._shares = options.diets
         self._sources: dict[int, Source] = {}
-        for own in options.cells:
-            self._numbers(own)
+        self._classes: dict[int, tuple[int, ...]] = {}
+        for entry, cells in enumerate(options.cells):
+            numbers = {self._class_number(label, entry) for label in cells.classes or ()}
+            self._classes |= dict.fromkeys(cells.at, tuple(sorted(numbers)))
 
     def of(self, cell: int) -> Source:
         """Return the data of a cell: the source, or a subset of its rows made once."""
@@ -45,7 +47,7 @@ class Diets:
 
     def classes(self, cell: int) -> tuple[int, ...]:
         """Return the numbers of the classes of a cell; empty for all classes."""
-        return self._numbers(self.options.of_cell(cell))
+        return self._classes.get(cell, ())
 
     def _make(self, cell: int) -> Source:
         share = self._shares[cell]
@@ -61,33 +63,28 @@ class Diets:
             rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
         selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
         if not len(selected):
+            entry = self.options.cells.index(self.options.of_cell(cell))
             fix = "increase its diet" if share < 1 else "name other classes"
-            key = self._key(self.options.of_cell(cell))
-            raise ConfigError(f"{key}: cell {cell} has no image of these classes; {fix}")
+            raise ConfigError(f"grid.cells.{entry}.classes: cell {cell} has no image of these classes; {fix}")
         return SubsetSource(self.source, selected)
 
     @cached_property
     def _labels(self) -> Indices:
         return subset.read_labels(self.source)
 
-    def _numbers(self, own: CellOptions) -> tuple[int, ...]:
-        return tuple(sorted({self._number(own, label) for label in own.classes or ()}))
-
-    def _number(self, own: CellOptions, label: int | str) -> int:
-        """Return the number of a class given by name or number."""
+    def _class_number(self, label: int | str, entry: int) -> int:
+        """Return the number of a class that an entry of `grid.cells` gives by name or number."""
         names = self.source.class_names
         if label in names:
             return names.index(str(label))
         if isinstance(label, int) and label < len(names):
             return label
-        listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+        key = f"grid.cells.{entry}.classes"
         if not names:
-            raise ConfigError(f"{self._key(own)}: this data has no classes; remove the key")
+            raise ConfigError(f"{key}: this data has no classes; remove the key")
+        listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
         hint = f"use one of {listed} or a number below {len(names)}"
-        raise ConfigError(f"{self._key(own)}: the data has no class {label!r}; {hint}")
-
-    def _key(self, own: CellOptions) -> str:
-        return f"grid.cells.{self.options.cells.index(own)}.classes"
+        raise ConfigError(f"{key}: the data has no class {label!r}; {hint}")
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,13 @@ class Traits:
     @classmethod
     def from_dict(cls, values: Any) -> Traits:
         """Rebuild traits from a file or message; raises `ValueError` or `TypeError` if invalid."""
-        found = cls(**values)
-        counts = (found.loss, found.cell, found.generation)
+        traits = cls(**values)
+        counts = (traits.loss, traits.cell, traits.generation)
         are_counts = all(type(count) is int and 0 <= count < 1 << 48 for count in counts)
-        is_rate = type(found.lr) is float and 0 <= found.lr < math.inf
-        if not (are_counts and is_rate and isinstance(found.memory, str)):
-            raise ValueError(f"invalid traits: {found}"[:200])
-        return found
+        is_rate = type(traits.lr) is float and 0 <= traits.lr < math.inf
+        if not (are_counts and is_rate and isinstance(traits.memory, str)):
+            raise ValueError(f"invalid traits: {traits}"[:200])
+        return traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +78,13 @@ class Genome:
         state = state_of(player)[0].tensors
         tensors = {name: value for name, value in state.items() if name not in _PLAYER_KEYS}
         kind = _optimizer_type(player) if any(n.startswith("optimizer/") for n in tensors) else ""
-        found = cls(tensors, replace(traits, memory=kind))
+        genome = cls(tensors, replace(traits, memory=kind))
         if not all(value.device.type == "cpu" and value.dtype in tensor_bytes.DTYPES for value in tensors.values()):
-            return replace(found, tensors={name: value.clone() for name, value in tensors.items()})
-        data = found.pack()
-        found = replace(found, tensors=tensor_bytes.deserialize(data)[0])
-        object.__setattr__(found, "_bytes", data)
-        return found
+            return replace(genome, tensors={name: value.clone() for name, value in tensors.items()})
+        data = genome.pack()
+        genome = replace(genome, tensors=tensor_bytes.deserialize(data)[0])
+        object.__setattr__(genome, "_bytes", data)
+        return genome
 
     def load_into(self, player: Player) -> None:
         """Turn a player into a clone of this genome, including its learning rate.
@@ -133,12 +133,12 @@ class Genome:
         """
         try:
             tensors, metadata = tensor_bytes.deserialize(data, body)
-            found = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
+            genome = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             problem = "the received bytes are not a valid genome"
             raise CheckpointError(f"genome: {problem} ({str(error)[:100]})") from None
-        check_same(shapes_of(found.weights), shapes_of(like.weights), "genome")
-        return found
+        check_same(shapes_of(genome.weights), shapes_of(like.weights), "genome")
+        return genome
 
     @property
     def digest(self) -> str:

@@ -51,12 +51,12 @@ class StackedNetwork(nn.Module):
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
-        found = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
-        if isinstance(found, tuple):
-            logits, features = found if len(found) == 2 else (found[0], None)
+        output = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
+        if isinstance(output, tuple):
+            logits, features = output if len(output) == 2 else (output[0], None)
             features = None if features is None else self._by_row(features)
             return DiscriminatorOutput(self._by_row(logits), features)
-        return self._by_row(found)
+        return self._by_row(output)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
         """Return the gradients of one cell's weights, in their order."""
@@ -82,10 +82,10 @@ class StackedNetwork(nn.Module):
     def _at_once(self, given: Sequence[Tensor]) -> Any:
         (whole,) = self._whole
         assert whole is not None
-        found = _as_tensors(whole(*(value.flatten(0, 1) for value in given)))
-        if isinstance(found, tuple):
-            return tuple(value.unflatten(0, (self.num, -1)) for value in found)
-        return found.unflatten(0, (self.num, -1))
+        output = _as_tensors(whole(*(value.flatten(0, 1) for value in given)))
+        if isinstance(output, tuple):
+            return tuple(value.unflatten(0, (self.num, -1)) for value in output)
+        return output.unflatten(0, (self.num, -1))
 
     @torch.no_grad()
     def _can_at_once(self, given: Sequence[Tensor]) -> bool:
@@ -105,13 +105,13 @@ class StackedNetwork(nn.Module):
         return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
 
 
-def _as_tensors(found: Any) -> Any:
+def _as_tensors(output: Any) -> Any:
     """Return the output of a network as a tensor or a tuple of tensors."""
-    if isinstance(found, DiscriminatorOutput):
-        return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
-    if isinstance(found, tuple):
-        return tuple(value for value in found if value is not None)
-    return found.images if isinstance(found, GeneratorOutput) else found
+    if isinstance(output, DiscriminatorOutput):
+        return (output.logits_B,) if output.features is None else (output.logits_B, output.features)
+    if isinstance(output, tuple):
+        return tuple(value for value in output if value is not None)
+    return output.images if isinstance(output, GeneratorOutput) else output
 
 
 def _are_close(a: Any, b: Any) -> bool:

@@ -164,20 +164,20 @@ class Coordinator:
         rows, columns = self.shape
         before = {member.rank: member.name for member in self.membership.members}
         self._membership_number += 1
-        held = self._stop_workers()
+        saved = self._stop_workers()
         if not self.membership.members:
             raise RankError("workers: all have failed; run the same command again to resume")
         for rank, member in enumerate(self.membership.members):
             member.rank = rank if rank < rows * columns else -1
         active = self.membership.active
-        held = {member.name: held[member.name] for member in active}
+        saved = {member.name: saved[member.name] for member in active}
         known = [member.speed for member in active if member.speed is not None]
         speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
         self._owners = assign_cells(rows, columns, speeds)
-        held["coordinator"] = {self._edge: list(self.states)}
+        saved["coordinator"] = {self._edge: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
-        self.at, cell_sources = recovery_sources(held, last, may_differ=self.max_age > 0)
+        self.at, cell_sources = recovery_sources(saved, last, may_differ=self.max_age > 0)
         self._topology = self.topology(self.at)
         self._connect(ranks, cell_sources)
         self.membership.collect("ready", membership=self._membership_number)
@@ -221,8 +221,8 @@ class Coordinator:
             self._communicator.abort()
             self._communicator = None
         replies = self.membership.drop_all(self._membership_number)
-        held = {member.name: replies[member.name]["held"] for member in self.membership.members}
-        return {name: {int(edge): cells for edge, cells in saved.items()} for name, saved in held.items()}
+        saved = {member.name: replies[member.name]["saved"] for member in self.membership.members}
+        return {name: {int(edge): cells for edge, cells in edges.items()} for name, edges in saved.items()}
 
     def _unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""

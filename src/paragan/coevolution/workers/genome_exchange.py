@@ -58,26 +58,28 @@ def transfer_cells(
     swap: Swap,
     rank: int,
     routes: Mapping[tuple[int, int], Sequence[int]],
-    held: Mapping[int, CellState],
+    states: Mapping[int, CellState],
     like: Centre,
     device: torch.device | None = None,
 ) -> dict[int, CellState]:
     """Send cells along their routes; returns the received cells by number.
 
-    held: cells of this process. device: as for `pack_cells`.
+    states: of the cells of this process. device: as for `pack_cells`.
     """
-    own = {b: cells for (a, b), cells in routes.items() if a == rank}
-    received = swap({b: pack_cells(cells, held, device) for b, cells in own.items()})
-    cells_here: dict[int, CellState] = {}
+    sent = {b: cells for (a, b), cells in routes.items() if a == rank}
+    messages = swap({b: pack_cells(cells, states, device) for b, cells in sent.items()})
+    received: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
-            cells_here |= unpack_cells(cells, received[a], like)
-    return cells_here
+            received |= unpack_cells(cells, messages[a], like)
+    return received
 
 
-def pack_cells(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
+def pack_cells(
+    cells: Sequence[int], states: Mapping[int, CellState], device: torch.device | None = None
+) -> list[Tensor]:
     """Encode cells as messages. device: sends tensors from there; None: all from the host."""
-    return list(chain.from_iterable(held[cell].pack(device) for cell in cells))
+    return list(chain.from_iterable(states[cell].pack(device) for cell in cells))
 
 
 def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
@@ -155,9 +157,8 @@ class AsyncGenomeExchange(GenomeExchange):
         rank = self.communicator.rank
         self._routes = exchange_routes(self.owners, self.topology(generation))
         number = torch.tensor([generation]).view(torch.uint8)
-        own = {b: cells for (a, b), cells in self._routes.items() if a == rank}
-        sends = {b: [number, *pack_cells(cells, here)] for b, cells in own.items()}
-        self.communicator.post(sends)
+        sent = {b: cells for (a, b), cells in self._routes.items() if a == rank}
+        self.communicator.post({b: [number, *pack_cells(cells, here)] for b, cells in sent.items()})
         self.progress()
         for a in [a for (a, b), cells in self._routes.items() if b == rank and cells]:
             while a not in self._last or self._last[a] < generation - self.age:

@@ -222,8 +222,8 @@ class Worker:
         """Stop the work in progress, and report the saved cells."""
         self._leave()
         self.status.state = WorkerState.INACTIVE
-        held = {edge: sorted(states) for edge, states in self._saved.items()}
-        self._send("dropped", held=held, membership=membership)
+        saved = {edge: sorted(states) for edge, states in self._saved.items()}
+        self._send("dropped", saved=saved, membership=membership)
 
     def _leave(self) -> None:
         self._exchange = None
