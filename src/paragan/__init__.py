@@ -80,7 +80,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.api.estimator import Estimator as Estimator
     from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
-    from paragan.api.trained import evaluate as evaluate, load as load
+    from paragan.api.trained import load as load
     from paragan.api.training import Run as Run, train as train
     from paragan.augment.ada import Augment as AdaptiveAugment, Options as AdaptiveAugmentOptions
     from paragan.augment.diffaugment import Augment as DiffAugment, Options as DiffAugmentOptions
@@ -182,7 +182,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.path_length import Options as PathLengthOptions, Penalty as PathLengthPenalty
     from paragan.penalties.r1 import Options as R1Options, Penalty as R1Penalty, r1_penalty as r1_penalty
     from paragan.penalties.r2 import Options as R2Options, Penalty as R2Penalty
-    from paragan.runs.evaluate import RunScore as RunScore
+    from paragan.runs.evaluate import RunScore as RunScore, evaluate_run as evaluate
     from paragan.schemes.asynchronous import Options as AsynchronousOptions, Scheme as AsynchronousScheme
     from paragan.schemes.extragradient import Scheme as ExtragradientScheme
     from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme

@@ -14,7 +14,7 @@ from paragan.game.policy import _runs_in_memory_order
 
 PACKAGE = str(Path(paragan.__file__).parent)
 WAY = [
-    "entry", "main", "train", "start_training", "train_run",  # the command line, and the run in its folder
+    "entry", "main", "train_command", "start_training", "train_run",  # the command line, and the run in its folder
     "run", "step", "update", "apply_gradients", "step_if",  # the trainer, the scheme, the player
 ]  # fmt: skip
 

@@ -139,7 +139,7 @@ def test_what_never_began_is_in_nobodys_way(refused, capfd, tmp_path):
     before = tree(tmp_path / "run")
     assert main([*words, "penalties=[]"]) == 0
     assert tree(tmp_path / "run.old-1") == before
-    assert "the former run, which ended before its first step, is kept in" in capfd.readouterr().out
+    assert "the former run, which ended before its first step, was moved to" in capfd.readouterr().out
     assert "penalties" in refused(*words, "penalties=[path_length]")  # this one has begun
 
 

@@ -164,7 +164,8 @@ def test_train_passes_config_and_run_folder(stub, empty_folder):
     (empty_folder / "mygan").mkdir()
     (empty_folder / "mine.yaml").rename(empty_folder / "mygan" / "recipe.yaml")
     assert main(["train", "mygan/recipe.yaml"]) == 85
-    assert [(config.train.batch, config.seed, name, str(out), fresh) for config, name, out, fresh, _ in calls] == [
+    requests = [request for request, _ in calls]
+    assert [(r.config.train.batch, r.config.seed, r.name, str(r.out), r.fresh) for r in requests] == [
         (64, 0, "digits", "runs/digits", False),
         (7, 0, "vanilla-mnist", "there", True),
         (64, -1, "./mine.yaml", "runs/mine", False),

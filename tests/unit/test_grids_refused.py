@@ -20,6 +20,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs import start_grid
+from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import run_worker, with_num_workers
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
@@ -30,7 +31,7 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return start_grid.start_grid(config(*words), "digits", list(words), tmp_path / "run", False, place)
+    return start_grid.start_grid(RunRequest(config(*words), "digits", tmp_path / "run", place=place, overrides=words))
 
 
 @pytest.fixture(autouse=True)
@@ -226,7 +227,7 @@ class TestCompany:
         told = []
         mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="5 workers are too many for a grid of 4"):
-            start_grid._train_together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
+            start_grid._train_together(RunRequest(config(), "digits", tmp_path / "run"), mine, Interrupt())
         assert told == ["{}"]
 
 

@@ -161,7 +161,7 @@ def test_fresh_does_not_move_its_own_source(tmp_path, source, capsys):
     run = shutil.copytree(source, tmp_path / "run")
     capsys.readouterr()
     assert main(["train", "digits", *WORDS, f"init={run}", "--out", str(run), "--fresh"]) == 2
-    assert "lies in the run folder that --fresh moves" in capsys.readouterr().err
+    assert "is in the run folder, which --fresh moves" in capsys.readouterr().err
     assert (run / "checkpoints").exists()
 
 

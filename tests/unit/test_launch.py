@@ -18,6 +18,7 @@ from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs import start
 from paragan.runs.folder import RunFolder
+from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
 
 
@@ -154,15 +155,14 @@ def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkey
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
     config = read_recipe("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
-    assert start.start_training(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
+    words = ("devices=999",)
+    assert start.start_training(RunRequest(config, "digits", tmp_path / "a", fresh=True, overrides=words)) == 7
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"devices=999 is more than train\.batch=64"):
-        start.start_training(
-            read_recipe("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True
-        )
+        start.start_training(RunRequest(read_recipe("digits", words), "digits", tmp_path / "b", overrides=words))
 
 
 def test_all_accelerators_are_used_by_default(monkeypatch):

@@ -173,7 +173,7 @@ def test_a_folder_stays_locked_until_the_launcher_and_all_its_ranks_have_ended(t
 
 def test_rank_0_holds_the_lock_of_its_launcher(folder):
     (folder.path / "run.lock").write_text("4242")  # of a launcher that is another process
-    with RunFolder(folder.path, held=folder.lock) as again:
+    with RunFolder(folder.path, inherited_lock=folder.lock) as again:
         refused(folder.path)
         assert (folder.path / "run.lock").read_text() == "4242"  # it is the launcher that can be stopped
         assert again.lock != folder.lock
@@ -182,9 +182,9 @@ def test_rank_0_holds_the_lock_of_its_launcher(folder):
 
 def test_a_descriptor_of_another_file_is_no_lock(tmp_path, folder):
     other = tmp_path / "other"
-    with open(tmp_path / "file", "w") as file, RunFolder(other, held=file.fileno()):
+    with open(tmp_path / "file", "w") as file, RunFolder(other, inherited_lock=file.fileno()):
         refused(other)
-    with RunFolder(other, held=folder.lock):
+    with RunFolder(other, inherited_lock=folder.lock):
         refused(other)
 
 
@@ -192,7 +192,7 @@ def test_the_lock_stays_with_the_run_to_come(tmp_path):
     out = tmp_path / "run"
     with RunFolder(out) as folder:
         (out / "config.yaml").touch()
-        aside = RunFolder(out, held=folder.lock).set_aside()
+        aside = RunFolder(out, inherited_lock=folder.lock).set_aside()
         assert not (out / "config.yaml").exists()
         refused(out)
         RunFolder(aside).refuse_in_use()
@@ -205,7 +205,7 @@ def test_a_start_that_slips_in_while_a_run_is_set_aside_has_the_folder(tmp_path,
     with RunFolder(out) as folder:
         (out / "config.yaml").touch()
         with pytest.raises(CheckpointError, match="in use by process another"):
-            RunFolder(out, held=folder.lock).set_aside()
+            RunFolder(out, inherited_lock=folder.lock).set_aside()
 
 
 def refused(path):

@@ -16,6 +16,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import is_running
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.launch.mpiexec import MpiJob
+from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import start_grid
 from tests.processes import wait_for
 
@@ -151,7 +152,7 @@ def test_exit_json_is_written_for_a_coordinator_that_was_killed(tmp_path, monkey
     monkeypatch.setattr(mpiexec, "rank_and_size", lambda: None)
     monkeypatch.setattr(mpiexec, "launch_mpi", lambda job, interrupt: (75, "the coordinator was killed"))
     config = read_recipe("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
-    assert start_grid(config, "digits", [], out, False, None) == 75
+    assert start_grid(RunRequest(config, "digits", out)) == 75
     found = json.loads((out / "exit.json").read_text())
     assert found == ({"code": 75, "step": 0, "reason": "the coordinator was killed"} if begun else {"code": 85})
     assert capsys.readouterr().err == "the coordinator was killed\n"

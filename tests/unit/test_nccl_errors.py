@@ -95,12 +95,13 @@ def test_nccl_worker_that_shares_an_accelerator_is_refused_with_a_reason():
 
 
 def test_nccl_under_mpiexec_raises(tmp_path, monkeypatch):
+    from paragan.runs.run_request import RunRequest
     from paragan.runs.start_grid import start_grid
 
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "0")
     with pytest.raises(ConfigError, match="transport=nccl does not work in 4 processes of mpiexec; use transport=mpi"):
-        start_grid(config(), "digits", list(WORDS), tmp_path / "run", False, None)
+        start_grid(RunRequest(config(), "digits", tmp_path / "run", overrides=WORDS))
 
 
 def test_coordinator_of_nccl_workers_uses_gloo(monkeypatch):

@@ -13,7 +13,7 @@ from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
-from paragan.runs import rank_checks
+from paragan.runs import rank_checks, run_lines
 
 
 def gathering(*others):
@@ -49,23 +49,25 @@ def test_other_settings_are_refused_by_name(other, message):
 def test_the_first_lines_tell_where_everything_lies(batch, each):
     seated = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
     trainer = SimpleNamespace(world=World(size=2), roles=colocated_roles(World(size=2)))
-    assert rank_checks.line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    assert (
+        run_lines.ranks_line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    )
     apart = SimpleNamespace(
         world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})
     )
     message = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
-    assert rank_checks.line(apart, seated, batch, 1) == message
+    assert run_lines.ranks_line(apart, seated, batch, 1) == message
     here = SimpleNamespace(local_rank=0, gather=lambda mine: [mine, 1, 2, 0, 1])
-    assert rank_checks.num_hosts(here) == 2
+    assert run_lines.num_hosts(here) == 2
 
 
 def test_a_rank_or_part_without_an_image_is_refused():
     config = read_recipe("digits", ["train.batch=7", "g.micro_batches=3"])
-    rank_checks.refuse_thin(config, World(size=2))
+    rank_checks.refuse_small_batch(config, World(size=2))
     with pytest.raises(ConfigError, match=r"g\.micro_batches=3 is more than the 2 images of a rank"):
-        rank_checks.refuse_thin(config, World(size=3))
+        rank_checks.refuse_small_batch(config, World(size=3))
     with pytest.raises(ConfigError, match=r"train\.batch=7 is less than one image for each of 8 ranks"):
-        rank_checks.refuse_thin(config, World(size=8))
+        rank_checks.refuse_small_batch(config, World(size=8))
 
 
 def test_ranks_on_different_disks_are_refused():

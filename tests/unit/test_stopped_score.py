@@ -9,6 +9,7 @@ import pytest
 from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
 from paragan.features import judge as judging
+from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_run
 
 pytestmark = pytest.mark.usefixtures("quick_judge")
@@ -42,7 +43,8 @@ def interrupt(monkeypatch):
 
 
 def trained(out, interrupt, *words):
-    return train_run(read_recipe("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
+    request = RunRequest(read_recipe("digits", [*PLAIN, *words]), "digits", out, has_commands=True)
+    return train_run(request, interrupt)
 
 
 def record(out):

@@ -12,6 +12,7 @@ from paragan.config import changes, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.runs import start
+from paragan.runs.run_request import RunRequest
 from tests.tiny_run import SMALL, TINY
 
 WORDS = (*TINY, *SMALL)
@@ -127,7 +128,8 @@ def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypa
     file, jobs = str(run_folder("model") / "config.yaml"), []
     monkeypatch.setattr(start.launcher, "launch_ranks", lambda job, interrupt: jobs.append(job) or 0)
     config = read_recipe(file, ["devices=2"], ANY)
-    assert start.start_training(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
+    assert start.start_training(RunRequest(config, file, Path("runs/x"), overrides=("devices=2",))) == 0
     assert jobs[0].words[-1] == "--trust"
-    start.start_training(read_recipe("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
+    plain = read_recipe("digits", ["devices=2"])
+    start.start_training(RunRequest(plain, "digits", Path("runs/y"), overrides=("devices=2",)))
     assert "--trust" not in jobs[1].words

@@ -17,9 +17,11 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.runs import session as runs
-from paragan.runs.run_lines import end_line
+from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
+
+_FINISHED = "finished"
 
 
 class ScalingManager:
@@ -79,8 +81,7 @@ class ScalingManager:
         if self._session is None:
             self._begin(gan)
         if gan is not self._gan:
-            hint = "make a ScalingManager for each"
-            raise ConfigError(f"train: this ScalingManager trains another Estimator; {hint}")
+            raise ConfigError("train: this ScalingManager trains another Estimator; make a ScalingManager for each")
         if self._over == _FINISHED:
             return
         with self._alive() as session:
@@ -197,11 +198,7 @@ class ScalingManager:
         self._over = _FINISHED
         runs.end_session(session, 0, _FINISHED)
         self._open.close()  # another process may use the folder
-        files = f"{self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/"
-        self._say(f"{end_line(session, _FINISHED)}; {files}")
-
-
-_FINISHED = "finished"
+        self._say(f"{end_line(session, _FINISHED)}\n{result_lines(session)}")
 
 
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:

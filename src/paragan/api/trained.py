@@ -1,4 +1,4 @@
-"""Trained generators: opened with `load`, scored with `evaluate`."""
+"""Trained generators, opened with `load`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from paragan.api.estimator import sampling_networks
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
-from paragan.runs.evaluate import RunScore, evaluate_run
 from paragan.runs.open_generator import open_generator
 
 
@@ -34,24 +33,6 @@ def load(
     """
     model = None if generator is None else sampling_networks(generator)
     return open_generator(Path(path), trust, best, warn, model, device)
-
-
-def evaluate(
-    path: str | Path,
-    num_images: int | None = None,
-    *,
-    seed: int | None = None,
-    best: bool = False,
-    trust: bool = False,
-) -> RunScore:
-    """Score the averaged generator of a run folder, as `paragan eval` does.
-
-    An exported file cannot be scored: the data and the trained extractor belong to the run folder.
-    num_images: generated for the score; None: as many as for the scores of the run. seed: of the
-    latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
-    trust: import outside code that the config names. Raises children of `paragan.ParaganError`.
-    """
-    return evaluate_run(Path(path), num_images, seed, best=best, trust=trust)
 
 
 def warn(line: str) -> None:

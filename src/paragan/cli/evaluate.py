@@ -24,5 +24,5 @@ def score_run(
     """Score a run's averaged generator."""
     from paragan.runs.evaluate import evaluate_run
 
-    score = evaluate_run(path, num_images, seed, best=best, trust=trust)
+    score = evaluate_run(path, num_images, seed=seed, best=best, trust=trust)
     print(json.dumps(score.to_json()) if as_json else score)

@@ -21,7 +21,7 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
     """
     from paragan.runs.replay import replay_run
 
-    result = replay_run(path, out, trust)
-    if result.text:
-        print(result.text)
-    raise typer.Exit(result.code)
+    code, text = replay_run(path, out, trust)
+    if text:
+        print(text)
+    raise typer.Exit(code)

@@ -38,7 +38,9 @@ def train_command(
         overrides.append("train.change_rates=true")
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.folder import run_name
+    from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
 
     folder = out or folder or Path("runs") / run_name(recipe)
-    raise typer.Exit(start_training(config, recipe, overrides, folder, fresh))
+    request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
+    raise typer.Exit(start_training(request))

@@ -34,7 +34,7 @@ Measure = Callable[[RunConfig, float], Timing]
 def choose_executor(
     config: RunConfig,
     out: Path,
-    anew: bool,
+    fresh: bool,
     world: World,
     say: Say,
     model: Model | None = None,
@@ -43,7 +43,7 @@ def choose_executor(
     """Return the config with the settings that its executor `auto` leaves open.
 
     Any other config is returned unchanged. Collective: every rank must call this. A run that
-    resumes in `out` reuses its recorded settings, unless `anew`. Otherwise rank 0 measures, 20 s at
+    resumes in `out` reuses its recorded settings, unless `fresh`. Otherwise rank 0 measures, 20 s at
     most unless it compiles. measure: times a config within a budget of seconds; None: a `TrialRun`.
     """
     if config.train.executor != "auto":
@@ -52,7 +52,7 @@ def choose_executor(
     def choose() -> dict[str, Any] | None:
         if not world.is_main:
             return None
-        chosen = (None if anew else _recorded(config, out)) or _fastest(config, world, say, model, measure)
+        chosen = (None if fresh else _recorded(config, out)) or _fastest(config, world, say, model, measure)
         return {"executor": chosen.train.executor, "g": _open_settings(chosen.g), "d": _open_settings(chosen.d)}
 
     found: Any = choose() if world.size == 1 else run_on_all_ranks(world, choose)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +31,23 @@ class RunScore:
 
 
 def evaluate_run(
-    path: Path,
+    path: str | Path,
     num_images: int | None = None,
-    seed: int | None = None,
     *,
+    seed: int | None = None,
     best: bool = False,
     trust: bool = False,
 ) -> RunScore:
-    """Score the averaged generator of the run at `path`. Raises `ConfigError` if scores are off.
+    """Score the averaged generator of a run folder, as `paragan eval` does.
 
-    The arguments are those of `open_run`; seed: of the latents.
+    An exported file cannot be scored: the data and the trained extractor belong to the run folder.
+    num_images: generated for the score; None: as many as for the scores of the run. seed: of the
+    latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
+    trust: import outside code that the config names. Raises children of `paragan.ParaganError`.
     """
-    run = open_run(path, num_images, trust, best)
-    if run.trainer.score is None:
+    trainer = open_run(Path(path), num_images, trust, best)
+    if trainer.score is None:
         hint = "resume it with evaluation.features=auto"
         raise ConfigError(f"{path} has no scores (evaluation.features=null); {hint}")
-    return RunScore(run.trainer.clock.step, run.trainer.compute_score(run.prior(seed)))
+    prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
+    return RunScore(trainer.clock.step, trainer.compute_score(prior))

@@ -28,25 +28,29 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
     Raises `CheckpointError` if settings differ that must not, `ConfigError` if `train.change_rates`
     is set without a run to resume.
     """
-    before = _read(folder, config) if folder.config.exists() else None
-    if before is None:
+    if not folder.config.exists():
         if config.train.change_rates:
-            found = f"--change needs a run to resume, and {folder.path} holds none"
-            raise ConfigError(f"{found}; leave it out")
+            raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
         return None
+    try:
+        before = read_recipe(str(folder.config), outside=outside_names(config))
+    except ConfigError as error:
+        raise CheckpointError(
+            f"run folder {folder.path}: its config.yaml cannot be read "
+            f"({str(error).splitlines()[0]}); delete it and give the same command again, which "
+            "resumes from the checkpoints, or choose another folder with --out DIR"
+        ) from None
     config = with_recorded_init(config, before)
     compared = compare(before, config).items()
     changed = {key: both for key, both in compared if not key.startswith(_MAY_CHANGE)}
-    if changed and folder.never_began:
-        say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
+    if changed and folder.failed_before_start:
+        say(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
         return None
     rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
     if refused := changed.keys() - (rates if config.train.change_rates else set()):
-        shown = []
-        for key, (was, now) in changed.items():
-            if key in refused:
-                shown.append(f"{key} was {shorten(was)}, now {shorten(now)}")
-        named = "; ".join(shown[:_MOST_NAMED]) + ("; …" if len(shown) > _MOST_NAMED else "")
+        keys = [key for key in changed if key in refused]
+        texts = [f"{key} was {shorten(changed[key][0])}, now {shorten(changed[key][1])}" for key in keys]
+        named = "; ".join(texts[:_MOST_NAMED]) + ("; …" if len(texts) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         raise CheckpointError(
             f"run folder {folder.path}: holds a run with other settings ({named}); give the "
@@ -64,7 +68,7 @@ def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig
     return replace(config, init=replace(config.init, sha256=sha256))
 
 
-def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
+def with_history(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
     """Return the config for config.yaml of a run that resumes at `step`, with its changes.
 
     A change recorded for a later step, whose checkpoints are missing, applies from `step` on.
@@ -79,8 +83,8 @@ def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfi
     return replace(config, train=train, history=tuple(history))
 
 
-def news(config: RunConfig, before: RunConfig | None) -> list[str]:
-    """Return a line for every change that is not recorded yet. config: as `recorded` returns it."""
+def change_messages(config: RunConfig, before: RunConfig | None) -> list[str]:
+    """Return a line for every change that is not recorded yet. config: as `with_history` returns it."""
     known = () if before is None else before.history
     lines = []
     for number, change in enumerate(config.history):
@@ -93,14 +97,3 @@ def news(config: RunConfig, before: RunConfig | None) -> list[str]:
                 f"{change.step} on: later checkpoints are missing"
             )
     return lines
-
-
-def _read(folder: RunFolder, config: RunConfig) -> RunConfig:
-    try:
-        return read_recipe(str(folder.config), outside=outside_names(config))
-    except ConfigError as error:
-        raise CheckpointError(
-            f"run folder {folder.path}: its config.yaml cannot be read "
-            f"({str(error).splitlines()[0]}); delete it and give the same command again, which "
-            "resumes from the checkpoints, or choose another folder with --out DIR"
-        ) from None

@@ -22,13 +22,13 @@ _MOST_BYTES = 1 << 20
 class RunFolder:
     """Paths of one run. As a context it exists and is locked; the lock also ends with the process.
 
-    held: descriptor of the folder's `run.lock`, if the launcher of this process holds the lock. The
-    lock lasts until the launcher and all ranks, which inherit the descriptor, have closed it.
+    inherited_lock: descriptor of the folder's `run.lock`, if the launcher of this process holds the
+    lock. The lock lasts until the launcher and all ranks have closed it.
     """
 
-    def __init__(self, path: Path, held: int | None = None) -> None:
+    def __init__(self, path: Path, inherited_lock: int | None = None) -> None:
         self.path = path
-        self.held = held
+        self.inherited_lock = inherited_lock
         self._lock: BinaryIO | None = None
 
     @property
@@ -37,24 +37,9 @@ class RunFolder:
         return self.path / "config.yaml"
 
     @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def record(self) -> Path:
-        """Record of the run, one JSON object per line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def samples(self) -> Path:
-        """Folder of the sheets of images."""
-        return self.path / "samples"
-
-    @property
-    def never_began(self) -> bool:
+    def failed_before_start(self) -> bool:
         """Whether a run has failed here before its first step."""
-        return self._ended_at(0, code=2) and not any(self.checkpoints.glob("*"))
+        return self._ended_at(0, code=2) and not any((self.path / "checkpoints").glob("*"))
 
     def is_finished(self, step: int | None = None) -> bool:
         """Return whether the run has finished. step: at this one; None: at any."""
@@ -73,8 +58,8 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             for name in WRITTEN:
                 refuse_link(self.path / name)
-            self._lock = self._locked()
-            if not self._is_held():
+            self._lock = self._acquire()
+            if not self._is_inherited():
                 self._lock.truncate(0)
                 self._lock.write(str(os.getpid()).encode())
                 self._lock.flush()
@@ -97,7 +82,7 @@ class RunFolder:
         """Raise `CheckpointError` while a process uses the folder."""
         if self.path.is_dir():
             with suppress(OSError):  # a later write reports it
-                self._locked().close()
+                self._acquire().close()
 
     def set_aside(self) -> Path | None:
         """Rename the folder of an existing run and return its new path; nothing is deleted.
@@ -110,26 +95,27 @@ class RunFolder:
         number = 1
         while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
             number += 1
-        with self._locked():
-            is_held = self._is_held()
+        with self._acquire():
+            is_inherited = self._is_inherited()
             here.rename(aside)
-            if is_held:
+            if is_inherited:
                 _move_lock(here, aside)
         if (log := aside / "ranks" / "launch.log").exists():
             (here / "ranks").mkdir(parents=True, exist_ok=True)
             log.rename(here / "ranks" / "launch.log")
         return aside
 
-    def _is_held(self) -> bool:
+    def _is_inherited(self) -> bool:
         """Return whether `run.lock` is the file that the launcher has locked."""
         with suppress(OSError):
             lock = self.path / "run.lock"
-            return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(lock))
+            return self.inherited_lock is not None and os.path.samestat(os.fstat(self.inherited_lock), os.stat(lock))
         return False
 
-    def _locked(self) -> BinaryIO:
-        if self.held is not None and self._is_held():
-            return os.fdopen(os.dup(self.held), "r+b", buffering=0)
+    def _acquire(self) -> BinaryIO:
+        if self._is_inherited():
+            assert self.inherited_lock is not None
+            return os.fdopen(os.dup(self.inherited_lock), "r+b", buffering=0)
         lock = open_lock_file(self.path / "run.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 
 from paragan import __version__
-from paragan.config import RunConfig, compare, dump, parse_recipe, to_tree
+from paragan.config import RunConfig, compare, dump, parse_recipe
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.types import Rows
 from paragan.engine.trainer import Trainer
 
 _MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # per host
@@ -26,50 +25,28 @@ def needs_group(config: RunConfig) -> bool:
     if config.scheme.name == "asynchronous":
         return False
     chosen = [player.strategy for player in (config.g, config.d)]
-    return any(getattr(strategy, "name", strategy) not in (None, "none") for strategy in chosen)
-
-
-def num_hosts(world: World) -> int:
-    """Return the number of hosts. Collective: every rank must call this."""
-    return world.gather(world.local_rank).count(0)
-
-
-def line(trainer: Trainer, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
-    """Return the start line about ranks and the batch. players: the description of each player."""
-    world = trainer.world
-    held = trainer.roles.ranks
-    on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
-    if trainer.roles.has_server:
-        placed = f"G and D on 0, played on 1 to {world.size - 1}"
-        return f"ranks     {on}: {placed}; batches of {batch} images"
-    if trainer.roles.is_split:
-        names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
-        placed = "; ".join(f"{name.upper()} {players[name]['strategy']} on {ranks}" for name, ranks in names.items())
-        return f"ranks     {on}: {placed}; batches of {batch} images"
-    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in players.items())
-    shares = Rows(0, 0, batch, batch).shares(world.size)
-    counts = sorted({rows.count for rows in shares}, reverse=True)
-    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
+    return any(strategy is not None and strategy.name != "none" for strategy in chosen)
 
 
 def refuse_different(config: RunConfig, world: World) -> None:
     """Raise the same `ConfigError` on all ranks if versions or settings differ. Collective."""
     if world.size == 1:
         return
-    own = {"paragan": __version__, "torch": torch.__version__, "config": dump(config)}
-    ranks = world.gather(own)
+    here = {"paragan": __version__, "torch": torch.__version__, "config": dump(config)}
+    ranks = world.gather(here)
     for name in ("paragan", "torch"):
         values = [rank[name] for rank in ranks]
         _refuse(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    keys = chain.from_iterable(compare(configs[0], other) for other in configs[1:])
-    key = next((key for key in keys if key not in _MAY_DIFFER), None)
-    if key is not None:
-        values = [_value(to_tree(one), key.split(".")) for one in configs]
-        _refuse(f"{key} is", values, "give the same command on all hosts")
+    changes = [compare(configs[0], other) for other in configs]
+    for key in chain.from_iterable(changes):
+        if key not in _MAY_DIFFER:
+            first = next(change[key][0] for change in changes if key in change)
+            values = [change.get(key, (first, first))[1] for change in changes]
+            _refuse(f"{key} is", values, "give the same command on all hosts")
 
 
-def refuse_thin(config: RunConfig, world: World) -> None:
+def refuse_small_batch(config: RunConfig, world: World) -> None:
     """Raise `ConfigError` if a rank or micro-batch would have no row of the global batch."""
     batch = config.train.batch
     share = config.train.batch // world.size
@@ -98,7 +75,7 @@ def refuse_different_state(trainer: Trainer, world: World) -> None:
 
 
 def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
-    """Raise `ConfigError` unless the values of all ranks are equal. cure: advice for the user."""
+    """Raise `ConfigError` unless the values of all ranks are equal. cure: what to do."""
     differing = [n for n, value in enumerate(values) if value != values[0]]
     if differing:
         other = values[differing[0]]
@@ -106,12 +83,3 @@ def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
         numbers = f"{', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
         on = f"rank{'s' if len(named) > 1 else ''} {numbers}"
         raise ConfigError(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")
-
-
-def _value(tree: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        if isinstance(tree, Mapping):
-            tree = tree.get(key)
-        elif isinstance(tree, list) and key.isdecimal():
-            tree = tree[int(key)] if int(key) < len(tree) else None
-    return tree

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,31 +10,23 @@ from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
-from paragan.core.command import program_command
-from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.runs.open_run import config_path
+from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
 from paragan.schemes.asynchronous.update_order import read_used
 
 
-@dataclass(frozen=True)
-class ReplayResult:
-    """Outcome of a replay. code: exit code. text: one line of text, empty if training failed."""
-
-    code: int
-    text: str = ""
-
-
-def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> ReplayResult:
+def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> tuple[int, str]:
     """Repeat the asynchronous run at `path` in `out` and compare the last common checkpoint.
+
+    Returns the exit code and one line of text, which is empty if training failed.
 
     out: RUN/replay unless given. Raises `CheckpointError` for a folder that is not a run,
     `ConfigError` for a run that is not asynchronous.
     """
-    config_file = path / "config.yaml"
-    if not config_file.is_file():
-        hint = f"pass a run folder, made by `{program_command()} train`"
-        raise CheckpointError(f"{path} has no config.yaml; {hint}")
+    config_file = config_path(path)
     outside = ANY if trust else ()
     config = read_recipe(str(config_file), (), outside)
     if config.scheme.name != "asynchronous":
@@ -50,8 +40,9 @@ def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> Repl
     overrides = [order, f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
     folder = out or path / "replay"
     repetition = read_recipe(str(config_file), overrides, outside)
-    code = start_training(repetition, str(config_file), overrides, folder, fresh=True)
-    return ReplayResult(code) if code else _compare(path, folder, steps)
+    request = RunRequest(repetition, str(config_file), folder, True, has_commands=True, overrides=tuple(overrides))
+    code = start_training(request)
+    return (code, "") if code else _compare(path, folder, steps)
 
 
 def _num_steps(path: Path, config: RunConfig) -> int:
@@ -60,25 +51,19 @@ def _num_steps(path: Path, config: RunConfig) -> int:
     return min(num_g, num_d // config.d.updates_per_step)
 
 
-def _compare(original: Path, repetition: Path, steps: int) -> ReplayResult:
+def _compare(original: Path, repetition: Path, steps: int) -> tuple[int, str]:
     """Compare the newest checkpoint that both folders have."""
     folders = (original, repetition)
-    name = _last_common([CheckpointWriter(folder / "checkpoints") for folder in folders])
+    names = [{path.name for path in CheckpointWriter(folder / "checkpoints").paths()} for folder in folders]
+    name = max(names[0] & names[1], default=None)
     if name is None:
         text = f"{original} has no checkpoint to compare with (every.keep)"
-        return ReplayResult(0, f"replayed {steps} steps; {text}")
+        return 0, f"replayed {steps} steps; {text}"
     a, b = (read_checkpoint(folder / "checkpoints" / name) for folder in (original, repetition))
     different = _first_difference(a, b)
     if different is not None:
-        return ReplayResult(2, f"replayed {steps} steps; at step {a.step} {different} differs")
-    text = f"at step {a.step} all tensors are equal bit for bit"
-    return ReplayResult(0, f"replayed {steps} steps; {text}")
-
-
-def _last_common(checkpoints: Sequence[CheckpointWriter]) -> str | None:
-    """Return the name of the newest checkpoint in all folders."""
-    common = set.intersection(*({path.name for path in one.paths()} for one in checkpoints))
-    return max(common, default=None)
+        return 2, f"replayed {steps} steps; at step {a.step} {different} differs"
+    return 0, f"replayed {steps} steps; at step {a.step} all tensors are equal bit for bit"
 
 
 def _first_difference(a: Checkpoint, b: Checkpoint) -> str | None:

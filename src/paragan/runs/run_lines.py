@@ -11,24 +11,27 @@ from paragan.build import evaluation
 from paragan.config import RunConfig, changes, outside_names
 from paragan.core import registry
 from paragan.core.command import program_command
+from paragan.core.dist import World
 from paragan.core.source import Source
-from paragan.core.types import Side
+from paragan.core.types import Rows, Side
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
-from paragan.runs import rank_checks
 from paragan.runs.run_request import RunRequest
 from paragan.writers.console import clock_time, score_line
 
 
 def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
-    """Return the run's entry in the record: recipe, data, changed settings, commands."""
+    """Return the run's entry in the record: recipe, data, changed settings, commands. Collective."""
     config = request.config
-    commands = _commands(config, request.out, trainer) if request.has_commands else {}
-    changed = changes(request.name, config)
-    about = {"recipe": request.name, "data": config.data.name}
-    return about | {"changed": changed, "commands": commands}
+    return {
+        "recipe": request.name,
+        "data": config.data.name,
+        "changed": changes(request.name, config),
+        "commands": _commands(config, request.out, trainer) if request.has_commands else {},
+        "hosts": num_hosts(trainer.world),
+    }
 
 
 def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
@@ -77,7 +80,7 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
         lines.append(IGNORED)
     lines += _score_lines(request.config, source)
     if trainer.world.size > 1:
-        lines.append(rank_checks.line(trainer, players, batch, about["hosts"]))
+        lines.append(ranks_line(trainer, players, batch, about["hosts"]))
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
@@ -89,6 +92,29 @@ def _score_lines(config: RunConfig, source: Source) -> list[str]:
     if chosen is None or chosen.name == JUDGE:
         return []
     return [f"score     features of {chosen.name}: {registry.summary('features', chosen.name)}"]
+
+
+def num_hosts(world: World) -> int:
+    """Return the number of hosts. Collective: every rank must call this."""
+    return world.gather(world.local_rank).count(0)
+
+
+def ranks_line(trainer: Trainer, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
+    """Return the start line about ranks and the batch. players: the description of each player."""
+    world = trainer.world
+    held = trainer.roles.ranks
+    on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
+    if trainer.roles.has_server:
+        placed = f"G and D on 0, played on 1 to {world.size - 1}"
+        return f"ranks     {on}: {placed}; batches of {batch} images"
+    if trainer.roles.is_split:
+        names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
+        placed = "; ".join(f"{name.upper()} {players[name]['strategy']} on {ranks}" for name, ranks in names.items())
+        return f"ranks     {on}: {placed}; batches of {batch} images"
+    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in players.items())
+    shares = Rows(0, 0, batch, batch).shares(world.size)
+    counts = sorted({rows.count for rows in shares}, reverse=True)
+    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paragan.config import RunConfig
-from paragan.core.network_factory import Model
+from paragan.config import RunConfig, outside_names
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.rank_env import RankEnv
+
+if TYPE_CHECKING:
+    from paragan.core.network_factory import Model
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class RunRequest:
     name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside.
     place: the rank of this process, if there are several. model: networks from memory, instead of
     the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
-    the command line apply to the run. company: processes that wait to be the workers of a grid.
+    the command line apply to the run. overrides: settings of the command. external_workers:
+    processes that wait to be the workers of a grid.
     """
 
     config: RunConfig
@@ -29,4 +33,13 @@ class RunRequest:
     model: Model | None = None
     resume_hint: str = "Ctrl-C saves; the same command resumes"
     has_commands: bool = False
-    company: ExternalWorkers | None = None
+    overrides: tuple[str, ...] = ()
+    external_workers: ExternalWorkers | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments of `paragan` for the processes that a launcher starts."""
+        options = ["--fresh"] if self.fresh else []
+        if outside_names(self.config):
+            options.append("--trust")
+        return ("train", self.name, *self.overrides, "--out", str(self.out), *options)

@@ -31,7 +31,7 @@ from paragan.engine.trainer import Trainer
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, rank_checks
-from paragan.runs.existing_run import former_run, news, recorded, with_recorded_init
+from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
@@ -56,7 +56,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
-    rank_checks.refuse_thin(request.config, world)
+    rank_checks.refuse_small_batch(request.config, world)
     config = choose_executor.choose_executor(
         request.config, request.out, _starts_fresh(request), world, say, request.model
     )
@@ -71,8 +71,8 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             trainer.best.finish_replacement()
         rank_checks.refuse_different_state(trainer, world)
         _refuse_shorter(trainer, config, folder)
-        config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
-        events = news(config, before)
+        config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
+        events = change_messages(config, before)
         if config.init is not None and not resumed:
             config, taken = initialised(config, trainer, request.model, say)
             events.append(f"init from {taken}")
@@ -84,7 +84,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
             write_text(folder.config, dump(config))
             write_json(folder.path / "environment.json", environment(world.size))
-        about = describe_run(request, trainer) | {"hosts": rank_checks.num_hosts(world)}
+        about = describe_run(request, trainer)
         say(complete_line(about, request, trainer) if is_complete else start_lines(about, request, trainer, resumed))
         writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
@@ -107,7 +107,8 @@ def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Tra
         hint = "set workers to share out its cells"
         raise ConfigError(f"devices={world.size} is not available for a grid; {hint}")
     if request.config.workers is not None:
-        return workers.evolution_on_workers(request.config, request.out, printer(world), stop, request.company)
+        say = printer(world)
+        return workers.evolution_on_workers(request.config, request.out, say, stop, request.external_workers)
     return grid.evolution(request.config, request.out, printer(world), stop)
 
 
@@ -146,15 +147,11 @@ def end_session(session: Session, code: int, reason: str) -> None:
 
 def printer(world: World) -> Callable[[str], None]:
     """Return a function that prints a line on rank 0 and does nothing on other ranks."""
-    return _print if world.is_main else _discard
+    return _print if world.is_main else lambda text: None
 
 
 def _print(text: str) -> None:
     print(to_printable(text), flush=True)
-
-
-def _discard(text: str) -> None:
-    """Ignore the line: only rank 0 prints."""
 
 
 def _write_exit(session: Session, code: int, reason: str) -> None:
@@ -169,7 +166,7 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
     _refuse_missing_init(request)
     if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
-        _print(f"--fresh: the former run is kept in {aside}")
+        _print(f"--fresh: the former run was moved to {aside}")
     return former_run(folder, request.config, _print)
 
 
@@ -180,7 +177,7 @@ def _refuse_missing_init(request: RunRequest) -> None:
     source = Path(init.path)
     inside = source.resolve().is_relative_to(request.out.resolve())
     if request.fresh and inside:
-        found = f"init.path {source} lies in the run folder that --fresh moves"
+        found = f"init.path {source} is in the run folder, which --fresh moves"
         raise ConfigError(f"{found}; give another --out DIR")
     if not source.exists() and not (request.out / "config.yaml").exists():
         hint = f"give a run folder, or a file of `{program_command()} export`"

@@ -7,14 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
@@ -32,36 +30,28 @@ class _Ended:
     reason: str = "finished"
 
 
-def train_run(
-    config: RunConfig,
-    recipe: str,
-    out: Path,
-    fresh: bool,
-    interrupt: Interrupt,
-    place: RankEnv | None = None,
-    company: ExternalWorkers | None = None,
-) -> int:
-    """Train `config` in the folder `out`, from its newest checkpoint if any; return the exit code.
+def train_run(request: RunRequest, interrupt: Interrupt) -> int:
+    """Train in the run folder, from its newest checkpoint if any; return the exit code.
 
-    place: of this process among several. A rank that failed because of another rank prints nothing.
-    company: processes that wait to be the workers of a grid.
+    A rank that failed because of another rank prints nothing.
     """
-    request = RunRequest(config, recipe, out, fresh, place, has_commands=True, company=company)
 
     def stop_reason() -> str:
         """Return why this process must stop; empty if it need not."""
         if interrupt.requested:
             return "stopped by a signal"
-        orphaned = place is not None and place.is_orphaned()
+        orphaned = request.place is not None and request.place.is_orphaned()
         return "the launcher has exited" if orphaned else ""
 
     ended = _Ended()
     with (
-        _joined(request, interrupt, ended) as world,
+        _join(request, interrupt, ended) as world,
         open_session(request, world, lambda: world.any(bool(stop_reason()))) as session,
     ):
         if not session.is_complete:
-            _train(session, stop_reason, ended)
+            with _record_end(session, stop_reason, ended):
+                for event in session.trainer.run():
+                    session.write(event)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -82,17 +72,19 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
             opened = open_session(prepare(world), world, lambda: world.any(interrupt.requested))
             session = stack.enter_context(opened)
         if not session.is_complete:
-            _train(session, lambda: "stopped by a signal" if interrupt.requested else "", ended)
+            with _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended):
+                for event in session.trainer.run():
+                    session.write(event)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
 
-def _train(session: Session, stop_reason: Callable[[], str], ended: _Ended) -> None:
-    """Train to the end or to a stop, and record and print which."""
+@contextmanager
+def _record_end(session: Session, stop_reason: Callable[[], str], ended: _Ended) -> Iterator[None]:
+    """Record and print whether the training inside has finished, stopped or failed."""
     with record_failure(session):
-        for event in session.trainer.run():
-            session.write(event)
+        yield
     if not session.trainer.is_complete:
         ended.code = PREEMPTED
         ended.reason = f"{stop_reason() or 'another rank was stopped'}; saved"
@@ -101,7 +93,7 @@ def _train(session: Session, stop_reason: Callable[[], str], ended: _Ended) -> N
 
 
 @contextmanager
-def _joined(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterator[World]:
+def _join(request: RunRequest, interrupt: Interrupt, ended: _Ended) -> Iterator[World]:
     """Yield the world of this process. One of several ranks records its exit status."""
     place = request.place
     world = World()

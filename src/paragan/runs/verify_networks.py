@@ -6,16 +6,16 @@ STORE`.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from paragan import build
@@ -48,16 +48,8 @@ class VerifyRequest:
     ranks: int = 2
     trust: bool = False
 
-    def to_json(self) -> str:
-        """Return the request as text, for another process."""
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> VerifyRequest:
-        """Return the request that `to_json` has written."""
-        values: Mapping[str, Any] = json.loads(text)
-        shape = None if values["shape"] is None else tuple(values["shape"])
-        return cls(**{**values, "overrides": tuple(values["overrides"]), "shape": shape})
+_REQUESTS = TypeAdapter(VerifyRequest)  # to and from JSON, for other processes
 
 
 class _ShapeOnlySource(Source):
@@ -78,7 +70,7 @@ class _ShapeOnlySource(Source):
 
 def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
     """Yield the result of each law. Raises `ConfigError` for networks that cannot be built."""
-    command = [sys.executable, "-P", "-m", "paragan.runs.verify_networks", request.to_json()]
+    command = [sys.executable, "-P", "-m", "paragan.runs.verify_networks", _REQUESTS.dump_json(request).decode()]
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user did not choose
     networks = verified_networks(request)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
@@ -166,7 +158,7 @@ def _policy(config: RunConfig, side: Side) -> Policy:
 
 def main(words: list[str]) -> None:
     """Run one rank of `verify.on_ranks.RankProcesses`."""
-    request = VerifyRequest.from_json(words[0])
+    request = _REQUESTS.validate_json(words[0])
     rank, size = map(int, words[2:4])
     on_ranks.verify_rank(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
 
