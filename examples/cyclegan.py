@@ -15,7 +15,6 @@ from PIL import Image
 from torch import nn
 
 import paragan as pg
-from paragan.losses import least_squares
 from paragan.schemes import synchronous
 
 SIZE, BATCH = 16, 16
@@ -78,7 +77,7 @@ def main(steps=200, seed=0):
     gan = pg.GAN(
         pg.Player(pg.Side.G, Translators(), policy=policy),
         pg.Player(pg.Side.D, Discriminators(), policy=policy),
-        pg.Loss(least_squares.d_loss, least_squares.g_loss),
+        pg.least_squares_loss,
         pg.Prior(seed, latent=0),  # no noise
         g_penalties=(pg.Term("cycle", cycle, weight=10.0),),
     )

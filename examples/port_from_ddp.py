@@ -21,7 +21,6 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import paragan as pg
 from paragan.game.options import EmaOptions
-from paragan.losses import hinge
 from paragan.penalties import r1
 from paragan.schemes import synchronous
 
@@ -66,7 +65,7 @@ def ported(g, d, batches, prior):
     gan = pg.GAN(
         pg.Player(pg.Side.G, DDP(g), policy=policy, ema=ema),
         pg.Player(pg.Side.D, DDP(d), policy=policy),
-        pg.Loss(hinge.d_loss, hinge.g_loss),
+        pg.hinge_loss,
         prior,
         d_penalties=(r1.Penalty(r1.Options(GAMMA, R1_EVERY)),),
     )

@@ -18,7 +18,6 @@ from torch import nn
 
 import paragan as pg
 from paragan.game.options import EmaOptions
-from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
 from paragan.schemes import synchronous
 
@@ -74,7 +73,7 @@ def main(steps=1500, seed=0):
     gan = pg.GAN(
         pg.Player(pg.Side.G, g, policy=policy, ema=pg.Ema(copy.deepcopy(g), EmaOptions(half_life_kimg=10))),
         pg.Player(pg.Side.D, discriminator(), policy=replace(policy, updates_per_step=2)),
-        pg.Loss(wasserstein.d_loss, wasserstein.g_loss),
+        pg.wasserstein_loss,
         pg.Prior(seed, LATENT, arguments=("row",)),
         d_penalties=(gradient_penalty.Penalty(gradient_penalty.Options(weight=1.0)),),
     )

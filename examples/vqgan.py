@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 import paragan as pg
 from paragan.datasets import digits
-from paragan.losses import hinge
 from paragan.schemes import synchronous
 
 BATCH, CODES, DEPTH = 32, 64, 8
@@ -79,7 +78,7 @@ def main(steps=300, seed=0):
     gan = pg.GAN(
         pg.Player(pg.Side.G, Autoencoder(), policy=policy),
         pg.Player(pg.Side.D, Judge(), policy=policy),
-        pg.Loss(hinge.d_loss, hinge.g_loss),
+        pg.hinge_loss,
         pg.Prior(seed, latent=0),  # no noise
         g_penalties=(reconstruction, codebook, commitment),
     )

@@ -27,7 +27,7 @@ def test_a_live_run_listens_on_the_loopback_interface_alone_and_refuses_a_second
 
     wait_for(lambda: observed(second))
     assert second.communicate(timeout=60)[1] == (
-        f"run folder {out}: in use by process {process.pid}; wait for it, stop it, or give another --out DIR\n"
+        f"run folder {out} is in use by process {process.pid}; wait for it, stop it, or give another --out DIR\n"
     )
     assert second.returncode == 2
     wait_for(lambda: observed(process))

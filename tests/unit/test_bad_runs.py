@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_model(trained, refused):
 def test_a_run_folder_in_use(trained, refused):
     with RunFolder(trained):
         line = refused("train", "digits", *TINY, "--out", "run", changes=True)
-        assert "run folder run: in use by process" in line
+        assert "run folder run is in use by process" in line
         assert "in use" in refused("train", "digits", *TINY, "--out", "run", "--fresh")
 
 
@@ -246,5 +246,5 @@ def test_a_run_that_is_done_says_so_truly(trained, capfd):
     assert capfd.readouterr().out == "already finished at step 4: run; longer: paragan train run train.kimg=0.128\n"
     before = (trained / "config.yaml").read_text()
     assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 2
-    assert "0.064 kimg are trained already, more than train.kimg=0.016" in capfd.readouterr().err
+    assert "holds 0.064 kimg of training, more than train.kimg=0.016" in capfd.readouterr().err
     assert (trained / "config.yaml").read_text() == before

@@ -188,7 +188,7 @@ class OnTheClass(Plain):
         (OnTheClass(), Judge(), "Estimator: OnTheClass.held has weights that would not be trained"),
         (Plain(nn.LazyLinear(64), latent=5), Judge(), "Estimator: Plain has a lazy layer"),
         (Plain(SHARED, latent=5), Plain(SHARED), "Estimator: g and d share weights"),
-        (Plain(nn.Linear(5, 64), lock=threading.Lock()), Judge(), "Estimator: a copy of g and d raised TypeError: "),
+        (Plain(nn.Linear(5, 64), lock=threading.Lock()), Judge(), "Estimator: copying g and d raised TypeError: "),
         (Painter(latent=5, num_classes=3), Judge(), "Estimator: Painter.num_classes is 3, but the data has 10 classes"),
         (
             Painter(latent=6, num_classes=0),

@@ -40,7 +40,7 @@ class Estimator:
 
     def networks(self, world: World = ALONE) -> Networks:
         """Return copies of both networks, on the CPU. Collective: every rank must call this."""
-        with reraise_as_config_error("Estimator: a copy of g and d"):
+        with reraise_as_config_error("Estimator: copying g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = as_module(g), as_module(d)
         weights = [{id(weight) for weight in net.parameters()} for net in nets]
@@ -93,6 +93,6 @@ def instance(network: Any, seed: int) -> Any:
 def sampling_networks(generator: Any) -> Networks:
     """Return a generator from memory, or its class, as networks without a discriminator."""
     generator = _checked("g", instance(generator, seed=0))
-    with reraise_as_config_error("generator: a copy of it"):
+    with reraise_as_config_error("generator: copying it"):
         net = as_module(copy.deepcopy(generator))
     return Networks(net, nn.Identity(), whole_number(generator, "latent"), whole_number(generator, "num_classes"))

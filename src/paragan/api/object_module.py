@@ -48,7 +48,7 @@ def as_module(player: Any) -> nn.Module:
     net = player if isinstance(player, nn.Module) else _ObjectModule(player)
     if any(is_lazy(weight) for weight in net.parameters()):
         found = f"{class_name(net)} has a lazy layer of unknown size"
-        raise ConfigError(f"Estimator: {found}; call the network once before")
+        raise ConfigError(f"Estimator: {found}; call the network once first")
     if not any(weight.requires_grad for weight in net.parameters()):
         hint = "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {hint}")

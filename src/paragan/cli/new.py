@@ -26,17 +26,18 @@ Where = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Parent folder
 
 def new(name: Name, where: Where = Path()) -> None:
     """Write networks, a loss, a recipe and a test to start from."""
-    folder = where / refuse_unfit(name, where)
+    _refuse_unfit(name, where)
+    folder = where / name
     folder.mkdir(parents=True)
     write_text(folder / "__init__.py", "")
     for file in FILES:
         text = (files("paragan.cli") / "templates" / file).read_text(encoding="utf-8")
         write_text(folder / file, re.sub(rf"\b{_WORD}\b", name, text))
-    print(next_steps(name, where))
+    print(_next_steps(name, where))
 
 
-def refuse_unfit(name: str, where: Path) -> str:
-    """Return the name. Raises `ConfigError` if it is invalid, hides another module, or exists."""
+def _refuse_unfit(name: str, where: Path) -> None:
+    """Raise `ConfigError` if the name is invalid, hides another module, or exists."""
     is_word = name.isidentifier() and name.isascii() and not name.startswith("_")
     if not is_word or keyword.iskeyword(name):
         hint = f"use letters, digits and _, such as {_WORD}"
@@ -46,7 +47,6 @@ def refuse_unfit(name: str, where: Path) -> str:
         raise ConfigError(f"new: {where / name} exists already and was not changed; {hint}")
     if _is_a_module(name):
         raise ConfigError(f"new: {name!r} is an existing Python module; use another name")
-    return name
 
 
 def _is_a_module(name: str) -> bool:
@@ -56,7 +56,7 @@ def _is_a_module(name: str) -> bool:
         return True
 
 
-def next_steps(name: str, where: Path) -> str:
+def _next_steps(name: str, where: Path) -> str:
     """Return the next commands, as text."""
     is_here = where.resolve() == Path.cwd()
     lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]

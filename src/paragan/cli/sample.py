@@ -25,7 +25,7 @@ _WALK = "Write a film that interpolates a loop of POINTS latents."
 Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=_WALK)]
 _FRAMES = "Frames of the film (default: 16 per point)."
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help=_FRAMES)]
-_MODE = "train-stats: batch statistics and dropout as in training (default: as the run's samples)."
+_MODE = "train-stats: batch statistics and dropout as in training (default: as for the run's samples)."
 Mode = Annotated[Literal["eval", "train-stats"] | None, typer.Option(help=_MODE)]
 _INPUT = "Folder or file of input images (default: held-out pairs)."
 Input = Annotated[Path | None, typer.Option("--input", metavar="IMAGES", help=_INPUT)]
@@ -49,7 +49,7 @@ def sample_command(
     trust: Trust = False,
 ) -> None:
     """Write images or a film from a trained generator."""
-    from paragan.runs.write_samples import SampleRequest, check_request, write_samples
+    from paragan.runs.write_samples import SampleRequest, write_samples
 
     request = SampleRequest(
         num=num,
@@ -64,7 +64,6 @@ def sample_command(
         mode=mode,
         inputs=inputs,
     )
-    check_request(request)
     from paragan.runs.open_generator import open_generator
 
     sampler = open_generator(path, trust, best)

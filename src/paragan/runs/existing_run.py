@@ -36,9 +36,8 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         before = read_recipe(str(folder.config), outside=outside_names(config))
     except ConfigError as error:
         raise CheckpointError(
-            f"run folder {folder.path}: its config.yaml cannot be read "
-            f"({str(error).splitlines()[0]}); delete it and give the same command again, which "
-            "resumes from the checkpoints, or choose another folder with --out DIR"
+            f"cannot read {folder.config} ({str(error).splitlines()[0]}); delete it and run the same command "
+            "again, which resumes from the checkpoints, or choose another folder with --out DIR"
         ) from None
     config = with_recorded_init(config, before)
     compared = compare(before, config).items()
@@ -53,9 +52,8 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         named = "; ".join(texts[:_MOST_NAMED]) + ("; …" if len(texts) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         raise CheckpointError(
-            f"run folder {folder.path}: holds a run with other settings ({named}); give the "
-            f"former values, {cure}choose another folder with --out DIR, or start anew with "
-            "--fresh"
+            f"run folder {folder.path} holds a run with other settings ({named}); give the former "
+            f"values, {cure}choose another folder with --out DIR, or start anew with --fresh"
         )
     return before
 

@@ -64,7 +64,7 @@ class RunFolder:
                 self._lock.write(str(os.getpid()).encode())
                 self._lock.flush()
         except OSError as error:
-            found = f"run folder {self.path}: cannot be written ({error.strerror})"
+            found = f"cannot write to run folder {self.path} ({error.strerror})"
             raise CheckpointError(f"{found}; give another --out DIR") from None
         return self
 
@@ -143,7 +143,7 @@ def _move_lock(here: Path, aside: Path) -> None:
 
 def _in_use(path: Path, owner: str) -> CheckpointError:
     hint = "wait for it, stop it, or give another --out DIR"
-    return CheckpointError(f"run folder {path}: in use by process {owner}; {hint}")
+    return CheckpointError(f"run folder {path} is in use by process {owner}; {hint}")
 
 
 def run_name(recipe: str) -> str:

@@ -66,20 +66,17 @@ def refuse_different_state(trainer: Trainer, world: World) -> None:
     ranks = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
     steps = [step for step, _ in ranks]
     data = [fingerprint for _, fingerprint in ranks]
-    try:
-        cure = "put the run folder on a disk that all hosts share"
-        _refuse("the newest checkpoint is of step", steps, cure)
-        _refuse("the data is", data, "give all hosts the same data")
-    except ConfigError as error:
-        raise CheckpointError(str(error)) from None
+    cure = "put the run folder on a disk that all hosts share"
+    _refuse("the newest checkpoint is of step", steps, cure, CheckpointError)
+    _refuse("the data is", data, "give all hosts the same data", CheckpointError)
 
 
-def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
-    """Raise `ConfigError` unless the values of all ranks are equal. cure: what to do."""
+def _refuse(what: str, values: Sequence[Any], cure: str, error: type[Exception] = ConfigError) -> None:
+    """Raise the error unless the values of all ranks are equal. cure: what to do."""
     differing = [n for n, value in enumerate(values) if value != values[0]]
     if differing:
         other = values[differing[0]]
         named = [n for n in differing if values[n] == other]
         numbers = f"{', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
         on = f"rank{'s' if len(named) > 1 else ''} {numbers}"
-        raise ConfigError(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")
+        raise error(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")

@@ -77,7 +77,8 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             config, taken = initialised(config, trainer, request.model, say)
             events.append(f"init from {taken}")
         request = replace(request, config=config)
-        is_complete = _is_complete(trainer, folder, config, before, world)
+        is_recorded = before == config and folder.is_finished(trainer.clock.step)
+        is_complete = world.any(is_recorded) and trainer.is_finished
         if world.is_main and request.place is not None:
             exit_status.record_owner(request.out, request.place)
         if world.is_main and not is_complete:
@@ -195,18 +196,10 @@ def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> N
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
         raise CheckpointError(
-            f"run folder {folder.path}: {done:g} kimg are trained already, more than "
+            f"run folder {folder.path} holds {done:g} kimg of training, more than "
             f"train.kimg={config.train.kimg:g}; pass train.kimg={done:g} or more, or start anew "
             "with --fresh"
         )
-
-
-def _is_complete(
-    trainer: Trainer, folder: RunFolder, config: RunConfig, before: RunConfig | None, world: World
-) -> bool:
-    """Return whether the folder holds this run, complete. Collective: every rank must call this."""
-    is_same = before == config
-    return world.any(is_same and folder.is_finished(trainer.clock.step)) and trainer.is_finished
 
 
 def _open_writers(request: RunRequest, world: World, trainer: Trainer) -> MultiWriter:

@@ -39,6 +39,18 @@ class SampleRequest:
     mode: Literal["eval", "train-stats"] | None = None
     inputs: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` for options that do not fit together; needs no generator."""
+        if self.out is not None:
+            check_path = check_sheet_path if self.walk is None else check_animation_path
+            check_path("--out", self.out)
+        if self.frames is not None and self.walk is None:
+            raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
+        if self.num is not None and (self.grid or self.by_class):
+            found = "--num does not combine with --grid or --classes, which set the number"
+            raise ConfigError(f"{found}; leave one out")
+        _ = self.shape
+
     @property
     def shape(self) -> tuple[int, int] | None:
         """Rows and columns of the sheet. Raises `ConfigError` for an invalid grid."""
@@ -60,19 +72,6 @@ class SampleRequest:
         if self.by_class:
             words.append("classes")
         return words if self.inputs is None else [*words, f"input-{self.inputs.stem}"]
-
-
-def check_request(request: SampleRequest) -> None:
-    """Raise `ConfigError` for options that do not fit together; needs no generator."""
-    if request.out is not None:
-        check_path = check_sheet_path if request.walk is None else check_animation_path
-        check_path("--out", request.out)
-    if request.frames is not None and request.walk is None:
-        raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
-    if request.num is not None and (request.grid or request.by_class):
-        found = "--num does not combine with --grid or --classes, which set the number"
-        raise ConfigError(f"{found}; leave one out")
-    _ = request.shape
 
 
 def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
