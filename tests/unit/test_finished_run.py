@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "run.lock"}
 
 
-FINISHED = "already finished at step 2: runs/digits; longer: paragan train runs/digits train.kimg=0.032\n"
+FINISHED = "already finished at step 2: runs/digits; to train longer: paragan train runs/digits train.kimg=0.032\n"
 
 
 @pytest.mark.parametrize("words", [["digits", *WORDS], ["runs/digits"], ["runs/digits/"], ["runs/digits/config.yaml"]])
@@ -91,7 +91,7 @@ def test_from_python_a_finished_run_is_returned_as_it_is(run, capsys):
     before = contents(run)
     found = paragan.train(str(run / "config.yaml"), out=run)
     assert capsys.readouterr().out == (
-        "already finished at step 2: runs/digits; longer: the same program with train.kimg=0.032\n"
+        "already finished at step 2: runs/digits; to train longer: the same program with train.kimg=0.032\n"
     )
     assert len(found.sample(2)) == 2
     assert contents(run) == before

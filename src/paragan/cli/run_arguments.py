@@ -39,9 +39,15 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
         found = f"{' and '.join(recipes)} are several recipes"
         raise ConfigError(f"{found}; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
-    is_run = recipe not in registry.names("recipes") and Path(recipe).is_dir()
-    folder = _run_folder(recipe) if is_run else None
-    return (recipe if folder is None else str(folder / "config.yaml")), overrides, folder
+    folder = Path(recipe)
+    if recipe in registry.names("recipes") or not folder.is_dir():
+        return recipe, overrides, None
+    if not (folder / "config.yaml").is_file():
+        raise ConfigError(
+            f"{recipe} is a folder without config.yaml, so it is not a run to resume; to train on "
+            f"images in it: {program_command()} train own data.path={shlex.quote(recipe)}"
+        )
+    return str(folder / "config.yaml"), overrides, folder
 
 
 def expand_home(word: str) -> str:
@@ -79,15 +85,6 @@ def _print_warning(line: str) -> None:
 def _is_key(word: str) -> bool:
     is_path = os.sep in word or word.endswith((".yaml", ".yml"))
     return "." in word and not is_path and not Path(word).is_dir()
-
-
-def _run_folder(word: str) -> Path:
-    if (Path(word) / "config.yaml").is_file():
-        return Path(word)
-    raise ConfigError(
-        f"{word} is a folder without config.yaml, so it is not a run to resume; to train on "
-        f"images in it: {program_command()} train own data.path={shlex.quote(word)}"
-    )
 
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:

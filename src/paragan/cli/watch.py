@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +14,11 @@ import typer
 from paragan.cli.arguments import Run
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from paragan.report.record import Record
 
 _POLL_S = 1.0
 _LINE_PERIOD_S = 10.0  # if standard output is not a terminal
+_ENDED = ("finished", "stopped", "failed")
 
 Once = Annotated[bool, typer.Option("--once", help="Print the current state and exit.")]
 
@@ -27,6 +26,7 @@ Once = Annotated[bool, typer.Option("--once", help="Print the current state and 
 def watch(run: Run, once: Once = False) -> None:
     """Follow a run in the terminal until it ends or Ctrl-C."""
     from rich.console import Console
+    from rich.live import Live
 
     from paragan.report.record import open_record
     from paragan.report.terminal import render_run, summary_line
@@ -38,36 +38,26 @@ def watch(run: Run, once: Once = False) -> None:
         if once:
             console.print(render_run(run, record.history))
         elif console.is_terminal:
-            _update_view(run, record, console)
+            with Live(render_run(run, record.history), console=console, auto_refresh=False) as screen:
+                for _ in _updates(run, record, 0.0):
+                    screen.update(render_run(run, record.history), refresh=True)
         else:
-            _print_lines(run, record, lambda: print(summary_line(run, record.history), flush=True))
+            print(summary_line(run, record.history), flush=True)
+            for _ in _updates(run, record, _LINE_PERIOD_S):
+                print(summary_line(run, record.history), flush=True)
 
 
-def _update_view(run: Path, record: Record, console: Console) -> None:
-    from rich.live import Live
+def _updates(run: Path, record: Record, period_s: float) -> Iterator[None]:
+    """Read the record until the run has ended; yield after each period, and at the end.
 
-    from paragan.report.terminal import render_run
-
-    with Live(render_run(run, record.history), console=console, auto_refresh=False) as screen:
-        while not _has_ended(run, record):
-            time.sleep(_POLL_S)
-            record.read()
-            screen.update(render_run(run, record.history), refresh=True)
-
-
-def _print_lines(run: Path, record: Record, print_line: Callable[[], None]) -> None:
-    print_line()
-    last = time.monotonic()
-    while not _has_ended(run, record):
-        time.sleep(_POLL_S)
-        record.read()
-        if time.monotonic() - last >= _LINE_PERIOD_S or _has_ended(run, record):
-            last = time.monotonic()
-            print_line()
-
-
-def _has_ended(run: Path, record: Record) -> bool:
-    """Return whether the run has ended. A run without new records may still be training."""
+    A run without new records may still be training.
+    """
     from paragan.report.run_state import run_state
 
-    return run_state(run, record.history).word in ("finished", "stopped", "failed")
+    last = time.monotonic()
+    while run_state(run, record.history).word not in _ENDED:
+        time.sleep(_POLL_S)
+        record.read()
+        if time.monotonic() - last >= period_s or run_state(run, record.history).word in _ENDED:
+            last = time.monotonic()
+            yield

@@ -12,7 +12,6 @@ from paragan.config import RunConfig, changes, outside_names
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
-from paragan.core.source import Source
 from paragan.core.types import Rows, Side
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
@@ -54,7 +53,7 @@ def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Traine
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
     command = about["commands"]["resume"] if about["commands"] else "the same program with"
     longer = f"{command} {kimg}"
-    return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
+    return f"already finished at step {trainer.clock.step}: {request.out}; to train longer: {longer}"
 
 
 def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
@@ -74,24 +73,21 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
     if batch > len(source):
         found = f"train.batch={batch} is larger than the data set ({len(source):,} images)"
         lines.append(f"warning: {found}: each batch repeats images")
-    lines += [f"{name.upper()}         {_player_line(players[name])}" for name in sorted(players, reverse=True)]
+    for name, player in sorted(players.items(), reverse=True):
+        layout = " channels-last" if player["channels_last"] else ""
+        facts = f"{player['weights']:,} weights, {player['precision']}{layout} on {player['device']}"
+        lines.append(f"{name.upper()}         {facts}")
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
         lines.append(IGNORED)
-    lines += _score_lines(request.config, source)
+    features = None if source.has_pairs else evaluation.resolved(request.config, source).features
+    if features is not None and features.name != JUDGE:
+        lines.append(f"score     features of {features.name}: {registry.summary('features', features.name)}")
     if trainer.world.size > 1:
         lines.append(ranks_line(trainer, players, batch, about["hosts"]))
     if request.config.train.executor in ("compile", "graphs"):
         lines.append("executor  compiled: the first steps take a minute or two")
     return "\n".join(lines)
-
-
-def _score_lines(config: RunConfig, source: Source) -> list[str]:
-    """Return the line about the extractor that scores the run, if any, but not the judge."""
-    chosen = None if source.has_pairs else evaluation.resolved(config, source).features
-    if chosen is None or chosen.name == JUDGE:
-        return []
-    return [f"score     features of {chosen.name}: {registry.summary('features', chosen.name)}"]
 
 
 def num_hosts(world: World) -> int:
@@ -122,11 +118,6 @@ def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
     added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
     text = f"{side.value.upper()} does not learn labels: D's auxiliary head is never trained"
     return f"warning: {text}; add {added}"
-
-
-def _player_line(values: dict[str, Any]) -> str:
-    layout = " channels-last" if values["channels_last"] else ""
-    return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"
 
 
 def end_line(session: Session, reason: str) -> str:
