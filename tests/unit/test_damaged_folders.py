@@ -51,7 +51,7 @@ def test_a_run_whose_config_has_a_flipped_bit_resumes_bit_for_bit_without_that_f
     assert resumed(run) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("cannot read ")
-    assert "delete it and give the same command again, which resumes from the checkpoints" in line
+    assert "delete it and run the same command again, which resumes from the checkpoints" in line
     config.unlink()
     assert resumed(run) == 0
     assert "resuming at step 4" in capfd.readouterr().out
