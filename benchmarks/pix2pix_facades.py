@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.protocols import Paired
+from paragan.core.source import Source
 from paragan.evaluation.pair_evaluator import PairEvaluator
 
 PALETTE = [  # as counted in the files
@@ -40,7 +40,7 @@ def classes(labels_BCHW: Tensor) -> Tensor:
     return torch.cdist(pixels.reshape(1, -1, 3), colours[None]).argmin(2).view(pixels.shape[:3])
 
 
-def medians(train: Paired) -> Tensor:
+def medians(train: Source) -> Tensor:
     """uint8 (12, 3): of the photos' pixels of each class."""
     counts = torch.zeros(len(PALETTE), 3, 256, dtype=torch.int64)
     for row in range(len(train)):
@@ -53,7 +53,7 @@ def medians(train: Paired) -> Tensor:
     return (counts.cumsum(2) < half).sum(2).to(torch.uint8)
 
 
-def constant(train: Paired, held_out: Paired) -> dict[str, float]:
+def constant(train: Source, held_out: Source) -> dict[str, float]:
     """Scores of the picture that paints every class in its median colour."""
     colours = medians(train).float() / 127.5 - 1
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import paragan as pg
-from paragan.augment.diffaugment import Augment, Options, coloured, shift_images
+from paragan.augment.diffaugment import Augment, Options, _jitter_colours, shift_images
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
@@ -19,7 +19,7 @@ DRAWS = rng.uniform(7, "s", ROWS, (7,))
 
 
 def test_colour():
-    for x, (b, s, c), out in zip(X, DRAWS[:, :3].double(), coloured(X, DRAWS[:, :3].double()), strict=True):
+    for x, (b, s, c), out in zip(X, DRAWS[:, :3].double(), _jitter_colours(X, DRAWS[:, :3].double()), strict=True):
         y = x + (b - 0.5)
         y = y.mean(0) + (y - y.mean(0)) * 2 * s
         assert torch.allclose(out, y.mean() + (y - y.mean()) * (c + 0.5), atol=1e-12)

@@ -41,7 +41,7 @@ def test_at_256_px_they_are_the_papers(norm):
 def test_dropout_is_on_the_three_layers_after_the_innermost():
     with torch.device("meta"):
         g = pix2pix.Generator(pix2pix.Options(), (3, 256, 256))
-    ups = [block for block in g.blocks if isinstance(block, pix2pix.Up)]
+    ups = [block for block in g.blocks if isinstance(block, pix2pix.DecoderBlock)]
     assert [number for number, up in enumerate(ups) if up.dropout is not None] == [1, 2, 3]
     assert all(up.conv.out_channels == 512 and up.dropout.p == 0.5 for up in ups[1:4])
     assert uses_random_numbers(g) and not uses_random_numbers(pair(64, width=2, dropout=0.0)[0])

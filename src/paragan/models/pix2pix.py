@@ -74,11 +74,7 @@ class Generator(nn.Module):
         self.blocks = nn.ModuleList([*downs, *ups, DecoderOutput(2 * widths[0], shape[0])])
 
     def forward(self, z_BZ: Tensor | None, y_B: Tensor | None = None, condition: Tensor | None = None) -> Tensor:
-        return run_blocks(self.blocks, self.entry(z_BZ, condition))
-
-    def entry(self, z_BZ: Tensor | None, condition: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the input of the first block."""
-        return (_required(condition),)
+        return run_blocks(self.blocks, (_required(condition),))
 
 
 class Discriminator(nn.Module):
@@ -101,11 +97,8 @@ class Discriminator(nn.Module):
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
     ) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(run_blocks(self.blocks, self.entry(x_BCHW, condition)))
-
-    def entry(self, x_BCHW: Tensor, condition: Tensor | None) -> Tensor:
-        """Return the input of the first block."""
-        return torch.cat([_required(condition), x_BCHW], 1)
+        both = torch.cat([_required(condition), x_BCHW], 1)
+        return DiscriminatorOutput.of(run_blocks(self.blocks, both))
 
 
 class EncoderBlock(nn.Module):

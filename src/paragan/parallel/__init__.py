@@ -1,12 +1,21 @@
 """Strategies, one file each, and what a strategy outside the package is made of.
 
-Every strategy extends `none.Strategy`. `attach_placement` stores the state of a placed network on
+Every strategy extends `Strategy`, which by itself is `none`. `attach_placement` stores the state of a placed network on
 it; `Reduction` describes how the gradients of a turn are reduced over ranks.
 """
 
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._placement import Placement, attach_placement, placement_of
-from paragan.parallel.none import MemoryOptions
+from paragan.parallel.none import MemoryOptions, Strategy
 
-__all__ = ["MemoryOptions", "Placement", "Reduction", "attach_placement", "clip", "norm_of", "placement_of"]
+__all__ = [
+    "MemoryOptions",
+    "Placement",
+    "Reduction",
+    "Strategy",
+    "attach_placement",
+    "clip",
+    "norm_of",
+    "placement_of",
+]

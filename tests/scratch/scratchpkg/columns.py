@@ -10,11 +10,12 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from paragan import parallel
 from paragan.core.layout import TensorLayout
 from paragan.core.types import Can
 from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import Placement, Reduction, attach_placement, clip, none, norm_of, placement_of
+from paragan.parallel import Placement, Reduction, attach_placement, clip, norm_of, placement_of
 
 
 def columns(shape, rank: int, size: int) -> TensorLayout:
@@ -52,7 +53,7 @@ def hide_whole(module, inputs, output, *, name) -> None:
     module.__dict__.pop(name, None)
 
 
-class Strategy(none.Strategy):
+class Strategy(parallel.Strategy):
     """Tensor columns over ranks."""
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS}

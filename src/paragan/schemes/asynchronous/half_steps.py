@@ -104,7 +104,7 @@ class GeneratorHalf(HalfStep):
         def has_arrived() -> bool:
             return self.opponent.version >= version
 
-        self.wait("D", self.states, self._load_state, has_arrived, drain)
+        self.wait("D", self.states.receive, self._load_state, has_arrived, drain)
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
@@ -168,7 +168,7 @@ class DiscriminatorHalf(HalfStep):
             return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
 
         drain = self.limits.reuse and recorded is None
-        self.wait("G", self.fakes, self._store, has_arrived, drain)
+        self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
 
     def _store(self, message: FakesMessage) -> None:
         self._num_received += 1

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, RankError
@@ -22,13 +22,7 @@ _NUM_RECENT = 5
 _WINDOW = 200
 _MIN_NORMS = 20
 
-Item = TypeVar("Item", covariant=True)
-
-
-class Receiver(Protocol[Item]):
-    """Receiving end of messages of one type."""
-
-    def receive(self, wait_s: float) -> Item | None: ...
+Item = TypeVar("Item")
 
 
 class HalfStep:
@@ -85,7 +79,7 @@ class HalfStep:
     def wait(
         self,
         sender: str,
-        receiver: Receiver[Item],
+        receive: Callable[[float], Item | None],
         handle: Callable[[Item], None],
         has_arrived: Callable[[], bool],
         drain: bool,
@@ -95,11 +89,11 @@ class HalfStep:
         drain: first handle all messages that have arrived, also if they are not needed yet. Raises
         `RankError` after the time-out, or when stopped.
         """
-        while (drain or not has_arrived()) and (item := receiver.receive(0.0)) is not None:
+        while (drain or not has_arrived()) and (item := receive(0.0)) is not None:
             handle(item)
         began = time.monotonic()
         while not has_arrived():
-            if (item := receiver.receive(_POLL_S)) is not None:
+            if (item := receive(_POLL_S)) is not None:
                 handle(item)
             elif self.limits.stopped() or time.monotonic() - began > self.limits.timeout_s:
                 raise RankError(f"no message from {sender} for {time.monotonic() - began:.0f} s")

@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paragan.core.errors import RankError
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
+from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.parameter_server.messages import max_message_bytes
@@ -71,3 +73,12 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
             receiver = GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)
             ends.append((sender, receiver))
     return ends
+
+
+def receive_from(peer: str, receiver: GlooReceiver, wait_s: float) -> Message | None:
+    """Return the next message, or None after `wait_s`; `RankError` if `peer` is unreachable."""
+    try:
+        return receiver.receive(wait_s)
+    except RankError as error:
+        reason = str(error.__cause__ or error)[:200]
+        raise RankError(f"{peer} is unreachable: {reason}") from error

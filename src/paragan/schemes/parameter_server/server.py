@@ -17,7 +17,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
 from paragan.schemes._lag import LagRecord
-from paragan.schemes.parameter_server.links import StalenessBound, open_links
+from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import NetworkChange
 
 _POLL_S = 0.001  # wait for one worker, while another may have sent
@@ -135,15 +135,9 @@ class Server:
         slowest = min(self._workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
         while time.monotonic() - began < self.roles.timeout_s:
             for i in (*self._workers, slowest):
-                message = self._receive(i, _POLL_S if i == slowest else 0.0)
+                wait_s = _POLL_S if i == slowest else 0.0
+                message = receive_from(f"the worker on rank {i + 1}", self._links[i][1], wait_s)
                 if message is not None:
                     return i, message
         waited = f"{self.roles.timeout_s:.0f} s"
         raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {waited}")
-
-    def _receive(self, i: int, wait_s: float) -> Message | None:
-        try:
-            return self._links[i][1].receive(wait_s)
-        except RankError as error:
-            reason = str(error.__cause__ or error)[:200]
-            raise RankError(f"the worker on rank {i + 1} is unreachable: {reason}") from error

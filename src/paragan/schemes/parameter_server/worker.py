@@ -15,7 +15,7 @@ from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes._lag import LagRecord
-from paragan.schemes.parameter_server.links import StalenessBound, open_links
+from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
 
 _POLL_S = 0.1  # between two checks of the time while waiting
@@ -93,18 +93,11 @@ class GradientWorker:
             self._load(message)
         began = time.monotonic()
         while not is_ready():
-            if (message := self._receive()) is not None:
+            if (message := receive_from("the server on rank 0", self._receiver, _POLL_S)) is not None:
                 self._load(message)
             elif (waited := time.monotonic() - began) > self.roles.timeout_s + _GRACE_S:
                 raise RankError(f"the server on rank 0 has sent no weights for {waited:.0f} s")
         return time.monotonic() - began
-
-    def _receive(self) -> Message | None:
-        try:
-            return self._receiver.receive(_POLL_S)
-        except RankError as error:
-            reason = str(error.__cause__ or error)[:200]
-            raise RankError(f"the server on rank 0 is unreachable: {reason}") from error
 
     def _load(self, message: Message) -> None:
         side = next(self._answers)
