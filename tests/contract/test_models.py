@@ -143,13 +143,10 @@ def test_sizes_by_shape_alone(name, side, classes, pixels):
 @every_network
 def test_blocks_are_the_network(name, side, classes):
     net = build(name, side, classes)
-    in_blocks = [id(p) for block in net.blocks for p in block.parameters()]
-    assert in_blocks == [id(p) for p in net.parameters()]
+    assert [id(p) for p in net.blocks.parameters()] == [id(p) for p in net.parameters()]
     x, y = inputs(net, classes)
     condition = condition_for(net, x)
-    first = x
-    if condition is not None:  # of pix2pix: a tuple of maps, or both images
-        first = (condition,) if side == "Generator" else torch.cat([condition, x], 1)
+    first = x if condition is None else (condition,) if side == "Generator" else torch.cat([condition, x], 1)
     last = run_blocks(net.blocks, first, y)
     assert torch.equal(last if side == "Generator" else last[0], tensor_of(call(net, x, y)))
     assert side == "Generator" or isinstance(last, tuple)
