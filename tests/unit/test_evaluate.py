@@ -191,7 +191,9 @@ def test_evaluator_real_images_are_judged_once(small, judge, monkeypatch):
 
 def test_evaluator_other_shape_or_classes_is_refused(judge, small):
     large = digits.source(digits.Options(16), "train")
-    with pytest.raises(ConfigError, match="found data of 1x16x16 in 10 classes, but judge expects 1x8x8"):
+    with pytest.raises(
+        ConfigError, match="=judge expects images of 1x8x8 in 10 classes, but the data has 1x16x16 in 10 classes"
+    ):
         Evaluator(judge, large, large, 100)
     fewer = InMemorySource(small[0].images_NCHW, small[0].labels_N % 2, ("even", "odd"))
     with pytest.raises(ConfigError, match="in 2 classes"):

@@ -79,7 +79,9 @@ def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
         for name, rate in learning_rates(player.optimizer).items():
             sums[f"{side}: learning rate{name.removeprefix('lr')}"] = rate
         sums |= {f"{side}: version": player.version, f"{side}: images": player.images}
-        tensors = dict(_tensors(player))
+        tensors = dict(_named_tensors("", player.net, player.strategy))
+        if player.ema is not None:
+            tensors |= _named_tensors("average: ", player.ema.net, player.strategy)
         checksums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist() if tensors else []
         sums |= {f"{side}: {name}": value for name, value in zip(tensors, checksums, strict=True)}
     return sums
@@ -89,13 +91,7 @@ def _digest(sums: Any) -> str:
     return hashlib.sha256(json.dumps(sums).encode()).hexdigest()
 
 
-def _tensors(player: Player) -> Iterator[tuple[str, Tensor]]:
-    yield from _named("", player.net, player.strategy)
-    if player.ema is not None:
-        yield from _named("average: ", player.ema.net, player.strategy)
-
-
-def _named(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
+def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
     """Yield tensors by name; the name of a piece has its place, so that only replicas compare.
 
     A weight with fewer rows than ranks can be whole on one rank: if others are cut, it is a piece.

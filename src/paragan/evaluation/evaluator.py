@@ -51,10 +51,9 @@ class Evaluator:
         extractor = self.extractor
         classifies = extractor.num_classes is not None and classes > 1
         if not extractor.accepts(self.train.shape) or (classifies and classes != extractor.num_classes):
-            found = f"data of {_size(self.train.shape)} in {classes} classes"
             raise ConfigError(
-                f"evaluation.features: found {found}, but {extractor.name} expects "
-                f"{_expected(extractor)}; use evaluation.features=auto"
+                f"evaluation.features={extractor.name} expects images of {_expected(extractor)}, but "
+                f"the data has {_size(self.train.shape)} in {classes} classes; use evaluation.features=auto"
             )
         self.metrics = choose_metrics(self.chosen, available_needs(self.train, extractor.num_classes is not None))
         refuse_few(self.metrics, self.num_images)

@@ -87,7 +87,8 @@ class Policy:
         lr_on_device = lr_on_device and schedule.varies(self.schedule)
 
         def place(lr: float) -> float | Tensor:
-            return _lr_on(device, lr) if lr_on_device else lr
+            dtype = torch.float64 if device.type == "cpu" else torch.float32  # fused GPU kernels read only float32
+            return torch.tensor(lr, dtype=dtype, device=device) if lr_on_device else lr
 
         made = []
         for group in groups:
@@ -108,12 +109,6 @@ class Policy:
         except _REFUSALS as error:
             where = partial(key_of, number, group)
             raise ConfigError(refusal(self.kind, settings, error, where)) from None
-
-
-def _lr_on(device: torch.device, lr: float) -> Tensor:
-    """Return the learning rate as a tensor on the device; fused GPU kernels read only float32."""
-    dtype = torch.float64 if device.type == "cpu" else torch.float32
-    return torch.tensor(lr, dtype=dtype, device=device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:

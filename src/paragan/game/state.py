@@ -110,12 +110,13 @@ def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
 def check_same(saved: Mapping[str, Shape], mine: Mapping[str, Shape], what: str) -> None:
     """Raise `CheckpointError` with the first tensor that differs in name or shape, by name."""
     for name in sorted(saved.keys() | mine.keys()):
-        found, expected = (shapes.get(name, "none") for shapes in (saved, mine))
-        if found != expected:
+        found = saved.get(name, "missing")
+        here = mine.get(name, "missing")
+        if found != here:
             raise CheckpointError(
-                f"checkpoint of another model: {what}: {name}: found {found}, expected "
-                f"{expected}; give the model settings and the data (size, classes) it was trained "
-                "with, another --out, or --fresh"
+                f"checkpoint of another model: {what}: {name} is {found} there and {here} in this "
+                "model; give the model settings and the data (size, classes) it was trained with, "
+                "another --out, or --fresh"
             )
 
 
