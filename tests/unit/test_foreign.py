@@ -21,7 +21,7 @@ from paragan.cli.export import export
 from paragan.cli.sample import sample_command
 from paragan.core import registry
 from paragan.core.layout import TensorLayout
-from paragan.engine import trainer
+from paragan.engine import saved_game
 from paragan.export import generator_file
 from paragan.runs.evaluate import evaluate_run
 from paragan.runs.open_run import open_run
@@ -104,7 +104,7 @@ def test_resume_out_of_memory_is_not_a_checkpoint_error(run, monkeypatch):
     def full(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(trainer, "restore", full)
+    monkeypatch.setattr(saved_game, "restore", full)
     with pytest.raises(RuntimeError, match="allocate memory"):
         open_run(run)
 
