@@ -57,9 +57,10 @@ class Grid:
         if len(shape) != 2 or not 1 <= math.prod(shape) <= _MAX_CELLS:
             return None
         rows, columns = shape
-        losses = tuple(single_line(name, _MAX_NAME) for name in first_items(values.get("losses"), _MAX_LOSSES))
+        losses = first_items(values.get("losses"), _MAX_LOSSES)
+        names = tuple(single_line(name, _MAX_NAME) for name in losses)
         near = _neighbours(values.get("neighbours"), rows * columns)
-        return cls(rows, columns, losses, near, single_line(values.get("scored_by"), _MAX_NAME))
+        return cls(rows, columns, names, near, single_line(values.get("scored_by"), _MAX_NAME))
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,13 @@ class Generation:
         of["loss"] = [natural_or_nan(line.get("loss")) for line in lines]
         for side in ("g", "d"):
             for name in ("fitness", "lr"):
-                of[f"{side}/{name}"] = [finite_or_nan(to_mapping(line.get(name)).get(side)) for line in lines]
+                values = [to_mapping(line.get(name)).get(side) for line in lines]
+                of[f"{side}/{name}"] = [finite_or_nan(value) for value in values]
             births = [_birth(line, side) for line in lines]
-            of[f"{side}/born_cell"] = [cell if cell < len(lines) else math.nan for cell, _ in births]
-            of[f"{side}/age"] = [number - born if born <= number else math.nan for _, born in births]
+            known = [cell if cell < len(lines) else math.nan for cell, _ in births]
+            of[f"{side}/born_cell"] = known
+            ages = [number - born for _, born in births]
+            of[f"{side}/age"] = [age if age >= 0 else math.nan for age in ages]
         return cls(number, {name: array("d", values) for name, values in of.items()})
 
 
@@ -139,10 +143,10 @@ class GridHistory:
         number = to_natural(values.get("generation"))
         cells = to_mapping(values.get("cells"))
         grid = self.grid
-        if grid is None or number is None or (self.latest is not None and number < self.latest.number):
+        last = -1 if self.latest is None else self.latest.number
+        if grid is None or number is None or number < last:
             return
         lines = [to_mapping(cells.get(str(cell))) for cell in range(grid.cells)]
-        is_repeated = self.latest is not None and number == self.latest.number
         if "neighbours" in values:  # it has changed
             self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
         self.latest = Generation.read(number, lines)
@@ -150,7 +154,7 @@ class GridHistory:
         weights = None if best is None else lines[best].get("weights")
         self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
-        if not is_repeated:
+        if number > last:
             self._add_scores(step, kimg)
             self._store(self.latest)
             self._add_profile(to_mapping(values.get("profile")))
@@ -187,8 +191,8 @@ class GridHistory:
 
     def _add_profile(self, profile: Mapping[str, Any]) -> None:
         cpus = to_mapping(profile.get("cpu_s"))
-        walls = [(name, finite_or_nan(s)) for name, s in first_pairs(profile.get("wall_s"), _MAX_ROUTINES)]
-        measured = [(name, s) for name, s in walls if s >= 0]
+        walls = first_pairs(profile.get("wall_s"), _MAX_ROUTINES)
+        measured = [(name, finite_or_nan(s)) for name, s in walls if finite_or_nan(s) >= 0]
         self.profiled += bool(measured)
         for name, wall_s in measured:
             routine = single_line(name, _MAX_NAME)

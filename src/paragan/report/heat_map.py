@@ -98,8 +98,9 @@ class Measure:
     def of_player(self, player: str) -> Measure:
         """Return the measure of G or D."""
         other = "D" if player == "G" else "G"
+        quantity = f"{player.lower()}/{self.quantity}"
         note = self.note.format(player=player, other=other)
-        return replace(self, quantity=f"{player.lower()}/{self.quantity}", title=f"{self.title} of {player}", note=note)
+        return replace(self, quantity=quantity, title=f"{self.title} of {player}", note=note)
 
 
 _OF_PLAYERS = (

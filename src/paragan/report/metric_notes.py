@@ -26,8 +26,9 @@ class MetricNote:
     @property
     def short(self) -> str:
         """Note below a chart."""
-        first = self.text.partition(". ")[0]
-        return {-1: "Lower is better.", 1: "Higher is better."}.get(self.direction, first and f"{first}.")
+        if self.direction:
+            return "Lower is better." if self.direction < 0 else "Higher is better."
+        return self.text and f"{self.text.partition('. ')[0]}."
 
 
 def note_of(metric: str, values: Mapping[str, Any] | None = None) -> MetricNote:

@@ -50,7 +50,8 @@ class Page:
         """Return the page as HTML. live: the page polls its server for changes."""
         token = self.token()  # before reading: a change in between makes the next token differ
         self.record.read()
-        view = _view(self.folder, self.record.history, self.frames.choose(self.record.history.samples))
+        history = self.record.history
+        view = _view(self.folder, history, self.frames.choose(history.samples))
         page = {"live": live, "token": token, "css": self._css, "js": self._js, "csp": self.policy(live)}
         return self._template.render(view, **page)
 
@@ -85,10 +86,10 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     """Return the variables of the template."""
     kimg = max(history.kimg, 1e-9)
     names = metric_names(history.scores)
-    sections = [(title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
+    charts = {id: panels.section_charts(id, history.series, kimg) for id in _SECTIONS}
     metrics = panels.metric_charts(history.scores, kimg)
     cells = population_section(history.population, kimg)
-    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts for _, charts in sections)]
+    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts.values())]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
@@ -99,7 +100,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "delays": run_facts.delay_tables(history),
-        "sections": [(title, charts) for title, charts in sections if charts],
+        "sections": [(title, charts[id]) for id, title in _SECTIONS.items() if charts[id]],
         "population": cells,
         "readouts": {chart.caption.id: chart.readout for chart in drawn},
         "kimg": kimg,
@@ -115,8 +116,8 @@ def _header(folder: Path, history: History) -> dict[str, Any]:
     state = run_state(folder, history)
     total = history.total_kimg
     start = history.start
-    shape = grid_shape_text(history.population.grid)
-    facts = [run_facts.data_fact(start), shape, *run_facts.player_facts(start), run_facts.ranks_fact(start)]
+    facts = [run_facts.data_fact(start), grid_shape_text(history.population.grid)]
+    facts += [*run_facts.player_facts(start), run_facts.ranks_fact(start)]
     return {
         "name": single_line(folder.resolve().name) or "run",
         "recipe": single_line(start.get("recipe")),

@@ -104,8 +104,8 @@ def _ensemble_bars(latest: Generation, ensemble: EnsembleRecord | None) -> Bars 
     if math.isfinite(ensemble.distance):
         note += f" Score: {format_number(ensemble.distance)}"
         if latest.best is not None:
-            comparison = "better" if ensemble.distance < latest.of["score"][latest.best] else "not better"
-            note += f", {comparison} than the best mixture"
+            is_better = ensemble.distance < latest.of["score"][latest.best]
+            note += f", {'better' if is_better else 'not better'} than the best mixture"
         note += "."
     return Bars(f"Ensemble of {sum(counts):,.0f}", note, _bar_rows(names, counts))
 
@@ -121,7 +121,7 @@ def _profile_rows(history: GridHistory, cells: int) -> list[tuple[str, ...]]:
     walls = history.wall_s
     if not walls:
         return []
-    names = sorted(walls, key=lambda name: _PUBLISHED.index(name) if name in _PUBLISHED else len(_PUBLISHED))
+    names = dict.fromkeys([*(name for name in _PUBLISHED if name in walls), *walls])
     times = [(name, walls[name], history.cpu_s[name]) for name in names]
     total = sum(walls.values())
     times.append(("overall", total, sum(history.cpu_s.values())))

@@ -1,4 +1,4 @@
-"""Texts of the report from the untrusted record of a run: header, diagnostics, events, settings, commands."""
+"""Texts of the report from an untrusted record: header, advice, events, settings, commands."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def player_facts(start: Mapping[str, Any]) -> list[str]:
 
 
 def _players(start: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    pairs = first_pairs(start.get("players"))
-    return [(single_line(name).upper(), player) for name, player in pairs if isinstance(player, Mapping)]
+    pairs = ((k, v) for k, v in first_pairs(start.get("players")) if isinstance(v, Mapping))
+    return [(single_line(name).upper(), player) for name, player in pairs]
 
 
 def _player_fact(name: str, player: Mapping[str, Any]) -> str:
@@ -57,7 +57,8 @@ def ranks_fact(start: Mapping[str, Any]) -> str:
     hosts = to_number(start.get("hosts"))
     if size is None or not size > 1:
         return ""
-    strategies = (f"{name} {single_line(player.get('strategy'))}" for name, player in _players(start))
+    players = _players(start)
+    strategies = (f"{name} {single_line(player.get('strategy'))}" for name, player in players)
     on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
     return f"{size:,.0f} ranks{on}: {', '.join(strategies)}"
 
@@ -66,7 +67,8 @@ def advice_texts(entry: RecordEntry) -> dict[str, str]:
     """Return the texts of an advice by field."""
     value = to_number(entry.values.get("value"))
     texts = {name: single_line(entry.values.get(name)) for name in ("name", "means", "try")}
-    return texts | {"value": "" if value is None else format_number(value), "step": f"{entry.step:,}"}
+    number = "" if value is None else format_number(value)
+    return texts | {"value": number, "step": f"{entry.step:,}"}
 
 
 def delay_tables(history: History) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -74,7 +76,8 @@ def delay_tables(history: History) -> list[tuple[str, list[tuple[str, str]]]]:
     tables = []
     for (side, name), bins in history.delays.items():
         total = sum(bins.values())
-        rows = [(f"≤ {v}" if name == "wait_ms" else f"{v}", f"{bins[v] / total:.1%}") for v in sorted(bins) if total]
+        sign = "≤ " if name == "wait_ms" else ""
+        rows = [(f"{sign}{v}", f"{bins[v] / total:.1%}") for v in sorted(bins) if total]
         if rows:
             tables.append((_DELAYS[name].format(side.upper()), rows))
     return tables
@@ -98,15 +101,16 @@ def _score_events(scores: list[RecordEntry]) -> list[tuple[int, str]]:
     best = panels.best_evaluation(names[0], scores) if names else None
     events = []
     for entry in scores[-_MAX_SCORES:]:
-        values = [f"{name} {format_number(entry.numbers[name])}" for name in names if name in entry.numbers]
-        events.append((entry.step, f"score: {', '.join(values)}" + (" (best)" if entry is best else "")))
+        known = [(name, entry.numbers[name]) for name in names if name in entry.numbers]
+        values = ", ".join(f"{name} {format_number(value)}" for name, value in known)
+        events.append((entry.step, f"score: {values}" + (" (best)" if entry is best else "")))
     return events
 
 
 def changed_settings(start: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return each setting that differs from the recipe, with the value of recipe and run."""
-    pairs = first_pairs(start.get("changed"))
-    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
+    pairs = [(key, first_items(values)) for key, values in first_pairs(start.get("changed"))]
+    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if len(v) == 2]
 
 
 def _setting(value: object) -> str:

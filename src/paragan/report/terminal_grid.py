@@ -62,7 +62,8 @@ def _tiles(latest: Generation, letters: str) -> Iterator[Text]:
     for cell, (score, loss) in enumerate(zip(scores, losses, strict=True)):
         best = cell == latest.best
         letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""
-        tile = f"{format_short(score) if math.isfinite(score) else '-'}{'*' if best else ' '}{letter}"
+        value = format_short(score) if math.isfinite(score) else "-"
+        tile = f"{value}{'*' if best else ' '}{letter}"
         style = _STYLES[min(4, int(5 * (1 - scale.at(score))))] if math.isfinite(score) else "dim"
         yield Text(tile, f"bold {style}" if best else style)
 

@@ -87,7 +87,7 @@ class Writer:
             self._show("generation", text, event.images / 1000, text)
 
     def _show(self, kind: str, text: str, kimg: float, line: str) -> None:
-        """Show a text next to the bar; without a bar, print a line if the last of its kind is old enough."""
+        """Show a text next to the bar; without one, print a line if the last is old enough."""
         self._texts[kind] = text
         now = time.monotonic()
         if self._has_bar:
