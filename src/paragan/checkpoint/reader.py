@@ -103,7 +103,8 @@ def _open_file(path: Path, boxes: Layout) -> Any:
             f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
         ) from None
     if found != {name: box.length for name, box in boxes.items()}:
-        raise CheckpointError(f"checkpoint {path}: its tensors are not those that the manifest lists")
+        problem = "its tensors are not those that the manifest lists"
+        raise CheckpointError(f"checkpoint {path}: {problem}; delete the folder of the checkpoint")
     return file
 
 

@@ -89,7 +89,7 @@ class RunConfig:
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
             raise ValueError(
                 f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "
-                f"train.timeout_s={self.train.timeout_s:g}"
+                f"train.timeout_s={self.train.timeout_s:g}; lower it, or raise train.timeout_s"
             )
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
