@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from paragan.config import RunConfig
 from paragan.config.field_types import describe, fields_of
-from paragan.config.reference import Setting, default_of
+from paragan.config.reference import Setting, default_of, meanings
 from paragan.core import registry
-from paragan.core.field_docs import meanings
 from paragan.core.option_types import TORCH_OPTIMISERS
 
 _HEAD = """# Settings

@@ -13,9 +13,8 @@ from pages import settings as page
 from paragan.cli.main import main
 from paragan.config import RunConfig, read_recipe, to_tree
 from paragan.config.field_types import fields_of
-from paragan.config.reference import of_run
+from paragan.config.reference import meanings, of_run
 from paragan.core import registry
-from paragan.core.field_docs import meanings
 from paragan.core.option_types import Choice
 
 SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")

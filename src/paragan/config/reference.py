@@ -1,19 +1,23 @@
 """The settings reference: meaning, type, range and default of every setting, without torch.
 
-Meanings are the string literals below the fields of the options (`core.field_docs`).
+The meaning of a setting is the string literal below its field in the source.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from paragan.config.field_types import describe, fields_of
 from paragan.config.recipe import read_with_places
 from paragan.config.sections import NAMES_ONLY
-from paragan.core.field_docs import meanings
 from paragan.core.option_types import Choice
 from paragan.core.settings_tree import Node, node_at
 
@@ -39,6 +43,35 @@ def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
     """Return the settings of one run, in the order of its config; outside code is not imported."""
     config, tree = read_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
+
+
+@cache
+def meanings(kind: type) -> dict[str, str]:
+    """Return field -> meaning of an options class, in one line; fields without one are left out."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(cls):
+            found |= _written(cls)
+    return found
+
+
+def _written(kind: type) -> dict[str, str]:
+    try:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    except OSError:  # created at run time
+        return {}
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below)):
+            found[field.target.id] = " ".join(text.split())
+    return found
+
+
+def _text(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return node.value.value
+    return ""
 
 
 def _settings(options: Any, tree: Node, path: str) -> Iterator[Setting]:
