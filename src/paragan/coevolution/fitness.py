@@ -53,10 +53,9 @@ class FitnessEvaluator:
         if key not in self._losses:
             fake = self._fake_logits(g, d)
             real = self._real_logits(d, cell)
-            self._losses[key] = {
-                Side.G: float(_mean(self.loss.g(fake, real if self.loss.g_needs_real else None))),
-                Side.D: float(_mean(self.loss.d(real, fake))),
-            }
+            g_loss_B = self.loss.g(fake, real if self.loss.g_needs_real else None)
+            d_loss_B = self.loss.d(real, fake)
+            self._losses[key] = {Side.G: float(g_loss_B.double().mean()), Side.D: float(d_loss_B.double().mean())}
         return self._losses[key]
 
     @torch.no_grad()
@@ -105,10 +104,6 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": max,
     "best": min,
 }
-
-
-def _mean(values: Tensor) -> Tensor:
-    return values.double().mean()
 
 
 def _group_by_first(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:

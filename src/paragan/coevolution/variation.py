@@ -16,7 +16,7 @@ def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, genera
     """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
     generator = rng.generator(seed, "tournament", cell, generation, side.value)
     drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
-    return int(min(drawn, key=lambda index: _inf_unless_finite(fitness[index])))
+    return int(min(drawn, key=lambda index: fitness[index] if math.isfinite(fitness[index]) else math.inf))
 
 
 def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
@@ -33,8 +33,3 @@ def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0)
     """Draw the number of a loss uniformly from `count` (Mustangs)."""
     generator = rng.generator(seed, "loss", cell, generation, batch)
     return int(torch.randint(count, (), generator=generator))
-
-
-def _inf_unless_finite(fitness: float) -> float:
-    """Replace values that are not finite by infinity, the worst fitness."""
-    return fitness if math.isfinite(fitness) else math.inf
