@@ -165,9 +165,9 @@ def test_nothing_follows_a_farewell():
 
 
 def test_waiting_for_a_post_raises_if_the_worker_leaves():
-    world = thread_communicator.create_communicators(3, WAIT_S)
+    world = thread_communicator.create_communicators(3, 0.2)
     with pytest.raises(WorkerError, match=r"worker 2 did not answer within 0\.2 s"):
-        world[0].wait(2, timeout_s=0.2)
+        world[0].wait(2)
     world[1].abort()
     with pytest.raises(WorkerError, match="worker 1 has left"):
         world[0].newest()

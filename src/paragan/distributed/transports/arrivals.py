@@ -93,9 +93,9 @@ class ReceiveBuffer:
             self._newest = {}
             return found
 
-    def wait(self, peer: int, timeout_s: float | None = None) -> None:
+    def wait(self, peer: int) -> None:
         """Wait until the worker has posted something that is not taken yet."""
-        self.wait_until(lambda: [] if peer in self._newest else [peer], timeout_s)
+        self.wait_until(lambda: [] if peer in self._newest else [peer])
 
     def has_closed(self, peer: int) -> bool:
         """Return whether the worker has left in an orderly way."""
@@ -108,7 +108,7 @@ class ReceiveBuffer:
             self._lists.clear()
             self._newest.clear()
 
-    def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
+    def wait_until(self, missing: Callable[[], list[int]]) -> None:
         """Wait until no worker is missing. Raises `WorkerError` at once if one has failed."""
 
         def missing_and_alive() -> list[int]:
@@ -119,8 +119,7 @@ class ReceiveBuffer:
             return left
 
         with self._changed:
-            wait_s = self.timeout_s if timeout_s is None else timeout_s
-            wait_until(missing_and_alive, wait_s, self.stopped, self._pause())
+            wait_until(missing_and_alive, self.timeout_s, self.stopped, self._pause())
 
     def _pause(self) -> Callable[[float], object]:
         return self._changed.wait

@@ -66,10 +66,10 @@ class Communicator:
         with self._recording_failure():
             return self._arrivals.newest()
 
-    def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        """Wait until `newest` has something of that worker. timeout_s: None: as for all waits."""
+    def wait(self, peer: int) -> None:
+        """Wait until `newest` has something of that worker."""
         with self._recording_failure():
-            self._arrivals.wait(peer, timeout_s)
+            self._arrivals.wait(peer)
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
         """Return the messages of all workers at the root (GLOBAL); None elsewhere.

@@ -35,10 +35,10 @@ _UNUSED_TAG = 1  # links use 0
 class GlooCommunicator(Communicator):
     """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
-    store: shared by all workers. name: unique to the membership. most_bytes: of a message sent or
-    received; a longer one is rejected before memory is allocated. timeout_s: of every wait.
-    stopped: polled during every wait. coordinated: one more process, of rank `size`, does not
-    train. host: as in `gloo_link.connect_pair`.
+    store: shared by all workers. name: unique to the membership. most_bytes: of a received message;
+    a longer one is rejected before memory is allocated. timeout_s: of every wait. stopped: polled
+    during every wait. coordinated: one more process, of rank `size`, does not train. host: as in
+    `gloo_link.connect_pair`.
     """
 
     def __init__(

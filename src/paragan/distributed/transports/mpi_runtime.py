@@ -58,12 +58,12 @@ class PolledReceiveBuffer(ReceiveBuffer):
         self.progress()
         return super().newest()
 
-    def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
+    def wait_until(self, missing: Callable[[], list[int]]) -> None:
         def now_missing() -> list[int]:
             self.progress()
             return missing()
 
-        super().wait_until(now_missing, timeout_s)
+        super().wait_until(now_missing)
 
     def _pause(self) -> Callable[[float], object]:
         return Backoff(*PAUSE_S)
