@@ -30,7 +30,6 @@ from paragan.distributed.launch.rank_env import (
     rank_environment,
 )
 
-MAX_RESTARTS = 3
 _ABORTED = 128 + signal.SIGINT
 _EXIT_S = 15.0  # until remaining ranks are killed after a failure
 _SAVE_S = 30.0  # added to `timeout_s` for ranks that save
@@ -50,7 +49,7 @@ class Job:
     devices: int
     timeout_s: float
     lock_fd: int
-    max_restarts: int = MAX_RESTARTS
+    max_restarts: int = 3
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "paragan")
 
     @property

@@ -76,10 +76,9 @@ class FailureDetector:
     def record_arrival(self, name: str, now: float) -> None:
         """Record a message of any kind. The first starts the monitoring of its sender."""
         self._advance(now)
+        gaps = self._gaps.setdefault(name, ArrivalGaps(self.heartbeat_s, self.timeout_s))
         if name in self._arrived:
-            self._gaps[name].add(self._clock - self._arrived[name])
-        else:
-            self._gaps[name] = ArrivalGaps(self.heartbeat_s, self.timeout_s)
+            gaps.add(self._clock - self._arrived[name])
         self._arrived[name] = self._clock
 
     def forget(self, name: str) -> None:
