@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from datetime import timedelta
 
-from paragan.build import worker as builder
+import pytest
+import torch.distributed as dist
+
+from paragan.build import worker as builder, workers
 from paragan.config import dump, read_recipe
 from paragan.core.dist import serve_store
 from paragan.distributed.transports.control import Listener
@@ -38,3 +42,14 @@ def test_worker_reading_data_sends_heartbeats(monkeypatch, tmp_path):
         listener.close()
         worker.join(WAIT_S)
     assert not worker.is_alive()
+
+
+@pytest.mark.parametrize("transport", ["gloo", "mpi"])
+def test_store_serves_as_long_as_the_coordinator(tmp_path, transport):
+    config = read_recipe("digits", ["grid.shape=2x2", "workers=2", f"transport={transport}"])
+    server = workers._CoordinatorServer.open(config, tmp_path, print, None, lambda generation: None, None)
+    gc.collect()
+    port = server.welcome["store"]
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=2), wait_for_workers=False)
+    store.set("key", "value")
+    server.listener.close()

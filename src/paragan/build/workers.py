@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import torch.distributed as dist
+
 from paragan.build.communicators import communicator_factory
 from paragan.build.grid import GridFactory, population_trainer
 from paragan.coevolution.cell import Cell
@@ -88,6 +90,7 @@ class _CoordinatorServer:
     local_workers: LocalWorkers
     external_workers: ExternalWorkers | None
     coordinator: Coordinator = field(init=False)
+    store: dist.Store = field(init=False)  # stops serving when no object refers to it: over MPI only this does
 
     @classmethod
     def open(
@@ -109,6 +112,7 @@ class _CoordinatorServer:
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
         local_workers = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks")
         server = cls(config, folder, say, token, listener, welcome, local_workers, external_workers)
+        server.store = store
         is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
         server.coordinator = Coordinator(
             Membership(server._accept, say, grid.heartbeat_s, timeout_s, local_workers.kill, is_recoverable),
