@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,15 +214,16 @@ def test_images_next_to_class_folders_raise(tmp_path):
     assert "'3.png' is next to 2 class folders" in refused(tmp_path)
 
 
-def test_a_zip_is_read_like_its_folder(tmp_path):
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_is_read_like_its_folder(tmp_path, kind):
     for number in range(12):
         put(tmp_path / "root", f"{'ab'[number % 2]}/{number}.png", None)
-    with zipfile.ZipFile(tmp_path / "root.zip", "w") as archive:
-        for path in sorted((tmp_path / "root").rglob("*.png"), reverse=True):
-            archive.write(path, path.relative_to(tmp_path / "root"))
-        archive.writestr("__MACOSX/._1.png", b"")
+    packed = Path(shutil.make_archive(str(tmp_path / "root"), kind, tmp_path / "root"))
+    if kind == "zip":
+        with zipfile.ZipFile(packed, "a") as archive:
+            archive.writestr("__MACOSX/._1.png", b"")
     for split in ("train", "held_out"):
-        one, other = read(tmp_path / "root", split), read(tmp_path / "root.zip", split)
+        one, other = read(tmp_path / "root", split), read(packed, split)
         assert listing(one) == listing(other)
         rows = np.arange(len(one))
         assert all(map(torch.equal, one.fetch(rows).values(), other.fetch(rows).values()))

@@ -123,7 +123,8 @@ class TarReader(FileReader):
             is_read = _image_paths.is_image(encoded) or name.rpartition("/")[2] in texts
             return is_read and not _image_paths.is_hidden(encoded.removeprefix(b"./"))
 
-        self._members = dict(_tar_stream.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES))
+        members = _tar_stream.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES)
+        self._members = {name.removeprefix("./"): data for name, data in members}
 
     def images(self) -> list[bytes]:
         return _sorted_images(self._members)
