@@ -11,7 +11,7 @@ LIMITS = {  # name -> (target, limit now)
     "lines": (32_000, 41_610),
     "lines over 100 columns, %": (3.0, 3.0),
     "files over 300 lines": (0, 0),
-    "files over 250 lines": (5, 0),
+    "files over 250 lines": (5, 5),
     "90th percentile of function lines": (16, 16),
     "public definitions without a docstring, %": (10.0, 10.0),
     "comprehensions with two `for`s": (0, 0),
