@@ -135,7 +135,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
             "train.batch has no value; use train.batch=VALUE",
         ),
         (["train", "digit"], "did you mean 'digits'?"),
-        (["train", "bomb.yaml"], "bomb.yaml:1: a: anchors and aliases"),
+        (["train", "bomb.yaml"], "bomb.yaml:1: anchors and aliases"),
         (["list", "modles"], "did you mean 'models'?"),
         (["eval"], "paragan eval: Missing argument 'RUN'; see `paragan eval --help`"),
         (["sample", "run", "--num", "0"], "--num"),

@@ -42,7 +42,7 @@ def verify(
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
-    """Check that networks train the same on several ranks and after a restart.
+    """Check that networks train the same on N ranks and after a restart.
 
     Needs no data. Exit code 2: at least one check failed.
     """
