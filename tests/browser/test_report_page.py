@@ -66,7 +66,7 @@ def test_animation_plays_to_the_end_and_stops(page):
 def test_points_of_a_metric_are_the_evaluations_of_the_record(page, run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     metrics = [name for name in next(line for line in lines if line["kind"] == "score") if "[" in name or "_" in name]
-    count = "return document.querySelectorAll(`[data-line='${arguments[0]}'] circle:not(.best)`).length"
+    count = "return document.querySelectorAll(`[data-line='${arguments[0]}'] .by-kimg circle:not(.best)`).length"
     for name in set(metrics) - {"num_images"}:
         told = sum(line["kind"] == "score" and name in line for line in lines)
         assert page.run(count, name) == told == SCORES, name
@@ -108,6 +108,29 @@ def test_the_pointer_reads_out_the_value_under_it(page):
     x = box[0] + box[2] * box[4] / box[5]
     page.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=box[1] + box[3] / 2)
     assert "step 4,000" in page.wait(lambda: page.text("[data-chart='metric-0'] .readout"))
+
+
+AXIS = """
+const figure = document.querySelector("[data-chart='" + arguments[0] + "']");
+const points = (axis) => figure.querySelector(`.by-${axis} polyline.smooth`);
+const mark = Number(figure.querySelector(".frame").getAttribute("x1"));
+return [points("kimg").getBoundingClientRect().width > 0, points("seconds").getBoundingClientRect().width > 0, mark];
+"""
+
+
+@pytest.mark.parametrize("chart", ["metric-0", "game-0"])
+def test_curves_switch_between_images_and_time(page, chart):
+    page.run(MOVE, 2)
+    over_images = page.run(AXIS, chart)
+    page.click("#over-seconds")
+    over_time = page.run(AXIS, chart)
+    assert over_images[:2] == [True, False] and over_time[:2] == [False, True]
+    assert re.fullmatch(r"step 1,600 · [\d.]+ s", page.text("#at"))
+    page.keys(f"[data-chart='{chart}'] svg", "end")
+    assert re.search(r"step 4,000 · [\d.]+ min$", page.text(f"[data-chart='{chart}'] .readout"))
+    page.keys(f"[data-chart='{chart}'] svg", "escape")
+    page.click("#over-kimg")
+    assert page.run(AXIS, chart) == over_images
 
 
 COLOURS = """

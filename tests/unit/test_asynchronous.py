@@ -19,7 +19,8 @@ from paragan.distributed.transports.link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
-from paragan.report.record import History, RecordEntry
+from paragan.report.record import History
+from paragan.report.record_entry import RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme, update_order
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.lag_control import GradientAlarm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paragan.report.grid_record import Grid, GridHistory
+from paragan.report.plot import end_of
 from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
@@ -14,7 +15,7 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
     found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
     for n, line in enumerate(lines):
         found.add(n, float(n), line)
-        (bars,) = population_section(found, 1.0).bars
+        (bars,) = population_section(found, end_of(1.0, 1.0)).bars
         named.append([name for name, _, _ in bars.rows])
     strange = ["itself", "neighbour 1"]
     assert named == [["cell 0 (itself)", "cell 1"], *[["cell 0 (itself)", "cell 2"]] * 2, strange, strange]
@@ -23,6 +24,8 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
 
 def test_record_names_the_metric_of_the_scores():
     line = {"generation": 1, "cells": cells(1.5, 2.0)}
-    assert " with 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), 1.0).note
-    assert " with 1.5; " in population_section(population(line, scored_by=None), 1.0).note
+    assert (
+        " with 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), end_of(1.0, 1.0)).note
+    )
+    assert " with 1.5; " in population_section(population(line, scored_by=None), end_of(1.0, 1.0)).note
     assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40

@@ -13,6 +13,7 @@ import pytest
 from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.heat_map import GridLayout, heat_maps, num_past_maps
 from paragan.report.page import Page
+from paragan.report.plot import end_of
 from paragan.report.population import population_section
 from paragan.report.record import Record
 from paragan.report.scale import format_short
@@ -157,11 +158,11 @@ def test_mixture_of_best_cell_lists_its_neighbours(run, page):
 
 def test_weights_of_another_neighbourhood_have_no_cells():
     line = {"generation": 1, "cells": cells(1.0, 2.0, weights=[0.5, 0.25, 0.25])}
-    (bars,) = population_section(population(line, neighbours=[[0, 1], [1, 0]]), 1.0).bars
+    (bars,) = population_section(population(line, neighbours=[[0, 1], [1, 0]]), end_of(1.0, 1.0)).bars
     assert [name for name, _, _ in bars.rows] == ["itself", "neighbour 1", "neighbour 2"]
     assert [length for _, length, _ in bars.rows] == [100.0, 50.0, 50.0]
     strange = {"generation": 1, "cells": cells(1.0, 2.0, weights=[1e308, -1.0, None])}
-    (bars,) = population_section(population(strange), 1.0).bars
+    (bars,) = population_section(population(strange), end_of(1.0, 1.0)).bars
     assert [length for _, length, _ in bars.rows] == [100.0, 0.0, 0.0] and bars.rows[2][2] == "–"
 
 
@@ -170,7 +171,7 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
     ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
     found = population(first, first | {"ensemble": ensemble})
-    (bars,) = population_section(found, 1.0).bars
+    (bars,) = population_section(found, end_of(1.0, 1.0)).bars
     assert bars.title == "Ensemble of 4" and bars.rows == (("cell 0", 33.3, "1"), ("cell 1", 100.0, "3"))
     assert bars.note.endswith(f"{than} the best mixture." if than else "after training.")
     found.add(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
@@ -192,7 +193,7 @@ def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     wall = {"train": 3.0, "score": math.nan, "mutate": -1.0, "gather": "x", "evaluate": 1e999}
     profile = {"wall_s": wall, "cpu_s": {"train": None}}
     found = population({"generation": 1, "cells": cells(1.0, 2.0), "profile": profile})
-    rows = population_section(found, 1.0).profile
+    rows = population_section(found, end_of(1.0, 1.0)).profile
     assert rows == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
 
 

@@ -10,9 +10,11 @@ import tracemalloc
 
 import pytest
 
-from paragan.report import record as _record
+from paragan.report import record_entry as _entry
 from paragan.report.panels import best_evaluation, metric_charts, series_labels
-from paragan.report.record import History, Record, RecordEntry
+from paragan.report.plot import end_of
+from paragan.report.record import History, Record
+from paragan.report.record_entry import RecordEntry
 from paragan.report.record_values import single_line, to_natural
 from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
@@ -107,7 +109,7 @@ def test_seconds_that_are_no_number_do_not_count(odd):
 
 def test_entry_numbers_are_computed_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
+    monkeypatch.setattr(_entry, "to_number", lambda value: looked.append(value) or float(value))
     moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
     assert moment.numbers == moment.numbers == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
@@ -116,8 +118,9 @@ def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     history = History()
     for step, value in enumerate((3.0, None)):
         history.add("score", RecordEntry(step, float(step), {"fd": value}))
-    (chart,) = metric_charts(history.scores, 1.0)
-    assert (len(chart.lines[0].dots), len(chart.lines[0].bad)) == (1, 1)
+    (chart,) = metric_charts(history.scores, end_of(1.0, 1.0))
+    trace = chart.lines[0].traces["kimg"]
+    assert (len(trace.dots), len(trace.bad)) == (1, 1)
     assert best_evaluation("fd", history.scores).step == 0
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from paragan.core import registry
-from paragan.report.charts import Caption, Chart, Plot
+from paragan.report.charts import Caption, Chart
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import Page
 from paragan.report.panels import PANELS
+from paragan.report.plot import Plot, end_of
+from paragan.report.readout import Readout
 from paragan.report.record import open_record
 from paragan.report.run_facts import list_events
 from paragan.report.scale import Scale
@@ -146,7 +148,7 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
 
 def test_a_tick_is_written_once():
     scale = Scale(0.99991, 0.99999, False, 0.0, 100.0)
-    chart = Chart(Caption("", "", ""), Plot(100, 100, 1.0), scale, (), {}, "")
+    chart = Chart(Caption("", "", ""), Plot(100, 100, end_of(1.0, 1.0)), scale, (), Readout(), "")
     texts = [text for _, text in chart.y_ticks]
     assert texts and len(set(texts)) == len(texts)
 

@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 from paragan import __version__
 from paragan.cli import data
 from paragan.cli.bench import PASS_ON, bench
+from paragan.cli.compare import compare_runs
 from paragan.cli.config import config
 from paragan.cli.doctor import doctor
 from paragan.cli.evaluate import score_run
@@ -99,6 +100,7 @@ app.command(context_settings=ANY_OPTION)(config)
 app.command("sample")(sample_command)
 app.command()(export)
 app.command()(report)
+app.command("compare")(compare_runs)
 app.command()(watch)
 app.command()(replay)
 app.command("worker")(worker_command)

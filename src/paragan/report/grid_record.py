@@ -138,7 +138,7 @@ class GridHistory:
         self.grid = grid  # the neighbourhood may have changed
         return self
 
-    def add(self, step: int, kimg: float, values: Mapping[str, Any]) -> None:
+    def add(self, step: int, kimg: float, values: Mapping[str, Any], seconds: float = 0.0) -> None:
         """Add the next line; it replaces the latest generation if it has the same number."""
         number = to_natural(values.get("generation"))
         cells = to_mapping(values.get("cells"))
@@ -155,7 +155,7 @@ class GridHistory:
         self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if number > last:
-            self._add_scores(step, kimg)
+            self._add_scores(step, kimg, seconds)
             self._store(self.latest)
             self._add_profile(to_mapping(values.get("profile")))
 
@@ -175,11 +175,11 @@ class GridHistory:
         nearest = [min(stored, key=lambda past: abs(past.number - target)) for target in targets]
         return list({past.number: past for past in nearest}.values())
 
-    def _add_scores(self, step: int, kimg: float) -> None:
+    def _add_scores(self, step: int, kimg: float, seconds: float) -> None:
         assert self.latest is not None
         if scores := [score for score in self.latest.of["score"] if math.isfinite(score)]:
-            self.curves.setdefault("score/best", Series()).add(step, kimg, min(scores))
-            self.curves.setdefault("score/median", Series()).add(step, kimg, median(scores))
+            self.curves.setdefault("score/best", Series()).add(step, kimg, min(scores), seconds)
+            self.curves.setdefault("score/median", Series()).add(step, kimg, median(scores), seconds)
 
     def _store(self, new: Generation) -> None:
         if self._num_generations % self._stride == 0:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import math
 import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from paragan.core.files import write_text
 from paragan.report import panels, run_facts
-from paragan.report.charts import Chart
 from paragan.report.metric_notes import explanation, reliability
+from paragan.report.plot import end_of
 from paragan.report.population import grid_shape_text, population_section
-from paragan.report.record import History, metric_names, open_record
-from paragan.report.record_values import first_items, single_line, to_mapping, to_number
+from paragan.report.readout import script_data
+from paragan.report.record import History, open_record
+from paragan.report.record_entry import metric_names
+from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
+from paragan.report.rendering import render_page, sha256_source
 from paragan.report.run_state import format_duration, read_small_text, run_state
-from paragan.report.sample_frames import Frame, SampleFrames
+from paragan.report.sample_frames import Frame, SampleFrames, track_data
 from paragan.report.scale import format_number
 
-_HERE = Path(__file__).parent
-_MAX_TABLE_ROWS = 40  # of a chart of a series
-_MAX_METRIC_ROWS = 200  # of a chart of a metric
 _MAX_CONFIG = 200_000  # characters
 _SECTIONS = {
     "game": "Losses",
@@ -42,9 +37,6 @@ class Page:
         self.folder = folder
         self.record = open_record(folder)
         self.frames = SampleFrames(folder)
-        self._template = _environment().get_template("report.html.j2")
-        self._css = (_HERE / "report.css").read_text(encoding="utf-8")
-        self._js = (_HERE / "report.js").read_text(encoding="utf-8")
 
     def render(self, live: bool = False) -> str:
         """Return the page as HTML. live: the page polls its server for changes."""
@@ -52,23 +44,13 @@ class Page:
         self.record.read()
         history = self.record.history
         view = _view(self.folder, history, self.frames.choose(history.samples))
-        page = {"live": live, "token": token, "css": self._css, "js": self._js, "csp": self.policy(live)}
-        return self._template.render(view, **page)
+        return render_page("report.html.j2", view | {"token": token}, live)
 
     def save(self, path: Path | None = None) -> Path:
         """Render the page and write it atomically, by default as report.html of the run folder."""
         path = path or self.folder / "report.html"
         write_text(path, self.render())
         return path
-
-    def policy(self, live: bool) -> str:
-        """Return the content security policy: only this style, this script and embedded images."""
-        connect = "; connect-src 'self'"
-        style, script = (_sha256_source(text) for text in (self._css, self._js))
-        return (
-            f"default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
-            f"base-uri 'none'; form-action 'none'{connect if live else ''}"
-        )
 
     def token(self) -> str:
         """Return a token that changes whenever the page would."""
@@ -79,36 +61,40 @@ class Page:
                 stamps.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
             except OSError:
                 stamps.append("")
-        return _sha256_source("/".join(stamps))
+        return sha256_source("/".join(stamps))
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
     """Return the variables of the template."""
-    kimg = max(history.kimg, 1e-9)
+    end = end_of(history.kimg, history.seconds)
     names = metric_names(history.scores)
-    charts = {id: panels.section_charts(id, history.series, kimg) for id in _SECTIONS}
-    metrics = panels.metric_charts(history.scores, kimg)
-    cells = population_section(history.population, kimg)
+    charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
+    metrics = panels.metric_charts(history.scores, end)
+    cells = population_section(history.population, end)
     drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts.values())]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
-        "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
+        "tracks": [{"tone": None, "dash": 0}] if frames else [],
         "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "delays": run_facts.delay_tables(history),
         "sections": [(title, charts[id]) for id, title in _SECTIONS.items() if charts[id]],
         "population": cells,
-        "readouts": {chart.caption.id: chart.readout for chart in drawn},
-        "kimg": kimg,
+        "data": {
+            "tracks": [track_data(frames)] if frames else [],
+            "stops": [[number] for number in range(len(frames))],
+            "end": {"kimg": end.kimg, "seconds": end.seconds},
+        }
+        | script_data({chart.caption.id: chart.readout for chart in drawn}),
         "advice": [run_facts.advice_texts(entry) for entry in reversed(history.advice.values())],
         "events": run_facts.list_events(history),
         "changed": run_facts.changed_settings(history.start),
         "config": read_small_text(folder / "config.yaml")[:_MAX_CONFIG],
-        "protocol": run_facts.dotted_settings(history.protocol),
+        "protocol": dotted_settings(history.protocol),
     }
 
 
@@ -132,23 +118,6 @@ def _header(folder: Path, history: History) -> dict[str, Any]:
     }
 
 
-def table(chart: Chart) -> list[list[str]]:
-    """Return rows of a chart as text, including the first and last; all rows of most metrics."""
-    readout: Any = chart.readout
-    count = len(readout["x"])
-    max_rows = _MAX_METRIC_ROWS if chart.caption.id.startswith("metric") else _MAX_TABLE_ROWS
-    stride = math.ceil(count / max_rows) or 1
-    chosen = sorted({*range(0, count, stride), count - 1}) if count else []
-    return [
-        [f"{readout['step'][i]:,}", format_number(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
-        for i in chosen
-    ]
-
-
-def _cell(value: float | None) -> str:
-    return "–" if value is None else format_number(value)
-
-
 def _key_number(name: str, history: History) -> dict[str, str]:
     with_metric = [entry for entry in history.scores if name in entry.numbers]
     real = to_number(to_mapping(history.real).get(name))
@@ -167,20 +136,3 @@ def _key_number(name: str, history: History) -> dict[str, str]:
         "last": last_value if last is not main and not is_tie else "",
         "real": "" if real is None else format_number(real),
     }
-
-
-def _environment() -> jinja2.Environment:
-    """Return a template environment that escapes every value."""
-    environment = jinja2.Environment(
-        autoescape=True,
-        loader=jinja2.FileSystemLoader(_HERE),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"figure": format_number, "table": table}
-    return environment
-
-
-def _sha256_source(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

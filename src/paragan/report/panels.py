@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from paragan.report.charts import Caption, Chart, Plot, evaluation_chart, series_chart
+from paragan.report.charts import Caption, Chart, Pen, series_chart
+from paragan.report.evaluation_charts import EvaluationCurve, evaluation_chart
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.record import RecordEntry, metric_names
+from paragan.report.plot import Plot, RunPosition
+from paragan.report.record_entry import RecordEntry, metric_names
 from paragan.report.series import Series
 
 _MAX_OTHER_CHARTS = 24  # of series without a panel
+_SEPARATE = "Its protocol changed; values before and after do not compare, so they are separate curves."
 
 
 @dataclass(frozen=True)
@@ -131,21 +134,21 @@ PANELS = (
 )
 
 
-def section_charts(section: str, series: Mapping[str, Series], kimg: float) -> list[Chart]:
+def section_charts(section: str, series: Mapping[str, Series], end: RunPosition) -> list[Chart]:
     """Return the charts of a section that have data; two or four charts are drawn wider."""
-    matches = [(panel, names) for panel, names in _matching_panels(section, series) if names]
+    matches = [(panel, names) for panel, names in matching_panels(section, series) if names]
     wide = len(matches) in (2, 4)
     return [
         series_chart(
             Caption(f"{section}-{number}", panel.title, panel.note, panel.floor),
-            Plot(540, 220, kimg) if wide else Plot(360, 190, kimg),
+            Plot(540, 220, end) if wide else Plot(360, 190, end),
             dict(zip(series_labels(names), (series[name] for name in names), strict=True)),
         )
         for number, (panel, names) in enumerate(matches)
     ]
 
 
-def _matching_panels(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, list[str]]]:
+def matching_panels(section: str, series: Collection[str]) -> list[tuple[Panel, list[str]]]:
     """Return panels with the names of their series. "other": each series without a panel."""
     if section == "other":
         patterns = [panel.names for panel in PANELS]
@@ -164,26 +167,48 @@ def sort_by_panel(series: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*ordered, *names]))
 
 
-def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
+def metric_charts(scores: Sequence[RecordEntry], end: RunPosition) -> list[Chart]:
     """Return one chart per metric; the first is drawn larger."""
     charts = []
     for number, name in enumerate(metric_names(scores)):
         with_metric = [entry for entry in scores if name in entry.values]
         note = note_of(name, with_metric[-1].values)
-        plot = Plot(300, 150, kimg, right_margin=14)
+        plot = Plot(300, 150, end, right_margin=14)
         if number == 0:
-            plot = Plot(540, 430, kimg, right_margin=20)
+            plot = Plot(540, 430, end, right_margin=20)
+        curves = _protocol_curves(name, with_metric)
+        text = f"{note.short} {_SEPARATE}" if len(curves) > 1 else note.short
         floor = None if note.direction < 0 else 0.0
-        caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
-        best = best_evaluation(name, with_metric)
-        charts.append(evaluation_chart(caption, plot, name, with_metric, best))
+        caption = Caption(f"metric-{number}", name, text, floor, explanation(name))
+        charts.append(evaluation_chart(caption, plot, name, curves))
     return charts
 
 
+def _protocol_curves(metric: str, scores: Sequence[RecordEntry]) -> list[EvaluationCurve]:
+    """Return one curve per protocol; the latest has the name of the metric, and the best mark."""
+    by_stamp: dict[int, list[RecordEntry]] = {}
+    for entry in scores:
+        by_stamp.setdefault(entry.stamp, []).append(entry)
+    last = scores[-1].stamp
+    curves = []
+    for number, (stamp, entries) in enumerate(by_stamp.items()):
+        if stamp == last:
+            pen = Pen(metric, 2)
+            curves.append(EvaluationCurve(pen, entries, best_evaluation(metric, scores)))
+        else:
+            pen = Pen(f"{metric} by another protocol ({number + 1})", 4)
+            curves.append(EvaluationCurve(pen, entries))
+    return curves
+
+
 def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry | None:
-    """Return the best evaluation by a metric; None without a direction or a finite value."""
+    """Return the best evaluation by a metric; None without a direction or a finite value.
+
+    Only evaluations by the protocol of the last one compare with it.
+    """
     direction = note_of(metric, scores[-1].values if scores else None).direction
-    values = [(entry, entry.numbers[metric]) for entry in scores if metric in entry.numbers]
+    known = [entry for entry in scores if metric in entry.numbers]
+    values = [(entry, entry.numbers[metric]) for entry in known if entry.stamp == known[-1].stamp]
     finite = [(entry, value) for entry, value in values if math.isfinite(value)]
     return max(finite, key=lambda pair: direction * pair[1])[0] if direction and finite else None
 

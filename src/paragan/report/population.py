@@ -10,6 +10,7 @@ from paragan.report import panels
 from paragan.report.charts import Chart
 from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
 from paragan.report.heat_map import GridLayout, HeatMap, heat_maps, num_past_maps
+from paragan.report.plot import RunPosition
 from paragan.report.scale import format_number
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
@@ -40,7 +41,7 @@ class PopulationSection:
     profiled: int
 
 
-def population_section(history: GridHistory, kimg: float) -> PopulationSection | None:
+def population_section(history: GridHistory, end: RunPosition) -> PopulationSection | None:
     """Return the section; None for a run without a grid or without a finished generation."""
     grid = history.grid
     latest = history.latest
@@ -52,7 +53,7 @@ def population_section(history: GridHistory, kimg: float) -> PopulationSection |
     bars = (_mixture_bars(grid, latest, history.weights), _ensemble_bars(latest, history.ensemble))
     return PopulationSection(
         _section_note(grid, latest),
-        panels.section_charts("population", history.curves, kimg),
+        panels.section_charts("population", history.curves, end),
         tuple(chart for chart in bars if chart is not None),
         heat_maps(grid, generations),
         layout,

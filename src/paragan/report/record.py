@@ -6,10 +6,9 @@ import json
 import math
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain, islice, product
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,15 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
 from paragan.report.grid_record import GridHistory
-from paragan.report.record_values import finite_or_nan, first_pairs, single_line, to_mapping, to_natural, to_number
+from paragan.report.record_entry import NUM_IMAGES, RecordEntry, thin_out
+from paragan.report.record_values import (
+    dotted_settings,
+    finite_or_nan,
+    first_pairs,
+    single_line,
+    to_mapping,
+    to_natural,
+)
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -25,38 +32,11 @@ _MAX_LINE_BYTES = 1 << 22  # a generation of 4096 cells has 2 MB
 _MAX_SERIES = 200
 _MAX_EVENTS = 200
 _MAX_ADVICE = 50
-_MAX_ENTRIES = 1000  # of evaluations and of samples
-_MAX_VALUES = 64  # stored per line
 _MAX_CHECKPOINTS = 10
-_MAX_METRICS = 24
 _MAX_BINS = 64
+_MAX_SECONDS = 1e15
+_MAX_STAMPS = 50  # evaluations by further protocols are left out
 _HISTOGRAMS = ("lag", "age", "wait_ms")
-_POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
-_COUNT = "num_images"  # a number of an evaluation that is not a metric
-
-
-@dataclass(frozen=True)
-class RecordEntry:
-    """Line of the record with its position in the run."""
-
-    step: int
-    kimg: float
-    values: Mapping[str, Any]
-
-    @cached_property
-    def numbers(self) -> dict[str, float]:
-        """Numeric values by name."""
-        numbers = ((single_line(k), to_number(v)) for k, v in self.values.items() if k not in _POSITION_KEYS)
-        return {name: value for name, value in numbers if value is not None}
-
-    def brief(self) -> RecordEntry:
-        """Return a copy with only the first scalar values and shortened texts, of bounded size."""
-        scalars = ((k, v) for k, v in self.values.items() if not isinstance(v, list | dict))
-        first = islice(scalars, _MAX_VALUES)
-        stored = {single_line(k): single_line(v) if isinstance(v, str) else v for k, v in first}
-        directions = first_pairs(self.values.get("directions"), _MAX_METRICS)
-        stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
-        return RecordEntry(self.step, self.kimg, stored)
 
 
 @dataclass
@@ -64,7 +44,8 @@ class History:
     """Content of a record in bounded memory: long records are thinned out.
 
     most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
-    images): of the latest evaluation. rows: row labels of the latest samples.
+    images): of the latest evaluation. stamps: distinct protocols of the evaluations with their
+    number of images, as text by dotted name. rows: row labels of the latest samples.
     """
 
     step: int = 0
@@ -78,6 +59,7 @@ class History:
     num_scores: int = 0
     most_metrics: int = 0
     protocol: object = None
+    stamps: list[dict[str, str]] = field(default_factory=list)
     real: object = None
     rows: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
@@ -99,6 +81,7 @@ class History:
         self.step = entry.step
         self.kimg = entry.kimg
         self._count_seconds(finite_or_nan(entry.values.get("seconds")))
+        entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":
@@ -106,7 +89,7 @@ class History:
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
-                self.population.add(entry.step, entry.kimg, entry.values)
+                self.population.add(entry.step, entry.kimg, entry.values, entry.seconds)
             case "score":
                 self._add_score(entry)
             case "samples":
@@ -144,8 +127,14 @@ class History:
         self.num_scores += 1
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
-        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_COUNT}))
-        self.scores = thin_out(self.scores, entry.brief())
+        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {NUM_IMAGES}))
+        stamp = dict(dotted_settings(self.protocol))
+        stamp[NUM_IMAGES] = single_line(entry.values.get(NUM_IMAGES))
+        if stamp not in self.stamps and len(self.stamps) < _MAX_STAMPS:
+            self.stamps.append(stamp)
+        if stamp in self.stamps:
+            known = replace(entry.brief(), stamp=self.stamps.index(stamp))
+            self.scores = thin_out(self.scores, known)
 
     def _add_values(self, entry: RecordEntry) -> None:
         for name, value in entry.numbers.items():
@@ -154,12 +143,13 @@ class History:
             line = self.series.setdefault(name, Series())
             if not line.bad and not math.isfinite(value):
                 self.events.append((entry.step, f"{name} is not finite"))
-            line.add(entry.step, entry.kimg, value)
+            line.add(entry.step, entry.kimg, value, entry.seconds)
 
     def _count_seconds(self, session_s: float) -> None:
         """Add up training time; each session counts from zero."""
         if math.isfinite(session_s):
-            self.seconds += session_s - (self._session_s if session_s >= self._session_s else 0.0)
+            new_s = session_s - (self._session_s if session_s >= self._session_s else 0.0)
+            self.seconds = min(max(0.0, self.seconds + new_s), _MAX_SECONDS)
             self._session_s = session_s
 
 
@@ -212,30 +202,6 @@ def open_record(folder: Path) -> Record:
         cure = f"pass one that `{program_command()} train` has created"
         raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")
-
-
-def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
-    """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
-    counts = Counter(chain.from_iterable(entry.numbers for entry in scores))
-    del counts[_COUNT]
-    frequent = {name for name, _ in counts.most_common(_MAX_METRICS)}
-    return [name for name in counts if name in frequent]
-
-
-def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
-    """Append an entry; above the limit, drop every second entry.
-
-    The last entry and the extremes of each metric remain.
-    """
-    entries.append(new)
-    if len(entries) <= _MAX_ENTRIES:
-        return entries
-    selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
-    for name in metric_names(entries):
-        values = (entry.numbers.get(name, math.nan) for entry in entries)
-        finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
-        selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
-    return [entry for entry in entries if id(entry) in selected]
 
 
 def _parse(line: bytes) -> tuple[object, RecordEntry] | None:

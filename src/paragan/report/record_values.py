@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 _MAX_DIGITS = 15  # of an integer, so that it is exact as a float
+_MAX_ITEMS = 200
 
 
 def to_number(value: object) -> float | None:
@@ -64,3 +66,18 @@ def single_line(text: object, max_length: int = 500) -> str:
     line = " ".join(line.split())
     printable = (c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
     return "".join(printable)[:max_length]
+
+
+def setting_text(value: object) -> str:
+    """Return a setting as in a recipe."""
+    return single_line(value if isinstance(value, str) else json.dumps(value))
+
+
+def dotted_settings(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[str, str]]:
+    """Return nested settings as pairs of dotted name and value."""
+    if not isinstance(settings, Mapping) or not depth:
+        return [(prefix, single_line(settings))] if prefix else []
+    pairs: list[tuple[str, str]] = []
+    for name, value in first_pairs(settings):
+        pairs += dotted_settings(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
+    return pairs[:_MAX_ITEMS]

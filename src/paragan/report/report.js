@@ -4,7 +4,7 @@
   const one = (query, within = document) => within.querySelector(query);
   const all = (query, within = document) => [...within.querySelectorAll(query)];
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let data, images, playing = 0;
+  let data, stops, playing = 0;
 
   const formatNumber = (value) => {
     if (value === null || value === undefined) return "–";
@@ -13,20 +13,33 @@
       : size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
     return text.replace("-", "−");
   };
-  const place = (step, kimg) => `step ${step.toLocaleString("en")} · ${formatNumber(kimg)} kimg`;
+  const duration = (s) => s < 120 ? `${formatNumber(s)} s` : s < 7200 ? `${formatNumber(s / 60)} min`
+    : s < 172800 ? `${formatNumber(s / 3600)} h` : `${formatNumber(s / 86400)} d`;
+  // The horizontal axis of all charts: "kimg" or "seconds".
+  const axis = () => one("[name=axis]:checked").value;
+  const along = (value) => axis() === "kimg" ? `${formatNumber(value)} kimg` : duration(value);
+  const place = (at) => `step ${at.step.toLocaleString("en")} · ${along(at[axis()])}`;
 
-  // Sample animation: a frame by index, and its position on every chart.
+  // Samples of one run or several: the frames of a stop of the slider, and their positions on every chart.
   const show = (index) => {
-    const frame = data.frames[index], image = one("#frame"), text = place(frame.step, frame.kimg);
-    image.src = frame.src;
-    image.alt = image.alt.replace(/step [\d,]+/, `step ${frame.step}`);
+    const frames = data.tracks.map((track, n) => track[stops[index][n]]);
+    const latest = frames.reduce((a, b) => (b.kimg > a.kimg ? b : a));
+    const text = frames.length > 1 ? `up to ${formatNumber(latest.kimg)} kimg` : place(latest);
+    for (const image of all("[data-track]")) {
+      const frame = frames[image.dataset.track], at = one(`[data-place="${image.dataset.track}"]`);
+      image.src = frame.src;
+      image.alt = image.alt.replace(/step [\d,]+/, `step ${frame.step}`);
+      if (at) at.textContent = place(frame);
+    }
     one("#at").textContent = text;
     one("#time").value = index;
     one("#time").setAttribute("aria-valuetext", text);
     for (const svg of all("svg[data-left]")) {
-      const x = across(svg, frame.kimg);
-      one(".frame", svg).setAttribute("x1", x);
-      one(".frame", svg).setAttribute("x2", x);
+      all(".frame", svg).forEach((line, n) => {
+        const x = across(svg, frames[n][axis()]);
+        line.setAttribute("x1", x);
+        line.setAttribute("x2", x);
+      });
     }
   };
   const pause = () => {
@@ -35,7 +48,7 @@
     if (one("#play")) { one("#play").textContent = "▶"; one("#play").setAttribute("aria-label", "Play the animation"); }
   };
   const play = () => {
-    const last = data.frames.length - 1;
+    const last = stops.length - 1;
     if (Number(one("#time").value) >= last) show(0);
     one("#play").textContent = "❚❚";
     one("#play").setAttribute("aria-label", "Pause the animation");
@@ -47,28 +60,39 @@
   };
 
   // Charts: the position under the pointer or the arrow keys, with its values on all of them.
-  const across = (svg, kimg) => {
+  const across = (svg, value) => {
     const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
-    return left + (right - left) * Math.min(1, kimg / data.kimg);
+    return left + (right - left) * Math.min(1, value / data.end[axis()]);
   };
-  const nearest = (xs, kimg) => {
+  const nearest = (xs, value) => {
     let low = 0, high = xs.length - 1;
-    while (high - low > 1) { const middle = (low + high) >> 1; if (xs[middle] < kimg) low = middle; else high = middle; }
-    return Math.abs(xs[low] - kimg) <= Math.abs(xs[high] - kimg) ? low : high;
+    while (high - low > 1) { const middle = (low + high) >> 1; if (xs[middle] < value) low = middle; else high = middle; }
+    return Math.abs(xs[low] - value) <= Math.abs(xs[high] - value) ? low : high;
   };
-  const read = (kimg) => {
+  const columns = (chart) => chart.positions.map((n) => data.positions[n]);
+  // The columns of positions of a chart, each with the index nearest to a value; the nearest of all is first.
+  const find = (chart, value) => columns(chart).filter((column) => column.step.length).map((column) => {
+    const xs = column[axis()], index = nearest(xs, value);
+    return { column, index, far: Math.abs(xs[index] - value) };
+  }).sort((a, b) => a.far - b.far);
+  const longest = (chart) => columns(chart).reduce((a, b) => (b.kimg.length > a.kimg.length ? b : a), { kimg: [], seconds: [], step: [] });
+  const read = (value) => {
     for (const figure of all("figure.chart")) {
       const chart = data.charts[figure.dataset.chart], svg = one("svg", figure), cursor = one(".cursor", svg);
-      if (!chart.x.length) continue;
-      const i = nearest(chart.x, kimg), x = across(svg, chart.x[i]), line = one(".readout", figure);
+      const found = find(chart, value);
+      if (!found.length) continue;
+      const { column, index } = found[0], here = column[axis()][index], x = across(svg, here), line = one(".readout", figure);
       cursor.setAttribute("x1", x);
       cursor.setAttribute("x2", x);
-      line.replaceChildren(...chart.labels.map((label, n) => {
-        const part = document.createElement("span"), value = document.createElement("b");
-        value.textContent = formatNumber(chart.lines[n][i]);
-        part.append(chart.labels.length > 1 ? `${label} ` : "", value);
+      const several = chart.positions.length > 1, own = columns(chart);
+      const spans = chart.labels.map((label, n) => {
+        const part = document.createElement("span"), number = document.createElement("b");
+        const xs = own[several ? n : 0][axis()], inside = xs.length && here >= xs[0] && here <= xs[xs.length - 1];
+        number.textContent = formatNumber(!several ? chart.lines[n][index] : inside ? chart.lines[n][nearest(xs, here)] : null);
+        part.append(chart.labels.length > 1 ? `${label} ` : "", number);
         return part;
-      }), place(chart.step[i], chart.x[i]));
+      });
+      line.replaceChildren(...spans, several ? along(here) : place({ step: column.step[index], kimg: column.kimg[index], seconds: column.seconds[index] }));
       figure.classList.add("reading");
     }
   };
@@ -77,25 +101,29 @@
     one(".readout", figure).removeAttribute("aria-live");
   });
   const listen = (figure) => {
-    const svg = one("svg", figure), chart = data.charts[figure.dataset.chart];
-    let index = chart.x.length - 1;
+    const svg = one("svg", figure), chart = data.charts[figure.dataset.chart], track = longest(chart);
+    let index = track.step.length - 1;
     const under = (event) => {
       const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
       const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
-      return ((event.clientX - box.left) * scale - left) / (right - left) * data.kimg;
+      return ((event.clientX - box.left) * scale - left) / (right - left) * data.end[axis()];
     };
-    svg.addEventListener("pointermove", (event) => { const kimg = under(event); index = nearest(chart.x, kimg); read(kimg); });
+    svg.addEventListener("pointermove", (event) => {
+      const value = under(event);
+      if (track.step.length) index = nearest(track[axis()], value);
+      read(value);
+    });
     svg.addEventListener("pointerleave", () => { if (document.activeElement !== svg) unread(); });
     svg.addEventListener("blur", unread);
     svg.addEventListener("keydown", (event) => {
-      const last = chart.x.length - 1;
+      const last = track.step.length - 1;
       const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: last }[event.key];
       if (event.key === "Escape") unread();
       if (to === undefined || last < 0) return;
       event.preventDefault();
       one(".readout", figure).setAttribute("aria-live", "polite");
       index = Math.max(0, Math.min(last, to));
-      read(chart.x[index]);
+      read(track[axis()][index]);
     });
   };
 
@@ -113,14 +141,19 @@
 
   const begin = (index) => {
     data = JSON.parse(one("#data").textContent);
-    images = data.frames.length;
+    stops = data.stops;
     all("figure.chart").forEach(listen);
     all(".copy").forEach((button) => button.addEventListener("click", () => copy(button)));
-    if (!images) return;
+    if (!stops.length) return;
     one("#time").addEventListener("input", (event) => { pause(); show(Number(event.target.value)); });
     one("#play").addEventListener("click", () => (playing ? pause() : play()));
-    show(index === undefined ? images - 1 : index);
+    show(index === undefined ? stops.length - 1 : index);
   };
+
+  all("[name=axis]").forEach((button) => button.addEventListener("change", () => {
+    unread();
+    if (stops.length) show(Number(one("#time").value));
+  }));
 
   // Theme: that of the system, unless the user selects the other one.
   const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
@@ -133,14 +166,14 @@
   // Live report: the new page replaces this one in place; slider, open tables and focus are preserved.
   const swap = (text) => {
     const page = new DOMParser().parseFromString(text, "text/html");
-    const was = images ? { at: Number(one("#time").value), step: data.frames[Number(one("#time").value)].step } : undefined;
-    const followed = !was || was.at === images - 1, focused = document.activeElement && document.activeElement.id;
+    const was = stops.length ? { at: Number(one("#time").value), step: data.tracks[0][Number(one("#time").value)].step } : undefined;
+    const followed = !was || was.at === stops.length - 1, focused = document.activeElement && document.activeElement.id;
     const open = new Set(all("details[open]").map((details) => details.dataset.keep));
     pause();
     one("#page").replaceWith(document.adoptNode(one("#page", page)));
     document.title = page.title;
     all("details").forEach((details) => { details.open = open.has(details.dataset.keep); });
-    const frames = JSON.parse(one("#data").textContent).frames;
+    const frames = JSON.parse(one("#data").textContent).tracks[0] || [];
     begin(followed ? undefined : Math.max(0, frames.findLastIndex((frame) => frame.step <= was.step)));
     if (focused && one(`#${focused}`)) one(`#${focused}`).focus({ preventScroll: true });
   };

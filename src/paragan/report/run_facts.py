@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -11,13 +10,20 @@ from typing import Any
 
 from paragan.core.command import program_command
 from paragan.report import panels
-from paragan.report.record import History, RecordEntry, metric_names
-from paragan.report.record_values import first_items, first_pairs, single_line, to_mapping, to_number
+from paragan.report.record import History
+from paragan.report.record_entry import RecordEntry, metric_names
+from paragan.report.record_values import (
+    first_items,
+    first_pairs,
+    setting_text,
+    single_line,
+    to_mapping,
+    to_number,
+)
 from paragan.report.scale import format_number
 
 _MAX_SCORES = 20  # in the list of events
 _MAX_METRICS = 3  # of a score in the list of events
-_MAX_ITEMS = 200
 _DELAYS = {
     "lag": "Lag of the opponent of {}, in steps",
     "age": "Age of the images used by {}, in steps",
@@ -110,22 +116,7 @@ def _score_events(scores: list[RecordEntry]) -> list[tuple[int, str]]:
 def changed_settings(start: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return each setting that differs from the recipe, with the value of recipe and run."""
     pairs = [(key, first_items(values)) for key, values in first_pairs(start.get("changed"))]
-    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if len(v) == 2]
-
-
-def _setting(value: object) -> str:
-    """Format a setting as in a recipe."""
-    return single_line(value if isinstance(value, str) else json.dumps(value))
-
-
-def dotted_settings(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[str, str]]:
-    """Return nested settings as pairs of dotted name and value."""
-    if not isinstance(settings, Mapping) or not depth:
-        return [(prefix, single_line(settings))] if prefix else []
-    pairs: list[tuple[str, str]] = []
-    for name, value in first_pairs(settings):
-        pairs += dotted_settings(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
-    return pairs[:_MAX_ITEMS]
+    return [(single_line(k), setting_text(v[0]), setting_text(v[1])) for k, v in pairs if len(v) == 2]
 
 
 def list_commands(folder: Path, history: History) -> list[tuple[str, str]]:

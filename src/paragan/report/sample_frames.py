@@ -14,14 +14,14 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.report.record import RecordEntry
+from paragan.report.record_entry import RecordEntry
 from paragan.report.record_values import single_line
 from paragan.storage.animation import save_animation
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
-_MAX_FRAME_BYTES = 900_000  # of all frames
-_MAX_FRAME_SIDE = 960
+MAX_FRAME_BYTES = 900_000  # of all frames
+MAX_FRAME_SIDE = 960
 _MAX_ANIMATION_FRAMES = 120
 _MAX_ANIMATION_SIDE = 720
 _FRAME_MS = 120
@@ -36,6 +36,7 @@ class Frame:
 
     step: int
     kimg: float
+    seconds: float
     width: int
     height: int
     uri: str
@@ -43,9 +44,14 @@ class Frame:
 
 @dataclass
 class SampleFrames:
-    """Frames of the report; encoded frames are cached, so only new samples are encoded."""
+    """Frames of the report; encoded frames are cached, so only new samples are encoded.
+
+    max_bytes: of all frames. max_side: of a frame, pixels.
+    """
 
     folder: Path
+    max_bytes: int = MAX_FRAME_BYTES
+    max_side: int = MAX_FRAME_SIDE
     _encoded: dict[str, Frame | None] = field(default_factory=dict)
     _stride: int = 1  # grows with the run
 
@@ -60,13 +66,18 @@ class SampleFrames:
 
     def _fits(self, chosen: Sequence[RecordEntry]) -> bool:
         sizes = [len(frame.uri) for entry in chosen if (frame := self._frame(entry)) is not None]
-        return len(chosen) <= 2 or sum(sizes) <= _MAX_FRAME_BYTES * 4 // 3  # base64
+        return len(chosen) <= 2 or sum(sizes) <= self.max_bytes * 4 // 3  # base64
 
     def _frame(self, entry: RecordEntry) -> Frame | None:
         name = _sample_path(entry)
         if name not in self._encoded:
-            self._encoded[name] = _encode_frame(self.folder / name, entry)
+            self._encoded[name] = _encode_frame(self.folder / name, entry, self.max_side)
         return self._encoded[name]
+
+
+def track_data(frames: Sequence[Frame]) -> list[dict[str, object]]:
+    """Return the frames of a run for the script."""
+    return [{"step": f.step, "kimg": f.kimg, "seconds": round(f.seconds, 2), "src": f.uri} for f in frames]
 
 
 def every_nth(items: Sequence[_Item], stride: int) -> list[_Item]:
@@ -95,14 +106,14 @@ def _sample_path(entry: RecordEntry) -> str:
     return f"samples/{Path(single_line(entry.values.get('path'))).name}"
 
 
-def _encode_frame(path: Path, entry: RecordEntry) -> Frame | None:
-    image = _read_image(path, _MAX_FRAME_SIDE)
+def _encode_frame(path: Path, entry: RecordEntry, max_side: int) -> Frame | None:
+    image = _read_image(path, max_side)
     if image is None:
         return None
     data = io.BytesIO()
     image.save(data, "WEBP", quality=75, method=2)
     uri = "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
-    return Frame(entry.step, entry.kimg, *image.size, uri)
+    return Frame(entry.step, entry.kimg, entry.seconds, *image.size, uri)
 
 
 def _read_image(path: Path, side: int) -> Image.Image | None:

@@ -14,6 +14,7 @@ class Bucket:
 
     step: int
     kimg: float
+    seconds: float = 0.0  # of training
     low: float = math.inf
     high: float = -math.inf
     total: float = 0.0
@@ -25,17 +26,18 @@ class Bucket:
         """Mean of the finite values; None without any."""
         return self.total / self.finite if self.finite else None
 
-    def add(self, step: int, kimg: float, value: float) -> None:
+    def add(self, step: int, kimg: float, value: float, seconds: float) -> None:
         """Add a later value."""
         if math.isfinite(value):
-            self.merge(Bucket(step, kimg, value, value, value, finite=1))
+            self.merge(Bucket(step, kimg, seconds, value, value, value, finite=1))
         else:
-            self.merge(Bucket(step, kimg, bad=1))
+            self.merge(Bucket(step, kimg, seconds, bad=1))
 
     def merge(self, later: Bucket) -> None:
         """Merge a later bucket into this one and take its position."""
         self.step = later.step
         self.kimg = later.kimg
+        self.seconds = later.seconds
         self.low = min(self.low, later.low)
         self.high = max(self.high, later.high)
         self.total += later.total
@@ -53,14 +55,14 @@ class Series:
     bad: int = 0
     _filled: int = 0
 
-    def add(self, step: int, kimg: float, value: float) -> None:
-        """Add the next value."""
+    def add(self, step: int, kimg: float, value: float, seconds: float = 0.0) -> None:
+        """Add the next value. seconds: of training."""
         self.last = value
         self.bad += not math.isfinite(value)
         if self._filled == self.width or not self.buckets:
-            self.buckets.append(Bucket(step, kimg))
+            self.buckets.append(Bucket(step, kimg, seconds))
             self._filled = 0
-        self.buckets[-1].add(step, kimg, value)
+        self.buckets[-1].add(step, kimg, value, seconds)
         self._filled += 1
         if len(self.buckets) > CAPACITY:
             self._halve()

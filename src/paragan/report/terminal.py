@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.record import History, metric_names
+from paragan.report.record import History
+from paragan.report.record_entry import RecordEntry, metric_names
 from paragan.report.record_values import single_line
 from paragan.report.run_state import format_duration, run_state
 from paragan.report.scale import format_number
@@ -125,9 +126,7 @@ def _score_cell(value: float | None, is_best: bool) -> Text:
     return Text(format_number(value) + (" *" if is_best else "  "), "bold" if is_best else "")
 
 
-def _latest_and_best(
-    scores: Sequence[panels.RecordEntry], best: Iterable[panels.RecordEntry | None]
-) -> list[panels.RecordEntry]:
+def _latest_and_best(scores: Sequence[RecordEntry], best: Iterable[RecordEntry | None]) -> list[RecordEntry]:
     """Return the latest evaluations and the best ones, in order of time."""
     selected = {id(entry) for entry in [*scores[-_MAX_SCORES:], *best] if entry is not None}
     return [entry for entry in scores if id(entry) in selected]

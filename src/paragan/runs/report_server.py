@@ -144,13 +144,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /state\n")
 
     def _page(self) -> None:
+        from paragan.report.rendering import page_policy
+
         page = self.server.render()
         if page is None:
             command = f"{program_command()} report --serve"
             text = f"cannot render the page; see the terminal of `{command}`\n"
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
         else:
-            self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))
+            self._answer(HTTPStatus.OK, "text/html", page, page_policy(live=True))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer errors of the base class with our headers and without echoing the request."""

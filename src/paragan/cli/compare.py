@@ -1,0 +1,34 @@
+"""`paragan compare`: several runs in one page and one table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run folders, 2 to 15.")]
+_OUT = "Output file."
+Out = Annotated[Path, typer.Option(metavar="FILE.html", help=_OUT)]
+
+
+def compare_runs(runs: Runs, out: Out = Path("compare.html"), as_json: AsJson = False) -> None:
+    """Compare runs: settings, scores, curves and samples, in one page and one table."""
+    from rich.console import Console
+
+    from paragan.report.comparison import read_comparison
+    from paragan.report.comparison_page import save_comparison
+    from paragan.report.terminal_comparison import comparison_json, render_comparison
+
+    comparison = read_comparison(runs)
+    save_comparison(comparison, out)
+    if as_json:
+        size = {"path": str(out), "bytes": out.stat().st_size}
+        print(json.dumps(size | comparison_json(comparison)))
+        return
+    Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(render_comparison(comparison))
+    print(out)

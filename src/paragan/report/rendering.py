@@ -1,0 +1,72 @@
+"""HTML pages from templates: every value is escaped, and a page runs only its script and style."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from paragan.report.charts import Chart
+from paragan.report.scale import format_number
+
+_HERE = Path(__file__).parent
+_MAX_TABLE_ROWS = 40  # of a chart of a series
+_MAX_METRIC_ROWS = 200  # of a chart of a metric
+
+
+def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> str:
+    """Return a page as HTML. live: it polls its server for changes."""
+    page = {"live": live, "css": _asset("report.css"), "js": _asset("report.js"), "csp": page_policy(live)}
+    return _environment().get_template(template).render(view, **page)
+
+
+def page_policy(live: bool) -> str:
+    """Return the content security policy: only this style, this script and embedded images."""
+    connect = "; connect-src 'self'"
+    style, script = (sha256_source(_asset(name)) for name in ("report.css", "report.js"))
+    return (
+        f"default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
+        f"base-uri 'none'; form-action 'none'{connect if live else ''}"
+    )
+
+
+def sha256_source(text: str) -> str:
+    """Return the hash of a text as a policy has it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def chart_rows(chart: Chart) -> list[list[str]]:
+    """Return rows of a chart as text, including the first and last; all rows of most metrics."""
+    max_rows = _MAX_METRIC_ROWS if chart.caption.id.startswith("metric") else _MAX_TABLE_ROWS
+    return [
+        [f"{place.step:,}", format_number(place.kimg), *map(_cell, values)]
+        for place, values in chart.readout.rows(max_rows)
+    ]
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else format_number(value)
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Return a template environment that escapes every value."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(_HERE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": format_number, "table": chart_rows}
+    return environment

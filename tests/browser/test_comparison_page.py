@@ -1,0 +1,136 @@
+"""A page of four runs in a real browser: one slider, two axes, marks on scores that do not compare, no request."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from paragan.report.comparison import read_comparison
+from paragan.report.comparison_page import save_comparison
+from tests.browser import made_runs
+from tests.browser.driver import NEEDED
+
+pytestmark = NEEDED
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    save_comparison(read_comparison(made_runs.make(root)), root / "compare.html")
+    return root / "compare.html"
+
+
+@pytest.fixture
+def page(browser, file):
+    """The page, opened from a file: it requests nothing else, and the console stays empty."""
+    browser.requests(), browser.complaints()
+    browser.open(file.as_uri())
+    yield browser
+    assert browser.requests() == [file.as_uri()]
+    assert browser.complaints() == []
+    assert not browser.alert_is_open()
+
+
+MOVE = """
+const slider = document.querySelector("#time");
+slider.value = arguments[0];
+slider.dispatchEvent(new Event("input", {bubbles: true}));
+const places = [...document.querySelectorAll("[data-place]")].map((place) => place.textContent);
+return [places, [...document.querySelectorAll("[data-track]")].map((image) => image.src)];
+"""
+
+
+def test_one_slider_moves_the_samples_of_all_runs_to_the_same_kimg(page):
+    stops = int(page.run("return document.querySelector('#time').max"))
+    seen = [page.run(MOVE, stop) for stop in range(stops + 1)]
+    kimg = [[float(re.search(r"([\d.]+) kimg", place).group(1)) for place in places] for places, _ in seen]
+    assert [len(row) for row in kimg] == [4] * (stops + 1)
+    assert kimg[0] == [0, 0, 0, 0] and kimg[-1] == [128, 153.6, 179.2, 204.8]
+    assert all(list(column) == sorted(column) for column in zip(*kimg, strict=True))
+    assert [len({sources[n] for _, sources in seen}) for n in range(4)] == list(made_runs.SAMPLES)
+
+
+DECODED = """
+return [...document.querySelectorAll("[data-track]")].every((image) => image.complete && image.naturalWidth === 120);
+"""
+
+
+def test_samples_are_decoded_at_both_ends_of_the_slider(page):
+    for stop in (0, 99):
+        page.run(MOVE, stop)
+        page.wait(lambda: page.run(DECODED))
+
+
+AXIS = """
+const shown = (query) => document.querySelector(query).getBoundingClientRect().width > 0;
+return [shown("[data-chart='metric-0'] .by-kimg polyline"), shown("[data-chart='metric-0'] .by-seconds polyline")];
+"""
+FRAMES = (
+    "return [...document.querySelectorAll('[data-chart=game-0] .frame')].map((line) => Number(line.getAttribute('x1')))"
+)
+
+
+def test_the_axis_switches_between_images_and_time(page):
+    assert page.run(AXIS) == [True, False]
+    over_images = page.run(FRAMES)
+    page.click("#over-seconds")
+    assert page.run(AXIS) == [False, True]
+    over_time = page.run(FRAMES)
+    assert over_images != over_time and over_time == sorted(over_time)  # every run is slower than the one before
+    page.keys("[data-chart='game-0'] svg", "end")
+    assert re.search(r"A .*D .*(s|min)$", page.text("[data-chart='game-0'] .readout"))
+    page.keys("[data-chart='game-0'] svg", "escape")
+    page.click("#over-kimg")
+    assert page.run(FRAMES) == over_images
+
+
+def test_the_axis_switches_without_a_script(browser, file):
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(file.as_uri())
+        browser.click("#over-seconds")
+        assert browser.run(AXIS) == [False, True]
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_a_run_that_has_ended_has_no_value_later(page):
+    page.keys("[data-chart='game-0'] svg", "end")
+    readout = page.text("[data-chart='game-0'] .readout")
+    assert re.match(r"A –B –C –D [\d.]+", readout) and readout.endswith("kimg")
+    page.keys("[data-chart='game-0'] svg", "escape")
+
+
+LINES = """
+const labels = (figure) => [...figure.querySelectorAll("[data-line]")].map((line) => line.dataset.line);
+const figures = [...document.querySelectorAll("[data-chart^=metric]")];
+return figures.map((figure) => [figure.querySelector("h3").textContent, labels(figure)]);
+"""
+
+
+def test_scores_by_other_protocols_are_marked_and_never_share_a_chart(page):
+    charts = dict(page.run(LINES))
+    assert charts["fd[judge], protocol 1"] == ["A", "B", "C"] and charts["fd[judge], protocol 2"] == ["D"]
+    marks = page.run(
+        "return [...document.querySelectorAll('.scores tr:nth-child(1) td')].map((cell) => cell.textContent)"
+    )
+    assert ["protocol 1" in mark for mark in marks[:4]] == [True, True, True, False] and "≠ protocol 2" in marks[3]
+    assert page.text(".protocols tbody") == "num_images2000400"
+    assert "do not compare, because they differ in: num_images" in page.text(".advice")
+
+
+def test_names_of_runs_stay_text_and_intervals_are_drawn(page):
+    assert "<b>fast" in page.text(".runs") and page.run("return !document.querySelector('.runs td b')")
+    assert page.run("return document.querySelectorAll('.whisker').length") == 4 * 2  # on both axes
+    assert re.search(r"\[[\d.]+, [\d.]+\]", page.text(".scores"))
+
+
+def test_settings_that_differ_are_listed_alone(page):
+    rows = page.run("return [...document.querySelectorAll('.settings tbody tr')].map((row) => row.textContent)")
+    assert rows == ["seed0123", "train.batch6412864128"]
+
+
+def test_page_is_not_wider_than_a_telephone(page):
+    with page.screen(360):
+        assert page.run("return document.documentElement.scrollWidth") <= 360
