@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -34,8 +35,11 @@ def _change(draws: Random, path: Path) -> None:
 
 def fuzz_record(draws: Random, folder: Path) -> None:
     run = small_run.copy("run", folder)
+    unchanged = shutil.copytree(run, folder / "unchanged")
+    page = folder / "compare.html"
     _change(draws, run / "metrics.jsonl")
-    for words in (["report", str(run)], ["watch", str(run), "--once"]):
+    compare = ["compare", str(unchanged), str(run), "--out", str(page)]
+    for words in (["report", str(run)], ["watch", str(run), "--once"], compare):
         shown, said = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
             code = main(words)
@@ -43,8 +47,8 @@ def fuzz_record(draws: Random, folder: Path) -> None:
             raise AssertionError(f"{words[0]} printed an escape sequence of the record")
         if code != 0:
             raise DataError(said.getvalue() or "refused without a word")
-    if "<script>alert" in (run / "report.html").read_text():
-        raise AssertionError("the report contains a script of the record")
+    if "<script>alert" in (run / "report.html").read_text() + page.read_text():
+        raise AssertionError("a page contains a script of the record")
 
 
 def fuzz_resumed_record(draws: Random, folder: Path) -> None:
