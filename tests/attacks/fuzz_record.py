@@ -38,8 +38,10 @@ def fuzz_record(draws: Random, folder: Path) -> None:
     unchanged = shutil.copytree(run, folder / "unchanged")
     page = folder / "compare.html"
     _change(draws, run / "metrics.jsonl")
-    compare = ["compare", str(unchanged), str(run), "--out", str(page)]
-    for words in (["report", str(run)], ["watch", str(run), "--once"], compare):
+    commands = [["report", str(run)], ["watch", str(run), "--once"]]
+    if draws.random() < 0.2:
+        commands.append(["compare", str(unchanged), str(run), "--out", str(page)])
+    for words in commands:
         shown, said = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
             code = main(words)
@@ -47,7 +49,7 @@ def fuzz_record(draws: Random, folder: Path) -> None:
             raise AssertionError(f"{words[0]} printed an escape sequence of the record")
         if code != 0:
             raise DataError(said.getvalue() or "refused without a word")
-    if "<script>alert" in (run / "report.html").read_text() + page.read_text():
+    if any("<script>alert" in file.read_text() for file in (run / "report.html", page) if file.exists()):
         raise AssertionError("a page contains a script of the record")
 
 
