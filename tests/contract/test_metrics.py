@@ -33,6 +33,8 @@ CUTS = ((0, 7), (7, 40), (40, 60))
 KINDS = {name: registry.load_module("metrics", name).Metric for name in registry.names("metrics")}
 PAIRED = [name for name, kind in KINDS.items() if Needs.PAIRS in kind.needs]
 JUDGED = [name for name in KINDS if name not in PAIRED]
+WITHOUT_BEST_VALUE = ("density", "inception_score", "kid")  # real images in place of generated ones have no round value
+WORSE = SampleFeatures(0.2 * FAKE.features_BF + 5, torch.zeros_like(FAKE.logits_BK), FAKE.requested_labels_B)
 PERFECT = SampleFeatures(
     REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
 )
@@ -106,7 +108,7 @@ def test_metric_direction_is_that_of_better_images(name):
         better, worse = (empty.update(ImagePairs(made, target)).compute() for made in (target, target + 0.3))
     else:
         empty = KINDS[name].from_reference(REAL)
-        better, worse = (empty.update(samples).compute() for samples in (PERFECT, FAKE))
+        better, worse = (empty.update(samples).compute() for samples in (PERFECT, WORSE))
     match KINDS[name].direction:
         case Direction.LOWER:
             assert better < worse
@@ -188,7 +190,7 @@ def test_metric_state_is_serializable(empty, shown):
     assert map_tensors(torch.clone, metric).compute() == metric.compute()
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", set(JUDGED) - set(WITHOUT_BEST_VALUE))
 def test_metric_real_images_have_best_value(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
     value = KINDS[name].from_reference(REAL).update(PERFECT).compute()

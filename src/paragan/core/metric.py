@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
 
@@ -35,25 +35,30 @@ class SampleFeatures:
 
     logits_BK: over the classes; None if the extractor does not classify. requested_labels_B: int64
     in [0, K): the label of a real image, or that which a generator received; None without classes.
+    row_B: int64, the number of each image within the score; by default 0 … B - 1.
     """
 
     features_BF: Tensor
     logits_BK: Tensor | None = None
     requested_labels_B: Tensor | None = None
+    row_B: Tensor = field(default=None)  # type: ignore[assignment]  # set in __post_init__
+
+    def __post_init__(self) -> None:
+        if self.row_B is None:
+            object.__setattr__(self, "row_B", torch.arange(len(self.features_BF)))
 
     def rows(self, first: int, end: int) -> SampleFeatures:
         """Return images first … end - 1."""
-        rows = slice(first, end)
-        logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
-        return SampleFeatures(
-            self.features_BF[rows],
-            logits_BK,
-            None if self.requested_labels_B is None else self.requested_labels_B[rows],
-        )
+        return self.select(slice(first, end))
+
+    def select(self, rows: slice | Tensor) -> SampleFeatures:
+        """Return these images; they keep their numbers."""
+        columns = (self.features_BF, self.logits_BK, self.requested_labels_B, self.row_B)
+        return SampleFeatures(*(None if column is None else column[rows] for column in columns))  # type: ignore[arg-type]
 
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
-        """Concatenate at least one set, in order."""
+        """Concatenate at least one set, in order; the images are numbered anew."""
         logits = [piece.logits_BK for piece in pieces]
         labels = [piece.requested_labels_B for piece in pieces]
         features_BF = torch.cat([piece.features_BF for piece in pieces])
@@ -98,6 +103,8 @@ class Metric(ABC):
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""
+    is_default: ClassVar[bool] = True
+    """Whether a score includes it that names no metrics."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal for two values to compare, for the record."""
     order: ClassVar[int] = 100

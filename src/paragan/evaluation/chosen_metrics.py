@@ -45,7 +45,7 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     if choices is None:
         names = registry.names("metrics")
         found = [_load(Choice(name, registry.options("metrics", name)())) for name in names]
-        fitting = [metric for metric in found if metric.kind.needs <= available]
+        fitting = [metric for metric in found if metric.kind.is_default and metric.kind.needs <= available]
         return tuple(sorted(fitting, key=lambda metric: (metric.kind.order, metric.kind.name)))
     metrics = tuple(map(_load, choices))
     if not metrics:

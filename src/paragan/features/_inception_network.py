@@ -1,0 +1,218 @@
+"""Inception v3 as the FID's reference implementation has it, with the names of the public weights.
+
+It differs from the classifier of C. Szegedy et al., "Rethinking the Inception architecture for
+computer vision", CVPR 2016, in three places: 1008 outputs; average pooling leaves padding out of
+the mean; the last block pools by maximum instead of average. Images are resized like TensorFlow 1
+does. Public weights, converted from TensorFlow's graph of 2015-12-05: those of pytorch-fid and of
+torch-fidelity, one file.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SIZE = 299
+NUM_FEATURES = 2048
+NUM_CLASSES = 1008
+
+
+class InceptionNetwork(nn.Module):
+    """The published Inception network: x_BCHW in [-1, 1] to 2048 features and 1008 logits.
+
+    Images have three channels, or one that is repeated, and any size; they are rounded to 8 bits,
+    as if they had been saved. Logits have no bias, as for the Inception score.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Conv2d_1a_3x3 = _Conv(3, 32, 3, stride=2)
+        self.Conv2d_2a_3x3 = _Conv(32, 32, 3)
+        self.Conv2d_2b_3x3 = _Conv(32, 64, 3, padding=1)
+        self.Conv2d_3b_1x1 = _Conv(64, 80, 1)
+        self.Conv2d_4a_3x3 = _Conv(80, 192, 3)
+        self.Mixed_5b = _BlockA(192, 32)
+        self.Mixed_5c = _BlockA(256, 64)
+        self.Mixed_5d = _BlockA(288, 64)
+        self.Mixed_6a = _BlockB(288)
+        self.Mixed_6b = _BlockC(768, 128)
+        self.Mixed_6c = _BlockC(768, 160)
+        self.Mixed_6d = _BlockC(768, 160)
+        self.Mixed_6e = _BlockC(768, 192)
+        self.Mixed_7a = _BlockD(768)
+        self.Mixed_7b = _BlockE(1280, pools_by_maximum=False)
+        self.Mixed_7c = _BlockE(2048, pools_by_maximum=True)
+        self.fc = nn.Linear(NUM_FEATURES, NUM_CLASSES)
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.Conv2d_1a_3x3(_as_inception_input(x_BCHW))
+        h = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(h))
+        h = F.max_pool2d(h, 3, stride=2)
+        h = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(h))
+        h = F.max_pool2d(h, 3, stride=2)
+        h = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(h)))
+        h = self.Mixed_6a(h)
+        h = self.Mixed_6e(self.Mixed_6d(self.Mixed_6c(self.Mixed_6b(h))))
+        h = self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(h)))
+        features_BF = h.mean((2, 3))
+        return features_BF, F.linear(features_BF, self.fc.weight)
+
+
+def resize_like_tensorflow(x_BCHW: Tensor, height: int, width: int) -> Tensor:
+    """Resize by `tf.image.resize_bilinear` of TensorFlow 1: without antialiasing.
+
+    Output pixel i lies at i * input / output, not at pixel centres, and beyond the last pixel the
+    last one is repeated.
+    """
+    top, bottom, down = _neighbours(x_BCHW.shape[2], height, x_BCHW)
+    rows = torch.lerp(x_BCHW[:, :, top], x_BCHW[:, :, bottom], down[:, None])
+    left, right, across = _neighbours(x_BCHW.shape[3], width, x_BCHW)
+    return torch.lerp(rows[..., left], rows[..., right], across)
+
+
+def _neighbours(inputs: int, outputs: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return, for each output pixel, the two input pixels around it and the weight of the second."""
+    # The position is computed in float32 by TensorFlow.
+    place = torch.arange(outputs, device=like.device, dtype=torch.float32) * (inputs / outputs)
+    first = place.long()
+    second = (first + 1).clamp(max=inputs - 1)
+    return first, second, (place - first).to(like.dtype)
+
+
+def _as_inception_input(x_BCHW: Tensor) -> Tensor:
+    """Round images in [-1, 1] to 8 bits, and resize and scale them as the network expects."""
+    pixels = ((x_BCHW.float() + 1) * 127.5).round().clamp(0, 255)
+    if pixels.shape[1] == 1:
+        pixels = pixels.expand(-1, 3, -1, -1)
+    return ((resize_like_tensorflow(pixels, SIZE, SIZE) - 128) / 128).to(x_BCHW.dtype)
+
+
+class _Conv(nn.Module):
+    """Convolution without bias, batch norm with epsilon 0.001, ReLU."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int | tuple[int, int],
+        stride: int = 1,
+        padding: int | tuple[int, int] = 0,
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        self.bn = nn.BatchNorm2d(outputs, eps=0.001)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return F.relu(self.bn(self.conv(h)))
+
+
+class _BlockA(nn.Module):
+    """Branches of 1x1, 5x5, two 3x3 and pooling, at 35x35."""
+
+    def __init__(self, inputs: int, pooled: int) -> None:
+        super().__init__()
+        self.branch1x1 = _Conv(inputs, 64, 1)
+        self.branch5x5_1 = _Conv(inputs, 48, 1)
+        self.branch5x5_2 = _Conv(48, 64, 5, padding=2)
+        self.branch3x3dbl_1 = _Conv(inputs, 64, 1)
+        self.branch3x3dbl_2 = _Conv(64, 96, 3, padding=1)
+        self.branch3x3dbl_3 = _Conv(96, 96, 3, padding=1)
+        self.branch_pool = _Conv(inputs, pooled, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        by_5x5 = self.branch5x5_2(self.branch5x5_1(h))
+        by_3x3 = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(h)))
+        return torch.cat([self.branch1x1(h), by_5x5, by_3x3, self.branch_pool(_average(h))], 1)
+
+
+class _BlockB(nn.Module):
+    """From 35x35 to 17x17: branches of 3x3, two 3x3 and pooling."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.branch3x3 = _Conv(inputs, 384, 3, stride=2)
+        self.branch3x3dbl_1 = _Conv(inputs, 64, 1)
+        self.branch3x3dbl_2 = _Conv(64, 96, 3, padding=1)
+        self.branch3x3dbl_3 = _Conv(96, 96, 3, stride=2)
+
+    def forward(self, h: Tensor) -> Tensor:
+        by_two = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(h)))
+        return torch.cat([self.branch3x3(h), by_two, F.max_pool2d(h, 3, stride=2)], 1)
+
+
+class _BlockC(nn.Module):
+    """Branches of 1x1, 7x7 and two 7x7, each as 1x7 and 7x1, and pooling, at 17x17."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.branch1x1 = _Conv(inputs, 192, 1)
+        self.branch7x7_1 = _Conv(inputs, width, 1)
+        self.branch7x7_2 = _Conv(width, width, (1, 7), padding=(0, 3))
+        self.branch7x7_3 = _Conv(width, 192, (7, 1), padding=(3, 0))
+        self.branch7x7dbl_1 = _Conv(inputs, width, 1)
+        self.branch7x7dbl_2 = _Conv(width, width, (7, 1), padding=(3, 0))
+        self.branch7x7dbl_3 = _Conv(width, width, (1, 7), padding=(0, 3))
+        self.branch7x7dbl_4 = _Conv(width, width, (7, 1), padding=(3, 0))
+        self.branch7x7dbl_5 = _Conv(width, 192, (1, 7), padding=(0, 3))
+        self.branch_pool = _Conv(inputs, 192, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        by_one = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(h)))
+        by_two = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(h)))
+        by_two = self.branch7x7dbl_5(self.branch7x7dbl_4(by_two))
+        return torch.cat([self.branch1x1(h), by_one, by_two, self.branch_pool(_average(h))], 1)
+
+
+class _BlockD(nn.Module):
+    """From 17x17 to 8x8: branches of 3x3, 7x7 with 3x3, and pooling."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.branch3x3_1 = _Conv(inputs, 192, 1)
+        self.branch3x3_2 = _Conv(192, 320, 3, stride=2)
+        self.branch7x7x3_1 = _Conv(inputs, 192, 1)
+        self.branch7x7x3_2 = _Conv(192, 192, (1, 7), padding=(0, 3))
+        self.branch7x7x3_3 = _Conv(192, 192, (7, 1), padding=(3, 0))
+        self.branch7x7x3_4 = _Conv(192, 192, 3, stride=2)
+
+    def forward(self, h: Tensor) -> Tensor:
+        by_3x3 = self.branch3x3_2(self.branch3x3_1(h))
+        by_7x7 = self.branch7x7x3_2(self.branch7x7x3_1(h))
+        by_7x7 = self.branch7x7x3_4(self.branch7x7x3_3(by_7x7))
+        return torch.cat([by_3x3, by_7x7, F.max_pool2d(h, 3, stride=2)], 1)
+
+
+class _BlockE(nn.Module):
+    """Branches of 1x1, 3x3 and two 3x3, the last 3x3 as 1x3 next to 3x1, and pooling, at 8x8."""
+
+    def __init__(self, inputs: int, pools_by_maximum: bool) -> None:
+        super().__init__()
+        self.pools_by_maximum = pools_by_maximum
+        self.branch1x1 = _Conv(inputs, 320, 1)
+        self.branch3x3_1 = _Conv(inputs, 384, 1)
+        self.branch3x3_2a = _Conv(384, 384, (1, 3), padding=(0, 1))
+        self.branch3x3_2b = _Conv(384, 384, (3, 1), padding=(1, 0))
+        self.branch3x3dbl_1 = _Conv(inputs, 448, 1)
+        self.branch3x3dbl_2 = _Conv(448, 384, 3, padding=1)
+        self.branch3x3dbl_3a = _Conv(384, 384, (1, 3), padding=(0, 1))
+        self.branch3x3dbl_3b = _Conv(384, 384, (3, 1), padding=(1, 0))
+        self.branch_pool = _Conv(inputs, 192, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        by_one = self.branch3x3_1(h)
+        by_two = self.branch3x3dbl_2(self.branch3x3dbl_1(h))
+        branches = [
+            self.branch1x1(h),
+            self.branch3x3_2a(by_one),
+            self.branch3x3_2b(by_one),
+            self.branch3x3dbl_3a(by_two),
+            self.branch3x3dbl_3b(by_two),
+        ]
+        pooled = F.max_pool2d(h, 3, stride=1, padding=1) if self.pools_by_maximum else _average(h)
+        return torch.cat([*branches, self.branch_pool(pooled)], 1)
+
+
+def _average(h: Tensor) -> Tensor:
+    """Return the mean of each pixel and its neighbours, without padding."""
+    return F.avg_pool2d(h, 3, stride=1, padding=1, count_include_pad=False)

@@ -1,0 +1,58 @@
+"""Recall: share of real images that lie among the generated ones; higher is better.
+
+Source: as for `precision`, with the roles of the two sets exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from paragan.core import metric
+from paragan.core.metric import Direction, SampleFeatures, in_float64
+from paragan.metrics._neighbours import distances, radii, require_more_than
+from paragan.metrics.precision import K
+
+
+@dataclass(frozen=True)
+class Metric(metric.Metric):
+    """Recall in [0, 1]. It holds the features of all generated images."""
+
+    name = "recall"
+    direction = Direction.HIGHER
+    note = (
+        "Share of real images that lie among the generated ones in feature space. Low: parts of the data are missing."
+    )
+    names_extractor = True
+    min_images = K + 1
+    max_images = 10_000  # the cost is quadratic in this number
+    settings: ClassVar[Mapping[str, Any]] = {"k": K}
+    is_default = False
+    order = 13
+    real_NF: Tensor
+    generated_NF: Tensor
+
+    @classmethod
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+        """Return an empty metric with the real images."""
+        real_NF = in_float64(real.features_BF)
+        require_more_than(K, real_NF)
+        return cls(real_NF, real_NF[:0])
+
+    def update(self, samples: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
+        return replace(self, generated_NF=torch.cat([self.generated_NF, in_float64(samples.features_BF)]))
+
+    def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
+        return replace(self, generated_NF=torch.cat([self.generated_NF, other.generated_NF]))
+
+    def compute(self) -> float:
+        """Return the share. Raises `ConfigError` for no more than k images."""
+        radius_M = radii(self.generated_NF, K)
+        found = sum(int((block <= radius_M).any(1).sum()) for block in distances(self.real_NF, self.generated_NF))
+        return found / len(self.real_NF)

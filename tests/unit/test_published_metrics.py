@@ -1,0 +1,134 @@
+"""Metrics equal the implementations whose values are published, on the same features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import rel_entr, softmax
+from torch import nn
+
+from paragan.core import registry
+from paragan.core.metric import SampleFeatures
+
+COUNT, FEATURES, CLASSES = 400, 16, 7
+
+
+class Given(nn.Module):
+    """An extractor for torchmetrics whose images are the features themselves."""
+
+    num_features = FEATURES
+
+    def forward(self, x):
+        return x.flatten(1)
+
+
+@pytest.fixture(scope="module")
+def real():
+    return drawn(0, 1.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def generated():
+    return drawn(1, 1.1, 0.6)
+
+
+def drawn(seed, spread, shift):
+    generator = torch.Generator().manual_seed(seed)
+    mix = torch.randn(FEATURES, FEATURES, generator=torch.Generator().manual_seed(9), dtype=torch.float64) / 4
+    features = (spread * torch.randn(COUNT, FEATURES, generator=generator, dtype=torch.float64) + shift) @ mix
+    logits = 2 * torch.randn(COUNT, CLASSES, generator=generator, dtype=torch.float64)
+    return SampleFeatures(features, logits)
+
+
+def value(name, real, generated):
+    return registry.load("metrics", name).Metric.from_reference(real).update(generated).compute()
+
+
+def images(samples):
+    return samples.features_BF[:, :, None, None]
+
+
+def test_fd_equals_torchmetrics(real, generated):
+    fid = pytest.importorskip("torchmetrics.image.fid")
+    metric = fid.FrechetInceptionDistance(feature=Given(), normalize=True, input_img_size=(FEATURES, 1, 1))
+    metric.set_dtype(torch.float64)
+    metric.update(images(real), real=True)
+    metric.update(images(generated), real=False)
+    assert value("fd", real, generated) == pytest.approx(float(metric.compute()), rel=1e-4)
+
+
+def test_kid_equals_torchmetrics(real, generated):
+    kid = pytest.importorskip("torchmetrics.image.kid")
+    metric = kid.KernelInceptionDistance(feature=Given(), subsets=1, subset_size=COUNT, normalize=True)
+    metric.set_dtype(torch.float64)
+    metric.update(images(real), real=True)
+    metric.update(images(generated), real=False)
+    assert value("kid", real, generated) == pytest.approx(float(metric.compute()[0]), rel=1e-4)
+
+
+def kid_by_subsets(real, generated, num_subsets, size):
+    """The mean over random subsets, as torch-fidelity and the authors' code have it."""
+    random = np.random.RandomState(2020)
+
+    def kernel(a, b):
+        return (a @ b.T / FEATURES + 1) ** 3
+
+    found = []
+    for _ in range(num_subsets):
+        x = generated[random.choice(COUNT, size, replace=False)]
+        y = real[random.choice(COUNT, size, replace=False)]
+        within = sum(kernel(z, z).sum() - np.trace(kernel(z, z)) for z in (x, y))
+        found.append(within / (size * (size - 1)) - 2 * kernel(x, y).mean())
+    return np.array(found)
+
+
+def test_kid_is_the_mean_over_subsets(real, generated):
+    a, b = real.features_BF.numpy(), generated.features_BF.numpy()
+    assert value("kid", real, generated) == pytest.approx(kid_by_subsets(a, b, 1, COUNT)[0], rel=1e-9)
+    subsets = kid_by_subsets(a, b, 400, 100)
+    error = subsets.std() / 20
+    assert value("kid", real, generated) == pytest.approx(subsets.mean(), abs=3 * error)
+
+
+def test_inception_score_equals_the_formula_of_torch_fidelity(real, generated):
+    probability = softmax(generated.logits_BK.numpy(), axis=1)
+    scores = []
+    for part in range(10):
+        shares = probability[part::10]
+        scores.append(np.exp(rel_entr(shares, shares.mean(0, keepdims=True)).sum(1).mean()))
+    assert value("inception_score", real, generated) == pytest.approx(np.mean(scores), rel=1e-9)
+
+
+def test_inception_score_equals_torchmetrics(real, generated):
+    inception = pytest.importorskip("torchmetrics.image.inception")
+    metric = inception.InceptionScore(feature=nn.Flatten(), splits=10)
+    metric.set_dtype(torch.float64)
+    metric.update(generated.logits_BK[:, :, None, None])
+    mean, _ = metric.compute()  # torchmetrics shuffles the images before it splits them
+    expected = value("inception_score", real, generated)
+    assert expected == pytest.approx(float(mean), rel=0.02)
+
+
+def prdc(real, fake, k):
+    """Precision, recall, density and coverage of M. F. Naeem et al., by whole matrices."""
+
+    def between(a, b):
+        return np.linalg.norm(a[:, None] - b[None], axis=2)
+
+    real_radius = np.sort(between(real, real), axis=1)[:, k]
+    fake_radius = np.sort(between(fake, fake), axis=1)[:, k]
+    distance = between(real, fake)
+    return {
+        "precision": (distance < real_radius[:, None]).any(0).mean(),
+        "recall": (distance < fake_radius[None]).any(1).mean(),
+        "density": (distance < real_radius[:, None]).sum(0).mean() / k,
+        "coverage": (distance.min(1) < real_radius).mean(),
+    }
+
+
+@pytest.mark.parametrize(("name", "k"), [("precision", 3), ("recall", 3), ("density", 5), ("coverage", 5)])
+def test_neighbourhood_metrics_equal_their_definition(real, generated, name, k):
+    expected = prdc(real.features_BF.numpy(), generated.features_BF.numpy(), k)[name]
+    assert 0.05 < expected < (0.95 if name != "density" else 2)
+    assert value(name, real, generated) == pytest.approx(expected, rel=1e-4)
