@@ -53,7 +53,7 @@ def test_inception_has_the_published_parameters(network):
 
 
 def by_hand(weights, pixels):
-    """Features and logits by functions of torch alone: the graph of torchvision's `inception_v3` with the FID's pooling."""
+    """The graph of torchvision's `inception_v3` with the pooling of the FID, by functions of torch alone."""
 
     def conv(name, h, stride=1, padding=0):
         h = F.conv2d(h, weights[f"{name}.conv.weight"], stride=stride, padding=padding)

@@ -69,6 +69,14 @@ class SampleFeatures:
 
 
 @dataclass(frozen=True)
+class SplitFeatures:
+    """Features of real images of both splits: the reference `both`."""
+
+    train: SampleFeatures
+    held_out: SampleFeatures
+
+
+@dataclass(frozen=True)
 class ImagePairs:
     """Generated and target images, x_BCHW in [-1, 1]; rows of equal number belong together."""
 
@@ -99,7 +107,7 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, or `held_out` to compare equal numbers of images."""
+    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`."""
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""

@@ -36,4 +36,7 @@ def radii(x_NF: Tensor, k: int) -> Tensor:
 def require_more_than(k: int, x_NF: Tensor) -> None:
     """Raise `ConfigError` for no more than k rows."""
     if len(x_NF) <= k:
-        raise ConfigError(f"k = {k} neighbours need more than {k} images, not {len(x_NF)}; raise evaluation.num_images")
+        neighbours = f"the {k} nearest" if k else "the nearest"
+        raise ConfigError(
+            f"{neighbours} images need more than {k} images, not {len(x_NF)}; raise evaluation.num_images"
+        )

@@ -1,0 +1,102 @@
+"""Fréchet distance within each class, averaged over the classes (intra-class FID); lower is better.
+
+Source: T. Miyato, M. Koyama, "cGANs with projection discriminator", ICLR 2018, section 4. Every
+class has few images, so values are far above those of `fd`; they compare only for equal numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core import metric
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Direction, Needs, SampleFeatures, in_float64
+
+
+@dataclass(frozen=True)
+class Metric(metric.Metric):
+    """Mean of the squared distances of the classes. It holds the features of all images."""
+
+    name = "intra_class_fd"
+    direction = Direction.LOWER
+    note = (
+        "Fréchet distance between generated and real images of the same class, averaged over the classes. It also "
+        "rises if images of a class are good but show another one."
+    )
+    needs = frozenset({Needs.FEATURES, Needs.LABELS})
+    names_extractor = True
+    min_images = 2
+    is_default = False
+    order = 15
+    real_NF: Tensor
+    real_label_N: Tensor
+    generated_NF: Tensor
+    label_N: Tensor
+
+    @classmethod
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+        """Return an empty metric. Raises `ConfigError` if a class has fewer than two real images."""
+        label_N = _labels(real)
+        counts = label_N.bincount()
+        if not len(counts) or int(counts.min()) < 2:
+            raise ConfigError(
+                f"intra_class_fd needs at least 2 real images of each class, but class {_rarest(counts)} has fewer; "
+                "raise evaluation.num_images"
+            )
+        real_NF = in_float64(real.features_BF)
+        return cls(real_NF, label_N, real_NF[:0], label_N[:0])
+
+    def update(self, samples: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
+        return self._with(in_float64(samples.features_BF), _labels(samples))
+
+    def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
+        return self._with(other.generated_NF, other.label_N)
+
+    def compute(self) -> float:
+        """Return the mean. Raises `ConfigError` if a class has fewer than two generated images."""
+        num_classes = int(self.real_label_N.max()) + 1
+        counts = self.label_N.bincount(minlength=num_classes)
+        if int(counts.min()) < 2:
+            raise ConfigError(
+                f"intra_class_fd needs at least 2 generated images of each class, but class {_rarest(counts)} has "
+                "fewer; raise evaluation.num_images"
+            )
+        return sum(self._of_class(label) for label in range(num_classes)) / num_classes
+
+    def _of_class(self, label: int) -> float:
+        real_NF = self.real_NF[self.real_label_N == label]
+        return distance_of_few(real_NF, self.generated_NF[self.label_N == label])
+
+    def _with(self, features_BF: Tensor, label_B: Tensor) -> Metric:
+        generated_NF = torch.cat([self.generated_NF, features_BF])
+        return replace(self, generated_NF=generated_NF, label_N=torch.cat([self.label_N, label_B]))
+
+
+def distance_of_few(a_NF: Tensor, b_MF: Tensor) -> float:
+    """Return the squared Fréchet distance of two sets of rows, without covariance matrices.
+
+    With centred rows A and B, divided by the root of their number less one, the trace of the root of
+    A'A B'B is the sum of the singular values of A B'. That matrix is (N, M): small for few rows.
+    """
+    mean_a_F, mean_b_F = a_NF.mean(0), b_MF.mean(0)
+    a_NF = (a_NF - mean_a_F) / (len(a_NF) - 1) ** 0.5
+    b_MF = (b_MF - mean_b_F) / (len(b_MF) - 1) ** 0.5
+    overlap = torch.linalg.svdvals(a_NF @ b_MF.T).sum()
+    spread = a_NF.square().sum() + b_MF.square().sum() - 2 * overlap
+    return max(0.0, float((mean_a_F - mean_b_F).square().sum() + spread))
+
+
+def _labels(samples: SampleFeatures) -> Tensor:
+    if samples.requested_labels_B is None:
+        raise ConfigError("intra_class_fd needs labels of images; use a labelled data set")
+    return samples.requested_labels_B
+
+
+def _rarest(counts: Tensor) -> int:
+    return int(counts.argmin()) if len(counts) else 0

@@ -1,0 +1,54 @@
+"""The memorisation metric finds a generator that copies training images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.stats import mannwhitneyu
+
+from paragan.core.metric import SampleFeatures, SplitFeatures
+from paragan.metrics import _neighbours, memorisation
+
+COUNT, FEATURES = 300, 8
+
+
+def drawn(seed, spread=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return SampleFeatures(spread * torch.randn(COUNT, FEATURES, generator=generator))
+
+
+TRAIN, HELD_OUT = drawn(0), drawn(1)
+
+
+def value(generated):
+    return memorisation.Metric.from_reference(SplitFeatures(TRAIN, HELD_OUT)).update(generated).compute()
+
+
+def test_memorisation_equals_mann_whitney():
+    generated = drawn(2, spread=1.1)
+    held_out, made = (
+        _neighbours.nearest(images.features_BF.double(), TRAIN.features_BF.double()).numpy()
+        for images in (HELD_OUT, generated)
+    )
+    statistic = mannwhitneyu(held_out, made).statistic
+    assert value(generated) == pytest.approx(statistic / COUNT**2, rel=1e-12)
+
+
+def test_memorisation_of_new_images_is_a_half():
+    assert abs(value(drawn(3)) - 0.5) < 0.1
+
+
+def test_memorisation_of_copies_is_one():
+    assert value(TRAIN) == 1
+    nearly = SampleFeatures(TRAIN.features_BF + 0.01 * drawn(4).features_BF)
+    assert value(nearly) > 0.99
+
+
+def test_memorisation_of_some_copies_is_above_a_half():
+    new = drawn(5)
+    copied = torch.cat([TRAIN.features_BF[: COUNT // 2], new.features_BF[COUNT // 2 :]])
+    assert value(SampleFeatures(copied)) > value(new) + 0.2
+
+
+def test_memorisation_of_bad_images_is_near_zero():
+    assert value(drawn(6, spread=9.0)) < 0.02
