@@ -1,0 +1,40 @@
+"""Inception network of the published FID and Inception score, with its public weights.
+
+Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash
+equilibrium", NeurIPS 2017; the weights are those of pytorch-fid and torch-fidelity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.core.option_types import ExtractorOptions, FilePath
+from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.features._inception_network import NUM_CLASSES, SIZE
+from paragan.features._inception_weights import PUBLISHED, load_published
+
+
+@dataclass(frozen=True)
+class Options(ExtractorOptions):
+    """File of the public weights, and settings for calling the network."""
+
+    weights: FilePath | None = None
+    """The file of pytorch-fid or torch-fidelity; null: the one that `paragan metrics import-weights` stored."""
+    batch_size: int = 50
+    """Images per call of the network."""
+
+
+def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
+    """Read the network. Raises `ConfigError` without its weights, `DataError` for another file."""
+    network = load_published(Path(options.weights) if options.weights else None)
+    return FeatureExtractor(
+        context.name,
+        network,
+        (3, SIZE, SIZE),
+        NUM_CLASSES,
+        PUBLISHED.sha256,
+        task="ImageNet",
+        takes_any_size=True,
+        **{**context.call_settings(options), "resize": "bilinear of TensorFlow 1"},
+    )
