@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from paragan.core.errors import DataError
-from paragan.datasets import _download, cifar10, mnist
-from paragan.datasets._download import RemoteFile, download
+from paragan.datasets import cifar10, mnist
+from paragan.storage import download as storage_download
+from paragan.storage.download import RemoteFile, download
 
 CONTENT = bytes(range(256)) * 4000
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -115,13 +116,13 @@ def test_unreachable_server_is_reported(cache):
 
 
 def test_silent_server_times_out(cache, monkeypatch):
-    monkeypatch.setattr(_download, "_READ_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(storage_download, "_READ_TIMEOUT_S", 0.2)
     with serving(silence_s=1) as (url, _):
         assert "timed out" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_download_longer_than_an_hour_is_aborted(cache, monkeypatch):
-    monkeypatch.setattr(_download, "_TOTAL_TIMEOUT_S", -1)
+    monkeypatch.setattr(storage_download, "_TOTAL_TIMEOUT_S", -1)
     with serving() as (url, _):
         assert "within an hour" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 

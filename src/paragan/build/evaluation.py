@@ -13,7 +13,6 @@ from paragan.build.data import Data
 from paragan.config import RunConfig
 from paragan.core.source import Source
 from paragan.evaluation import scorer as scorers
-from paragan.evaluation.chosen_metrics import ChosenMetric
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
@@ -61,4 +60,4 @@ def distance_name(config: RunConfig, train: Source) -> str:
     """Return the name, as in scores, of the distance that compares mixtures of a grid."""
     chosen = resolved(config, train).features
     assert chosen is not None
-    return ChosenMetric(fd.Metric).name(scorers.extractor_name(chosen))
+    return f"{fd.Metric.name}[{scorers.extractor_name(chosen)}]"

@@ -17,6 +17,7 @@ class Needs(Enum):
 
     FEATURES = "features"
     LOGITS = "logits"
+    CLASS_LOGITS = "logits over the classes of the data"
     LABELS = "labels"
     PAIRS = "pairs"
 

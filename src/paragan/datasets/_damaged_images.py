@@ -20,8 +20,8 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import read_bytes, write_text
-from paragan.datasets._download import cache_dir
 from paragan.datasets._file_readers import FileReader
+from paragan.storage.download import cache_dir
 
 _MAX_NAMED = 3
 _MAX_CACHE_FILE_BYTES = 64 << 20

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.source import Source
-from paragan.datasets._download import cache_dir
 from paragan.datasets._in_memory import InMemorySource
+from paragan.storage.download import cache_dir
 
 _MIN_BYTES = 1 << 20  # smaller data sets are not worth a file
 

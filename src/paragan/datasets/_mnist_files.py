@@ -23,9 +23,9 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.source import Source
-from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._options import IdxOptions
+from paragan.storage.download import RemoteFile, download
 
 _STEMS = (
     *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

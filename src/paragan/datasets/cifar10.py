@@ -18,9 +18,9 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath
 from paragan.core.source import Source
 from paragan.datasets import _image_decoding, _tar_stream
-from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
+from paragan.storage.download import RemoteFile, download
 
 _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SIDE = 32

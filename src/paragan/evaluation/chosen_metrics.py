@@ -10,10 +10,12 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Metric, Needs
 from paragan.core.option_types import Choice
+from paragan.features._extractor import FeatureExtractor
 
 _WORDS = {
     Needs.FEATURES: "features of images, and data of pairs is compared with its targets",
     Needs.LOGITS: "the logits of a classifier, which evaluation.features does not have",
+    Needs.CLASS_LOGITS: "a classifier of the data's classes, which evaluation.features is not",
     Needs.LABELS: "classes, which the data does not have",
     Needs.PAIRS: "pairs, which the data does not have",
 }
@@ -26,9 +28,12 @@ class ChosenMetric:
     kind: type[Metric]
     options: Any = None
 
-    def name(self, extractor: str) -> str:
-        """Return the name under which values are recorded: `fd[judge]`, `coverage`."""
-        return f"{self.kind.name}[{extractor}]" if self.kind.names_extractor else self.kind.name
+    def recorded_name(self, extractor: FeatureExtractor, num_images: int) -> str:
+        """Return the name under which values are recorded: `fd[judge]`, `coverage`, `fid@50k`."""
+        published = extractor.published_names.get(self.kind.name)
+        if published is not None:
+            return f"{published}@{_short(num_images)}"
+        return f"{self.kind.name}[{extractor.name}]" if self.kind.names_extractor else self.kind.name
 
     def count(self, available: int) -> int:
         """Return how many of the available images the metric compares; 0: too few."""
@@ -72,6 +77,11 @@ def refuse_few(metrics: Sequence[ChosenMetric], num_images: int) -> None:
                 f"evaluation.num_images={num_images} is too few for {metric.kind.name}; use at "
                 f"least {metric.kind.min_images}"
             )
+
+
+def _short(count: int) -> str:
+    """Return a count of images as papers have it: 50k for 50,000."""
+    return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
 def _load(choice: Choice) -> ChosenMetric:

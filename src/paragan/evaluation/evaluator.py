@@ -10,20 +10,20 @@ from typing import Any
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, Needs, SampleFeatures
+from paragan.core.metric import Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
+from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.score import Score
-from paragan.features._extractor import CLASSES, MAX_FOR_ACCURACY, FeatureExtractor, accuracy
+from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
 
 _AT_ONCE = 250
-_RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a warning
 
 
 @dataclass
@@ -47,15 +47,8 @@ class Evaluator:
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        classes = len(self.train.class_names)
-        extractor = self.extractor
-        classifies = extractor.num_classes is not None and classes > 1
-        if not extractor.accepts(self.train.shape) or (classifies and classes != extractor.num_classes):
-            raise ConfigError(
-                f"evaluation.features={extractor.name} expects images of {_expected(extractor)}, but "
-                f"the data has {_size(self.train.shape)} in {classes} classes; use evaluation.features=auto"
-            )
-        self.metrics = choose_metrics(self.chosen, available_needs(self.train, extractor.num_classes is not None))
+        require_accepted(self.extractor, self.train)
+        self.metrics = choose_metrics(self.chosen, available_needs(self.train, self.extractor))
         refuse_few(self.metrics, self.num_images)
 
     def __call__(self, player: Player, prior: Prior) -> Score:
@@ -75,7 +68,7 @@ class Evaluator:
         fakes = compute_features(generate, self.extractor, self.num_images, self._block_size, world)
         values = self._measure(fakes, fakes)
         real = {name: real_values[name] for name in values if name in real_values}
-        by_name = {metric.name(self.extractor.name): metric.kind for metric in self.metrics}
+        by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         directions = {name: by_name[name].direction for name in values}
         return Score(values, self.num_images, self.protocol, real, directions, time.monotonic() - began)
 
@@ -98,7 +91,12 @@ class Evaluator:
     def _num_compared(self, metric: ChosenMetric) -> int:
         """Return the number of reference images of a metric, or 0 if they are too few."""
         split = self.held_out if metric.kind.reference == "held_out" else self.train
+        if metric.kind.reference == "both" and not metric.count(len(self.held_out)):
+            return 0
         return metric.count(min(self.num_images, len(split)))
+
+    def _recorded_name(self, metric: ChosenMetric) -> str:
+        return metric.recorded_name(self.extractor, self.num_images)
 
     @cached_property
     def protocol(self) -> dict[str, Any]:
@@ -136,15 +134,27 @@ class Evaluator:
                 continue
             if metric.kind.reference == "held_out":
                 compared = covering.rows(0, count)
-                real = self._held_out
             else:
                 compared = samples.rows(0, metric.count(len(samples)))
-                real = self.reference
-            name = metric.name(self.extractor.name)
-            if name not in self._empty:
-                self._empty[name] = metric.kind.from_reference(real.rows(0, count), metric.options)
-            values[name] = self._empty[name].update(compared).compute()
+            values[self._recorded_name(metric)] = self._empty_metric(metric).update(compared).compute()
         return values
+
+    def _empty_metric(self, metric: ChosenMetric) -> Metric:
+        """Return the metric of no images, with its reference."""
+        name = self._recorded_name(metric)
+        if name not in self._empty:
+            self._empty[name] = metric.kind.from_reference(self._reference_of(metric), metric.options)
+        return self._empty[name]
+
+    def _reference_of(self, metric: ChosenMetric) -> SampleFeatures | SplitFeatures:
+        count = self._num_compared(metric)
+        match metric.kind.reference:
+            case "held_out":
+                return self._held_out.rows(0, count)
+            case "both":
+                return SplitFeatures(self.reference.rows(0, count), self._held_out.rows(0, count))
+            case _:
+                return self.reference.rows(0, count)
 
     @cached_property
     def _real_values(self) -> dict[str, float]:
@@ -161,53 +171,27 @@ class Evaluator:
     @cached_property
     def _accuracy(self) -> float | None:
         extractor = self.extractor
-        is_unknown = extractor.accuracy is None and extractor.num_classes is not None
+        is_unknown = extractor.accuracy is None and classifies_data(extractor)
         if not is_unknown or self._held_out.requested_labels_B is None:
             return extractor.accuracy
         return accuracy(self._held_out)
 
     @cached_property
     def reference(self) -> SampleFeatures:
-        """Features of the real training images."""
-        return self.extractor.compute_rows(self.train, self._num_reference)
+        """Features of the real training images. Raises `ConfigError` if they are all equal."""
+        found = self.extractor.compute_rows(self.train, self._num_reference)
+        if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
+            raise ConfigError(
+                f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
+                "extractor, or evaluation.features=judge"
+            )
+        return found
 
     @cached_property
     def _held_out(self) -> SampleFeatures:
         """Features of the held-out images, as many as any metric needs."""
-        compared = [self._num_compared(metric) for metric in self.metrics if metric.kind.reference == "held_out"]
+        compared = [self._num_compared(metric) for metric in self.metrics if metric.kind.reference != "train"]
         enough = max(self._num_real, *compared, 0)
-        count = MAX_FOR_ACCURACY if self.extractor.accuracy is None else enough
+        needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
+        count = MAX_FOR_ACCURACY if needs_accuracy else enough
         return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))))
-
-
-def available_needs(train: Source, has_logits: bool = True) -> frozenset[Needs]:
-    """Return what metrics can read about images of this data."""
-    labels = {Needs.LABELS} if len(train.class_names) > 1 else set()
-    logits = {Needs.LOGITS} if has_logits else set()
-    return frozenset({Needs.FEATURES, *logits, *labels})
-
-
-def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str | None:
-    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown."""
-    if accuracy is None or accuracy >= _RELIABLE:
-        return None
-    name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
-    if extractor.task == CLASSES:
-        means = "its scores are rough; compare them with those of real images, in brackets"
-        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images; {means}"
-    means = "compare its scores with those of real images, in brackets"
-    assert extractor.num_classes is not None
-    if accuracy < 1.5 / extractor.num_classes:
-        chance = f"{1 / extractor.num_classes:.0%} by chance"
-        means = f"{chance}, so its scores mean little; look at the samples, or add classes"
-    return f"warning: score: {name} finds the rotation of {accuracy:.1%} of held-out images; {means}"
-
-
-def _expected(extractor: FeatureExtractor) -> str:
-    if extractor.num_classes is None:
-        return _size(extractor.input_shape)
-    return f"{_size(extractor.input_shape)} in {extractor.num_classes} classes"
-
-
-def _size(shape: tuple[int, int, int]) -> str:
-    return "x".join(map(str, shape))

@@ -10,7 +10,8 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.evaluation.chosen_metrics import choose_metrics, refuse_few
-from paragan.evaluation.evaluator import Evaluator, available_needs
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.extractor_fit import available_needs
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.evaluation.score import Score

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
 from paragan.core.option_types import ExtractorOptions, PretrainedOptions
 from paragan.core.source import Source
@@ -20,7 +21,8 @@ from paragan.hardware.precision import full_precision
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
-CLASSES = "classes"  # the usual task of an extractor
+CLASSES = "classes"  # the usual task of an extractor: those of the data
+OTHER_CLASSES = "other classes"
 MAX_FOR_ACCURACY = 10_000
 _CPU = torch.device("cpu")
 _AT_ONCE = 500  # real images that are fetched at once
@@ -37,7 +39,9 @@ class FeatureExtractor:
     None. It is moved to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal
     if two scores use one extractor. accuracy: on held-out images; None: unknown. task: what its
     classes are. crop: pixels cut off at each edge of an image. resize: filter that brings an image
-    to the input size; None: another size is refused. batch_size: images per call of the network.
+    to the input size; None: another size is refused. takes_any_size: the network does so itself, for
+    one and three channels. batch_size: images per call of the network. published_names: of metrics
+    whose values by this extractor are published under another name.
     """
 
     name: str
@@ -52,12 +56,16 @@ class FeatureExtractor:
     device: torch.device = _CPU
     dtype: torch.dtype = torch.float32
     batch_size: int = 500
+    takes_any_size: bool = False
+    published_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network.to(self.device, self.dtype).eval().requires_grad_(False)
 
     def accepts(self, shape: Shape) -> bool:
         """Return whether images of this shape are valid inputs."""
+        if self.takes_any_size:
+            return shape[0] in (1, 3)
         return shape == self.input_shape or (shape[0] == self.shape[0] and self.resize is not None)
 
     @property
@@ -70,15 +78,16 @@ class FeatureExtractor:
     def compute(self, x_BCHW: Tensor, labels_B: Tensor | None = None) -> SampleFeatures:
         """Compute features and logits of images in [-1, 1] on any device, as float32 on the CPU.
 
-        labels_B: requested labels, passed on.
+        labels_B: requested labels, passed on. Raises `ConfigError` if the network returns features of
+        another shape, or values that are not finite.
         """
         with full_precision(self.device):
             outputs = [self._call(chunk) for chunk in x_BCHW.detach().split(self.batch_size)]
         features, logits = zip(*outputs, strict=True)
+        features_BF = torch.cat(features).float().cpu()
+        self._refuse_invalid(features_BF, len(x_BCHW))
         logits_BK = None if self.num_classes is None else torch.cat(logits).float().cpu()
-        return SampleFeatures(
-            torch.cat(features).float().cpu(), logits_BK, None if labels_B is None else labels_B.cpu()
-        )
+        return SampleFeatures(features_BF, logits_BK, None if labels_B is None else labels_B.cpu())
 
     def compute_rows(self, source: Source, count: int) -> SampleFeatures:
         """Compute the features of `count` images of a data set, always the same, with labels."""
@@ -92,9 +101,21 @@ class FeatureExtractor:
         judged = self.compute_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))
         return replace(self, accuracy=accuracy(judged))
 
+    def _refuse_invalid(self, features_BF: Tensor, count: int) -> None:
+        if features_BF.dim() != 2 or len(features_BF) != count:
+            raise ConfigError(
+                f"evaluation.features: {self.name} returns features of shape {tuple(features_BF.shape)} for {count} "
+                f"images, not ({count}, F); return one row of features for each image"
+            )
+        if not features_BF.isfinite().all():
+            raise ConfigError(
+                f"evaluation.features: {self.name} returns features that are not finite; use dtype: float32, or "
+                "another extractor"
+            )
+
     def _call(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor | None]:
         x_BCHW = F.pad(x_BCHW.to(self.device, torch.float32), (-self.crop,) * 4)
-        if x_BCHW.shape[2:] != self.shape[1:]:
+        if not self.takes_any_size and x_BCHW.shape[2:] != self.shape[1:]:
             assert self.resize is not None
             x_BCHW = F.interpolate(x_BCHW, self.shape[1:], mode=self.resize, antialias=True).clamp(-1, 1)
         outputs = self.network(x_BCHW.to(self.dtype))

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.option_types import ExtractorOptions, FilePath
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
+from paragan.features._extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
 from paragan.features._inception_network import NUM_CLASSES, SIZE
 from paragan.features._inception_weights import PUBLISHED, load_published
+
+PUBLISHED_NAMES = {
+    "fd": "fid",
+    "inception_score": "inception_score",
+    "intra_class_fd": "intra_class_fid",
+    "kid": "kid",
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,8 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
         (3, SIZE, SIZE),
         NUM_CLASSES,
         PUBLISHED.sha256,
-        task="ImageNet",
+        task=OTHER_CLASSES,
         takes_any_size=True,
+        published_names=PUBLISHED_NAMES,
         **{**context.call_settings(options), "resize": "bilinear of TensorFlow 1"},
     )

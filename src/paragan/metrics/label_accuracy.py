@@ -26,7 +26,7 @@ class Metric(MeanMetric):
         "Share of generated images that the classifier assigns to the class they were generated "
         "for. One good image per class scores 1: interpret it together with the class variances."
     )
-    needs = frozenset({Needs.LOGITS, Needs.LABELS})
+    needs = frozenset({Needs.CLASS_LOGITS, Needs.LABELS})
     order = 1
 
     def of_each(self, samples: SampleFeatures) -> Tensor:

@@ -1,0 +1,64 @@
+"""Whether a feature extractor fits the data of a score, and what metrics can read of both."""
+
+from __future__ import annotations
+
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Needs
+from paragan.core.source import Source
+from paragan.features._extractor import CLASSES, OTHER_CLASSES, FeatureExtractor
+
+_RELIABLE = 0.95  # a score by an extractor of lower accuracy is printed with a warning
+
+
+def require_accepted(extractor: FeatureExtractor, train: Source) -> None:
+    """Raise `ConfigError` if the images have another shape, or other classes, than the extractor's."""
+    classes = len(train.class_names)
+    classifies = extractor.num_classes is not None and extractor.task == CLASSES and classes > 1
+    if not extractor.accepts(train.shape) or (classifies and classes != extractor.num_classes):
+        raise ConfigError(
+            f"evaluation.features={extractor.name} expects images of {_expected(extractor)}, but the data has "
+            f"{_size(train.shape)} in {classes} classes; use evaluation.features=auto"
+        )
+
+
+def available_needs(train: Source, extractor: FeatureExtractor | None = None) -> frozenset[Needs]:
+    """Return what metrics can read about images of this data; None: by any extractor."""
+    found = {Needs.FEATURES}
+    if len(train.class_names) > 1:
+        found |= {Needs.LABELS}
+    if extractor is None or extractor.num_classes is not None:
+        found |= {Needs.LOGITS}
+    if extractor is None or classifies_data(extractor):
+        found |= {Needs.CLASS_LOGITS}
+    return frozenset(found)
+
+
+def classifies_data(extractor: FeatureExtractor) -> bool:
+    """Return whether the logits are over the classes of the data, or of its rotations."""
+    return extractor.num_classes is not None and extractor.task != OTHER_CLASSES
+
+
+def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None) -> str | None:
+    """Return a warning for an extractor of low accuracy; None if it is high enough or unknown."""
+    if accuracy is None or accuracy >= _RELIABLE:
+        return None
+    name = "the judge" if extractor.name == "judge" else f"the extractor {extractor.name}"
+    if extractor.task == CLASSES:
+        means = "its scores are rough; compare them with those of real images, in brackets"
+        return f"warning: score: {name} is right on {accuracy:.1%} of held-out images; {means}"
+    means = "compare its scores with those of real images, in brackets"
+    assert extractor.num_classes is not None
+    if accuracy < 1.5 / extractor.num_classes:
+        chance = f"{1 / extractor.num_classes:.0%} by chance"
+        means = f"{chance}, so its scores mean little; look at the samples, or add classes"
+    return f"warning: score: {name} finds the rotation of {accuracy:.1%} of held-out images; {means}"
+
+
+def _expected(extractor: FeatureExtractor) -> str:
+    if extractor.num_classes is None:
+        return _size(extractor.input_shape)
+    return f"{_size(extractor.input_shape)} in {extractor.num_classes} classes"
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))
