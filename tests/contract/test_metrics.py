@@ -101,7 +101,7 @@ def test_metric_reads_only_what_it_needs(name):
 
     def only(samples):
         features = samples.features_BF if Needs.FEATURES in needs else torch.zeros(len(samples), 1)
-        logits = samples.logits_BK if Needs.LOGITS in needs else None
+        logits = samples.logits_BK if needs & {Needs.LOGITS, Needs.CLASS_LOGITS} else None
         return SampleFeatures(features, logits, samples.requested_labels_B if Needs.LABELS in needs else None)
 
     value = empty_metric(KINDS[name], only(REAL)).update(only(FAKE)).compute()

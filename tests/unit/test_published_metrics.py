@@ -42,7 +42,7 @@ def drawn(seed, spread, shift):
 
 
 def value(name, real, generated):
-    return registry.load("metrics", name).Metric.from_reference(real).update(generated).compute()
+    return registry.load_module("metrics", name).Metric.from_reference(real).update(generated).compute()
 
 
 def images(samples):

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from torch import Tensor
+
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Metric, Needs, SampleFeatures, SplitFeatures
@@ -16,6 +18,7 @@ from paragan.core.source import Source
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
+from paragan.evaluation.interval import half_sample_interval
 from paragan.evaluation.score import Score
 from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
@@ -42,6 +45,7 @@ class Evaluator:
     num_images: int
     mode: Mode = "eval"
     chosen: Sequence[Choice] | None = None
+    resamples: int = 0
     world: World = ALONE
     warn: Callable[[str], None] = lambda line: None
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
@@ -67,10 +71,12 @@ class Evaluator:
         world = self.world if self.mode == "eval" else ALONE
         fakes = compute_features(generate, self.extractor, self.num_images, self._block_size, world)
         values = self._measure(fakes, fakes)
+        intervals = self._intervals(fakes, values)
         real = {name: real_values[name] for name in values if name in real_values}
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         directions = {name: by_name[name].direction for name in values}
-        return Score(values, self.num_images, self.protocol, real, directions, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Score(values, self.num_images, self.protocol, real, directions, intervals, seconds)
 
     @property
     def _block_size(self) -> int:
@@ -132,12 +138,31 @@ class Evaluator:
             count = self._num_compared(metric)
             if not count or (Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None):
                 continue
-            if metric.kind.reference == "held_out":
-                compared = covering.rows(0, count)
-            else:
-                compared = samples.rows(0, metric.count(len(samples)))
+            compared = self._compared_rows(metric, covering if metric.kind.reference == "held_out" else samples)
             values[self._recorded_name(metric)] = self._empty_metric(metric).update(compared).compute()
         return values
+
+    def _intervals(self, fakes: SampleFeatures, values: dict[str, float]) -> dict[str, tuple[float, float]]:
+        """Return the intervals of these values by name; a metric may have none."""
+        found = {}
+        for metric in self.metrics:
+            name = self._recorded_name(metric)
+            if name not in values:
+                continue
+            compared = self._compared_rows(metric, fakes)
+            empty = self._empty_metric(metric)
+
+            def compute(rows: Tensor, empty: Metric = empty, compared: SampleFeatures = compared) -> float:
+                return empty.update(compared.select(rows)).compute()
+
+            found[name] = half_sample_interval(values[name], compute, len(compared), self.resamples)
+        return {name: ends for name, ends in found.items() if ends is not None}
+
+    def _compared_rows(self, metric: ChosenMetric, samples: SampleFeatures) -> SampleFeatures:
+        """Return the images of a score that a metric compares."""
+        if metric.kind.reference == "held_out":
+            return samples.rows(0, self._num_compared(metric))
+        return samples.rows(0, metric.count(len(samples)))
 
     def _empty_metric(self, metric: ChosenMetric) -> Metric:
         """Return the metric of no images, with its reference."""

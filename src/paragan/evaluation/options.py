@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from paragan.core import registry
-from paragan.core.option_types import Category, Choice, Count
+from paragan.core.option_types import Category, Choice, Count, Natural
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,7 @@ class EvaluationOptions:
 
     The first with a direction decides which checkpoint is the best.
     """
+    resamples: Natural = 20
+    """Random halves of the images from which the interval of each value is estimated; 0: none."""
     mode: Literal["eval", "train-stats"] = "eval"
     """Sampling for scores and images: `eval`, or `train-stats` (batch statistics, dropout on)."""

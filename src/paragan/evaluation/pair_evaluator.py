@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from torch import Tensor
 
-from paragan.core.metric import ImagePairs, Needs
+from paragan.core.metric import ImagePairs, Metric, Needs
 from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
+from paragan.evaluation.interval import half_sample_interval
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -38,6 +40,7 @@ class PairEvaluator:
     num_images: int
     mode: Mode = "eval"
     chosen: Sequence[Choice] | None = None
+    resamples: int = 0
 
     def __post_init__(self) -> None:
         self.num_pairs = min(self.num_images, len(self.held_out))
@@ -61,14 +64,26 @@ class PairEvaluator:
         Raises `ConfigError` if they are not finite.
         """
         began = time.monotonic()
-        metrics = [chosen.kind.from_reference(None, chosen.options) for chosen in self.metrics]
+        empty = [chosen.kind.from_reference(None, chosen.options) for chosen in self.metrics]
+        blocks = []
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
             target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
             both = ImagePairs(require_finite(translate(first, condition)), target)
-            metrics = [metric.update(both) for metric in metrics]
-        values = {metric.name: metric.compute() for metric in metrics}
-        directions = {metric.name: metric.direction for metric in metrics}
-        return Score(values, self.num_pairs, self.protocol, {}, directions, time.monotonic() - began)
+            blocks.append([metric.update(both) for metric in empty])
+        by_block = {column[0].name: column for column in zip(*blocks, strict=True)}
+        values = {name: reduce(Metric.merge, column).compute() for name, column in by_block.items()}
+        directions = {metric.name: metric.direction for metric in empty}
+        intervals = {name: self._interval(values[name], column) for name, column in by_block.items()}
+        known = {name: ends for name, ends in intervals.items() if ends is not None}
+        seconds = time.monotonic() - began
+        return Score(values, self.num_pairs, self.protocol, {}, directions, known, seconds)
+
+    def _interval(self, value: float, blocks: Sequence[Metric]) -> tuple[float, float] | None:
+        def compute(rows: Tensor) -> float:
+            half = reduce(Metric.merge, [blocks[row] for row in rows.tolist()])
+            return half.compute()
+
+        return half_sample_interval(value, compute, len(blocks), self.resamples)
 
     @property
     def protocol(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ class Score:
 
     metrics: values by name. num_images: number of generated images. protocol: must be equal for two
     scores to compare. real: values of held-out real images by the same metrics, as a reference, if
-    any. directions: of the metrics; lower is better by default. seconds: duration without the work
+    any. directions: of the metrics; lower is better by default. intervals: 95 % intervals of the
+    values, of those that have one. seconds: duration without the work
     that only the first score has.
     """
 
@@ -24,6 +25,7 @@ class Score:
     protocol: dict[str, Any]
     real: dict[str, float] = field(default_factory=dict)
     directions: Mapping[str, Direction] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -34,6 +36,7 @@ class Score:
         return {
             **self.metrics,
             **real,
+            **({"intervals": {name: list(ends) for name, ends in self.intervals.items()}} if self.intervals else {}),
             "num_images": self.num_images,
             "protocol": self.protocol,
             "directions": directions,

@@ -46,7 +46,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
-        return PairEvaluator(held_out, options.num_images, options.mode, options.metrics)
+        return PairEvaluator(held_out, options.num_images, options.mode, options.metrics, options.resamples)
 
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)
@@ -71,6 +71,7 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
             options.num_images,
             options.mode,
             options.metrics,
+            options.resamples,
             context.world,
             context.say,
         )

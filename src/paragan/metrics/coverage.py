@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import metric
-from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, SampleFeatures, in_float64
+from paragan.metrics._neighbours import nearest, radii
 
 K = 5
-_ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,15 @@ class Metric(metric.Metric):
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
         """Return an empty metric with the radius around each image of `real`."""
-        if len(real) <= K:
-            raise ConfigError(
-                f"coverage needs more than k = {K} real images, not {len(real)}; raise evaluation.num_images"
-            )
         real_NF = in_float64(real.features_BF)
-        return cls(
-            real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)
-        )
+        return cls(real_NF, radii(real_NF, K), torch.full((len(real_NF),), torch.inf, dtype=torch.float64))
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        nearest_N = self.nearest_N
-        for first in range(0, len(samples), _ROWS_AT_ONCE):
-            fake_BF = in_float64(samples.features_BF[first : first + _ROWS_AT_ONCE])
-            nearest_N = nearest_N.minimum(_distances(self.real_NF, fake_BF).amin(1))
-        return replace(self, nearest_N=nearest_N)
+        if not len(samples):
+            return self
+        nearest_N = nearest(self.real_NF, in_float64(samples.features_BF))
+        return replace(self, nearest_N=self.nearest_N.minimum(nearest_N))
 
     def merge(self, other: Metric) -> Metric:
         """Return a metric that includes the images of both."""
@@ -69,15 +61,3 @@ class Metric(metric.Metric):
     def compute(self) -> float:
         """Return the share of real images with a generated image within their radius."""
         return float((self.nearest_N <= self.radius_N).double().mean())
-
-
-def _distance_to_kth_other(real_NF: Tensor) -> Tensor:
-    """Return the distance of each row to its K-th nearest other row, (N,)."""
-    # Each row is nearest to itself, at distance 0: the K-th other is the K + 1-th of all.
-    kth = [_distances(rows, real_NF).kthvalue(K + 1, dim=1).values for rows in real_NF.split(_ROWS_AT_ONCE)]
-    return torch.cat(kth)
-
-
-def _distances(a_NF: Tensor, b_MF: Tensor) -> Tensor:
-    """Return (N, M) distances; inner products would give equal rows a distance above 0."""
-    return torch.cdist(a_NF, b_MF, compute_mode="donot_use_mm_for_euclid_dist")

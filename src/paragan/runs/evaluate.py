@@ -20,10 +20,15 @@ class RunScore:
     score: Score
 
     def to_json(self) -> dict[str, Any]:
-        """Return the metrics, the metrics of real images, the number of images and the protocol."""
+        """Return the metrics, their intervals, the metrics of real images, the number of images and the protocol."""
         score = self.score
-        numbers = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
-        return {**numbers, "protocol": score.protocol}
+        return {
+            "metrics": score.metrics,
+            "intervals": score.intervals,
+            "real": score.real,
+            "num_images": score.num_images,
+            "protocol": score.protocol,
+        }
 
     def __str__(self) -> str:
         line = score_line(self.score.values)

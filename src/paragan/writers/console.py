@@ -149,14 +149,20 @@ def score_line(values: Mapping[str, Any]) -> str:
     real = to_mapping(values.get("real"))
     accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
     metrics = {name: value for name, value in values.items() if isinstance(value, float)}
-    parts = [_with_real(name, value, real.get(name)) for name, value in metrics.items()]
+    intervals = to_mapping(values.get("intervals"))
+    parts = [_format_value(name, value, real.get(name), intervals.get(name)) for name, value in metrics.items()]
     if isinstance(accuracy, float):
         parts.append(f"extractor accuracy {accuracy:.4g}")
     return "  ".join(parts)
 
 
-def _with_real(name: str, value: float, real: object) -> str:
-    return f"{name} {value:.4g}" + (f" (real {real:.4g})" if isinstance(real, float) else "")
+def _format_value(name: str, value: float, real: object, interval: object) -> str:
+    """Format `fd[judge] 4.21 ± 0.12 (real 0.9)`; the interval and the value of real images may be missing."""
+    text = f"{name} {value:.4g}"
+    match interval:
+        case [float(low), float(high)]:
+            text += f" ± {(high - low) / 2:.2g}"
+    return text + (f" (real {real:.4g})" if isinstance(real, float) else "")
 
 
 def clock_time(seconds: float) -> str:
