@@ -21,6 +21,7 @@ from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
 
+_HOW_TO_FID = "for the FID run `paragan metrics import-weights FILE`, and pass evaluation.features=inception"
 _FINISHED = "finished"
 
 
@@ -98,8 +99,9 @@ class ScalingManager:
         """Return a score of the sampling generator. Collective: every rank must call this.
 
         metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
-        features of the run's extractor, `fd[NAME]`. `fid` is read as `fd`, with a printed note that
-        the features are not Inception's.
+        features of the run's extractor, `fd[NAME]`. `fid` is the published distance with
+        `evaluation.features=inception`; with another extractor it is read as `fd`, with a printed note,
+        or refused with `evaluation.strict`. Raises `ConfigError` for other names.
         """
         with self._alive(method="eval") as session:
             trainer = session.trainer
@@ -112,16 +114,18 @@ class ScalingManager:
         if not values:
             hint = "pass evaluation.features=auto"
             raise ConfigError(f"eval needs an extractor, and evaluation.features is null; {hint}")
-        short = {name.partition("[")[0]: name for name in values}
-        name = short.get("fd" if metric == "fid" else metric, metric)
+        short = {name.partition("[")[0].partition("@")[0]: name for name in values}
+        is_published = metric != "fid" or "fid" in short
+        name = short.get(metric if is_published else "fd", metric)
         if name not in values:
             known = ", ".join(dict.fromkeys([*values, *short]))
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
-        if metric == "fid":
+        if not is_published:
+            if self.config.evaluation.strict:
+                raise ConfigError(f"eval: this is {name}, not the FID; {_HOW_TO_FID}, or set evaluation.strict=false")
             fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
-            text = f"without Inception weights {fid}"
             note = "compare it only with runs that are scored by the same extractor"
-            self._say(f"eval      {text}: {note}")
+            self._say(f"eval      without Inception weights {fid}: {note}; {_HOW_TO_FID}")
         return values[name]
 
     def save(self) -> None:

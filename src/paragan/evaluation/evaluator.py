@@ -34,8 +34,9 @@ class Evaluator:
     """Evaluator of generators against one data set.
 
     Statistics of the real images are computed once, at the first score. chosen: metrics that a
-    config names; None: all that apply. warn: receives one line at the first score if the accuracy
-    of the extractor is low. Raises `ConfigError` if the extractor does not accept the images, or a
+    config names; None: all that apply. say: receives lines of progress, and a warning at the
+    first score if the accuracy of the extractor is low. resamples: halves of the images from which
+    intervals are estimated. Raises `ConfigError` if the extractor does not accept the images, or a
     metric needs more images.
     """
 
@@ -47,7 +48,7 @@ class Evaluator:
     chosen: Sequence[Choice] | None = None
     resamples: int = 0
     world: World = ALONE
-    warn: Callable[[str], None] = lambda line: None
+    say: Callable[[str], None] = lambda line: None
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class Evaluator:
         began = time.monotonic()
         # In mode `train-stats` every rank generates all images, because batches must be equal.
         world = self.world if self.mode == "eval" else ALONE
-        fakes = compute_features(generate, self.extractor, self.num_images, self._block_size, world)
+        fakes = compute_features(generate, self.extractor, self.num_images, self._block_size, world, self.say)
         values = self._measure(fakes, fakes)
         intervals = self._intervals(fakes, values)
         real = {name: real_values[name] for name in values if name in real_values}
@@ -190,7 +191,7 @@ class Evaluator:
         """
         warning = accuracy_warning(self.extractor, self._accuracy)
         if warning is not None:
-            self.warn(warning)
+            self.say(warning)
         return self._measure(self._held_out.rows(0, self._num_real), self.reference) if self._num_real else {}
 
     @cached_property
@@ -204,7 +205,7 @@ class Evaluator:
     @cached_property
     def reference(self) -> SampleFeatures:
         """Features of the real training images. Raises `ConfigError` if they are all equal."""
-        found = self.extractor.compute_rows(self.train, self._num_reference)
+        found = self.extractor.compute_rows(self.train, self._num_reference, self.say)
         if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
             raise ConfigError(
                 f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
@@ -219,4 +220,4 @@ class Evaluator:
         enough = max(self._num_real, *compared, 0)
         needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
-        return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))))
+        return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))), self.say)

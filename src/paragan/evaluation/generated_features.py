@@ -9,6 +9,7 @@ from torch import Tensor
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
+from paragan.core.progress_lines import ProgressLines
 from paragan.core.types import Rows
 from paragan.features._extractor import FeatureExtractor
 from paragan.game.network import CalledNetwork
@@ -33,18 +34,25 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
 
 
 def compute_features(
-    generate: Generate, extractor: FeatureExtractor, num_images: int, block_size: int, world: World
+    generate: Generate,
+    extractor: FeatureExtractor,
+    num_images: int,
+    block_size: int,
+    world: World,
+    say: Callable[[str], None] = lambda line: None,
 ) -> SampleFeatures:
     """Compute the features of all rows, gathered on every rank. Collective.
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
-    equally often. Raises `ConfigError` if images are not finite.
+    equally often. say: receives lines of progress. Raises `ConfigError` if images are not finite.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     mine = blocks[world.rank :: world.size] or blocks[-1:]
     mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
     found = []
+    progress = ProgressLines("score", "images", num_images, say)
     for first, count in mine:
+        progress(first)
         x, labels = generate(first, count)
         found.append(extractor.compute(require_finite(x, world), labels))
     return _gather(SampleFeatures.concatenate(found), [count for _, count in blocks], world)

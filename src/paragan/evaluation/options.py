@@ -28,6 +28,8 @@ class EvaluationOptions:
 
     The first with a direction decides which checkpoint is the best.
     """
+    strict: bool = False
+    """Refuse `eval("fid")` by another extractor than `inception`, instead of returning its distance."""
     resamples: Natural = 20
     """Random halves of the images from which the interval of each value is estimated; 0: none."""
     mode: Literal["eval", "train-stats"] = "eval"

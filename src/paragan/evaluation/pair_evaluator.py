@@ -80,7 +80,7 @@ class PairEvaluator:
 
     def _interval(self, value: float, blocks: Sequence[Metric]) -> tuple[float, float] | None:
         def compute(rows: Tensor) -> float:
-            half = reduce(Metric.merge, [blocks[row] for row in rows.tolist()])
+            half: Metric = reduce(Metric.merge, [blocks[row] for row in rows.tolist()])
             return half.compute()
 
         return half_sample_interval(value, compute, len(blocks), self.resamples)

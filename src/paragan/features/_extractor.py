@@ -16,6 +16,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
 from paragan.core.option_types import ExtractorOptions, PretrainedOptions
+from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source
 from paragan.hardware.precision import full_precision
 from paragan.loading.loader import normalise_images
@@ -89,9 +90,18 @@ class FeatureExtractor:
         logits_BK = None if self.num_classes is None else torch.cat(logits).float().cpu()
         return SampleFeatures(features_BF, logits_BK, None if labels_B is None else labels_B.cpu())
 
-    def compute_rows(self, source: Source, count: int) -> SampleFeatures:
-        """Compute the features of `count` images of a data set, always the same, with labels."""
-        parts = [self.compute(samples["image"], samples.get("label")) for samples in _batches(source, count)]
+    def compute_rows(
+        self, source: Source, count: int, say: Callable[[str], None] = lambda line: None
+    ) -> SampleFeatures:
+        """Compute the features of `count` images of a data set, always the same, with labels.
+
+        say: receives lines of progress.
+        """
+        progress = ProgressLines("score", "real images", count, say)
+        parts: list[SampleFeatures] = []
+        for samples in _batches(source, count):
+            progress(sum(map(len, parts)))
+            parts.append(self.compute(samples["image"], samples.get("label")))
         return SampleFeatures.concatenate(parts)
 
     def with_accuracy(self, held_out: Source) -> FeatureExtractor:
