@@ -20,8 +20,9 @@ UNPICKLING = {
 
 
 def test_nothing_is_unpickled(modules):
-    found = [f"{m.at(n)} {name}" for m in modules for n in m.code() for name in pickling(n)]
-    assert found == []
+    found = [f"{m.at(n).rpartition(':')[0]} {name}" for m in modules for n in m.code() for name in pickling(n)]
+    # torch's reader of tensors, with weights_only, for one file that is known by its sha256
+    assert found == ["src/paragan/features/_inception_weights.py torch.load"]
 
 
 def test_one_place_steps_an_optimiser(modules):

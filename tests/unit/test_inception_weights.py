@@ -35,7 +35,7 @@ def published(weights_file, tmp_path, monkeypatch):
     """The file of random weights as the public one, and an empty cache."""
     content = weights_file.read_bytes()
     remote = RemoteFile("https://example.org/inception.pth", len(content), hashlib.sha256(content).hexdigest())
-    for function in (_inception_weights.import_weights, _inception_weights.load_published):
+    for function in (_inception_weights.store_weights, _inception_weights.load_published):
         monkeypatch.setattr(function, "__defaults__", (*function.__defaults__[:-1], remote))
     monkeypatch.setattr(_inception_weights.stored_path, "__defaults__", (remote,))
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
@@ -58,7 +58,7 @@ def test_missing_weights_are_one_line(published, capsys):
     assert main([*TINY_RUN, "evaluation.features=inception", "--out", "run"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "download https://example.org/inception.pth, then run `paragan metrics import-weights" in error
+    assert "download https://example.org/inception.pth, metrics import-weights inception.pth`" in error
 
 
 def test_other_file_is_refused(published, tmp_path, capsys):

@@ -144,7 +144,7 @@ def test_other_weights_of_an_outside_extractor_are_refused_before_anything_is_wr
 def test_a_metric_that_needs_logits_refuses_an_extractor_without(outside, capfd):
     words = [features(outside, "null"), "evaluation.metrics=[label_accuracy]"]
     assert main(["train", "digits", *WORDS, *words, "--out", "run"]) == 2
-    assert "label_accuracy needs the logits of a classifier" in capfd.readouterr().err
+    assert "label_accuracy needs a classifier of the data" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

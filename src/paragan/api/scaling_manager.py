@@ -11,6 +11,7 @@ from pathlib import Path
 from paragan.api.estimator import Estimator
 from paragan.api.training import in_python_words, program_name
 from paragan.config import RunConfig
+from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
@@ -21,7 +22,6 @@ from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
 
-_HOW_TO_FID = "for the FID run `paragan metrics import-weights FILE`, and pass evaluation.features=inception"
 _FINISHED = "finished"
 
 
@@ -122,10 +122,10 @@ class ScalingManager:
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
         if not is_published:
             if self.config.evaluation.strict:
-                raise ConfigError(f"eval: this is {name}, not the FID; {_HOW_TO_FID}, or set evaluation.strict=false")
+                raise ConfigError(f"eval: this is {name}, not the FID; {_how_to_fid()}, or set evaluation.strict=false")
             fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
             note = "compare it only with runs that are scored by the same extractor"
-            self._say(f"eval      without Inception weights {fid}: {note}; {_HOW_TO_FID}")
+            self._say(f"eval      without Inception weights {fid}: {note}; {_how_to_fid()}")
         return values[name]
 
     def save(self) -> None:
@@ -222,3 +222,7 @@ def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: in
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
     batches = f"batches of {batch} images, {batch // found} each"
     return f"workers   found {workers}: {batches}; {rates} ({by})"
+
+
+def _how_to_fid() -> str:
+    return f"for the FID run `{program_command()} metrics import-weights FILE`, and pass evaluation.features=inception"

@@ -26,5 +26,5 @@ def import_weights(file: File) -> None:
     """
     from paragan.features import _inception_weights
 
-    path = _inception_weights.import_weights(file)
+    path = _inception_weights.store_weights(file)
     print(f"stored {path}; use evaluation.features=inception for the published FID and Inception score")

@@ -19,6 +19,7 @@ from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refu
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.interval import half_sample_interval
+from paragan.evaluation.reference_features import real_features
 from paragan.evaluation.score import Score
 from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
@@ -205,7 +206,7 @@ class Evaluator:
     @cached_property
     def reference(self) -> SampleFeatures:
         """Features of the real training images. Raises `ConfigError` if they are all equal."""
-        found = self.extractor.compute_rows(self.train, self._num_reference, self.say)
+        found = real_features(self.extractor, self.train, self._num_reference, self.say)
         if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
             raise ConfigError(
                 f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
@@ -220,4 +221,4 @@ class Evaluator:
         enough = max(self._num_real, *compared, 0)
         needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
-        return self.extractor.compute_rows(self.held_out, max(enough, min(count, len(self.held_out))), self.say)
+        return real_features(self.extractor, self.held_out, max(enough, min(count, len(self.held_out))), self.say)

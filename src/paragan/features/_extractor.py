@@ -41,8 +41,9 @@ class FeatureExtractor:
     if two scores use one extractor. accuracy: on held-out images; None: unknown. task: what its
     classes are. crop: pixels cut off at each edge of an image. resize: filter that brings an image
     to the input size; None: another size is refused. takes_any_size: the network does so itself, for
-    one and three channels. batch_size: images per call of the network. published_names: of metrics
-    whose values by this extractor are published under another name.
+    one and three channels. is_slow: features of real images are cached. batch_size: images per call
+    of the network. published_names: of metrics whose values by this extractor are published under
+    another name.
     """
 
     name: str
@@ -58,6 +59,7 @@ class FeatureExtractor:
     dtype: torch.dtype = torch.float32
     batch_size: int = 500
     takes_any_size: bool = False
+    is_slow: bool = False
     published_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

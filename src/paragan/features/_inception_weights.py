@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import read_bytes, write_bytes
 from paragan.features._inception_network import InceptionNetwork
@@ -21,7 +22,7 @@ PUBLISHED = RemoteFile(
 )
 
 
-def import_weights(file: Path, published: RemoteFile = PUBLISHED) -> Path:
+def store_weights(file: Path, published: RemoteFile = PUBLISHED) -> Path:
     """Copy the public file to the cache, where `inception` finds it, and return its new path.
 
     Raises `DataError` for any other file.
@@ -46,8 +47,8 @@ def load_published(file: Path | None = None, published: RemoteFile = PUBLISHED) 
     """
     if file is None and not stored_path(published).is_file():
         raise ConfigError(
-            f"the public Inception weights are missing; download {published.url}, then run `paragan metrics "
-            f"import-weights {published.name}`"
+            f"the public Inception weights are missing; download {published.url}, then run `{program_command()} "
+            f"metrics import-weights {published.name}`"
         )
     return read_network(_read_published(file or stored_path(published), published))
 

@@ -43,6 +43,7 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
         PUBLISHED.sha256,
         task=OTHER_CLASSES,
         takes_any_size=True,
+        is_slow=True,
         published_names=PUBLISHED_NAMES,
         **{**context.call_settings(options), "resize": "bilinear of TensorFlow 1"},
     )

@@ -84,7 +84,8 @@ def distance_of_few(a_NF: Tensor, b_MF: Tensor) -> float:
     With centred rows A and B, divided by the root of their number less one, the trace of the root of
     A'A B'B is the sum of the singular values of A B'. That matrix is (N, M): small for few rows.
     """
-    mean_a_F, mean_b_F = a_NF.mean(0), b_MF.mean(0)
+    mean_a_F = a_NF.mean(0)
+    mean_b_F = b_MF.mean(0)
     a_NF = (a_NF - mean_a_F) / (len(a_NF) - 1) ** 0.5
     b_MF = (b_MF - mean_b_F) / (len(b_MF) - 1) ** 0.5
     overlap = torch.linalg.svdvals(a_NF @ b_MF.T).sum()

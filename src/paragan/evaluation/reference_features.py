@@ -1,0 +1,63 @@
+"""Features of real images, computed once for all runs by extractors that are slow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from paragan.core.files import read_bytes, write_bytes
+from paragan.core.metric import SampleFeatures
+from paragan.core.source import Source
+from paragan.features._extractor import FeatureExtractor
+from paragan.storage.download import cache_dir
+
+_FORMAT = 1
+_MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
+
+
+def real_features(
+    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None]
+) -> SampleFeatures:
+    """Return `extractor.compute_rows(source, count, say)`, from the cache if it has them.
+
+    Cached are features of extractors with `is_slow`, in the folder `features` of `cache_dir()`, by
+    a hash of all that they depend on. A damaged file is computed anew.
+    """
+    if not extractor.is_slow or not source.fingerprint:
+        return extractor.compute_rows(source, count, say)
+    path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
+    found = _read(path, count)
+    if found is None:
+        found = extractor.compute_rows(source, count, say)
+        with suppress(OSError):  # without space or permission, nothing is cached
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, save(_tensors(found)))
+    return found
+
+
+def _key(extractor: FeatureExtractor, source: Source, count: int) -> str:
+    """Hash everything that the features depend on."""
+    settings = (extractor.sha256, extractor.crop, extractor.resize, str(extractor.dtype))
+    data = (source.fingerprint, list(source.shape), len(source), count)
+    return hashlib.sha256(json.dumps([_FORMAT, settings, data]).encode()).hexdigest()
+
+
+def _tensors(features: SampleFeatures) -> dict[str, Tensor]:
+    columns = {"features": features.features_BF, "logits": features.logits_BK, "labels": features.requested_labels_B}
+    return {name: column.contiguous() for name, column in columns.items() if column is not None}
+
+
+def _read(path: Path, count: int) -> SampleFeatures | None:
+    try:
+        tensors = load(read_bytes(path, _MAX_BYTES))
+        found = SampleFeatures(tensors["features"], tensors.get("logits"), tensors.get("labels"))
+    except (OSError, SafetensorError, KeyError):
+        return None
+    return found if len(found) == count else None
