@@ -33,9 +33,9 @@ NOTES = [
 
 @pytest.fixture(params=registry.names("writers"))
 def writer(request, tmp_path):
-    """One writer beside the record, which stands first in any run."""
-    if request.param == "tensorboard":
-        pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    """One writer next to the record, which is the first in any run."""
+    if request.param in ("tensorboard", "wandb", "mlflow"):
+        pytest.importorskip(request.param, reason=f"the extra `{request.param}` is not installed")
     module = registry.load_module("writers", request.param)
     (tmp_path / "run").mkdir()
     record = jsonl.Writer(jsonl.Options(), tmp_path / "run")
@@ -45,6 +45,7 @@ def writer(request, tmp_path):
     record.close()
 
 
+@pytest.mark.filterwarnings("ignore:::sqlalchemy", "ignore:::mlflow", "ignore:The ``noload``")
 def test_it_takes_every_note(writer, tmp_path):
     for note in NOTES:
         for each in writer:
@@ -66,6 +67,7 @@ def test_tensorboard_has_numbers_and_images(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("score/fd[judge]")] == [(40, 3.0)]
     assert [e.step for e in events.Scalars("step/images_per_s")] == [20, 40]
     assert events.Tags()["images"] == ["samples"]
+    assert b"extractor: judge" in events.Tensors("score/protocol/text_summary")[0].tensor_proto.string_val[0]
 
 
 def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):

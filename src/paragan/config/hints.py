@@ -49,7 +49,9 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use every.sample_kimg=K, thousands of images": "sample_every sample_interval",
     "use every.score_kimg=K, thousands of images": "eval_every eval_interval",
     "use every.log_steps={}": "log_every log_interval",
-    "use writers=[images,jsonl,console,report,tensorboard]": "tensorboard wandb",
+    "use writers=[images,jsonl,console,report,tensorboard]": "tensorboard",
+    "use writers=[images,jsonl,console,report,wandb]": "wandb",
+    "use writers=[images,jsonl,console,report,mlflow]": "mlflow",
 }
 _NAMES = {  # category -> file here -> names in other programs, in lower case
     "losses": {

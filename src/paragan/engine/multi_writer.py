@@ -34,12 +34,12 @@ class MultiWriter:
             try:
                 writer.close()
             except (Exception, SystemExit) as error:
-                print(_failure_message(name, error), file=sys.stderr)
+                print(f"warning: {_failure_message(name, error)}", file=sys.stderr)
 
     def _drop(self, name: str, error: BaseException, event: Event) -> None:
         with suppress(Exception, SystemExit):
             self._writers.pop(name).close()
-        text = _failure_message(name, error)
+        text = f"{_failure_message(name, error)} and is switched off; training continues"
         if name == "console":
             print(text, file=sys.stderr)
         self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
@@ -47,4 +47,4 @@ class MultiWriter:
 
 def _failure_message(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return to_printable(f"writer {name} failed ({reason}) and is switched off; training continues")
+    return to_printable(f"writer {name} failed ({reason})")

@@ -1,22 +1,24 @@
-"""TensorBoard event files in RUN/tensorboard: values of steps, scores, telemetry; samples."""
+"""TensorBoard files in RUN/tensorboard: values of steps, scores with protocol, telemetry; samples."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from paragan.core.errors import ConfigError
 from paragan.core.event import Event
 from paragan.core.files import create_subfolder
+from paragan.core.strict_yaml import to_yaml
 from paragan.storage.image_sheet import make_sheet
+from paragan.writers._tracker import event_numbers, event_protocol, require_package, run_config
 
 
 @dataclass(frozen=True)
 class Options:
     """Content of the event files."""
 
-    pictures: bool = True
+    images: bool = True
     """Whether sample sheets are written; each takes as much space as its PNG."""
 
 
@@ -27,30 +29,31 @@ class Writer:
     """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ConfigError(
-                "writers: tensorboard is not installed; "
-                f"run {sys.executable} -m pip install tensorboard, or remove it from writers"
-            ) from None
+        require_package("tensorboard", "tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
         self._options = options
         subfolder = str(create_subfolder(folder, "tensorboard"))
         self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)
+        self._add_yaml("config", run_config(folder), step)
 
     def write(self, event: Event) -> None:
         """Write the numbers, texts and images of an event."""
-        if event.kind in ("step", "score", "telemetry"):
-            for name, value in event.values.items():
-                if isinstance(value, float):
-                    self._writer.add_scalar(f"{event.kind}/{name}", value, event.step)
-        elif event.kind in ("advice", "event"):
+        for name, value in event_numbers(event).items():
+            self._writer.add_scalar(name, value, event.step)
+        if protocol := event_protocol(event):
+            self._add_yaml("score/protocol", protocol, event.step)
+        if event.kind in ("advice", "event"):
             text = "  ".join(map(str, event.values.values()))
             self._writer.add_text(event.kind, text, event.step)
-        if event.x_BCHW is not None and self._options.pictures:
+        if event.x_BCHW is not None and self._options.images:
             self._writer.add_image("samples", make_sheet(event.x_BCHW, event.columns), event.step)
         self._writer.flush()
 
     def close(self) -> None:
         """Close the event file."""
         self._writer.close()
+
+    def _add_yaml(self, name: str, values: Mapping[str, Any], step: int) -> None:
+        lines = to_yaml(dict(values)).splitlines()
+        self._writer.add_text(name, "\n".join(f"    {line}" for line in lines), step)  # a Markdown block

@@ -1,0 +1,122 @@
+"""Weights & Biases run: values of steps, scores with their protocol, telemetry, config, samples."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from paragan.core.files import create_subfolder
+from paragan.core.option_types import Positive
+from paragan.writers._tracker import (
+    STOPPED_CODES,
+    Entry,
+    TrackerWriter,
+    describe_error,
+    read_run_id,
+    require_package,
+    run_config,
+    save_run_id,
+    warn,
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Destination of the values; API key, entity and server are those of wandb's variables."""
+
+    project: str = "paragan"
+    """Project of the run; the variable WANDB_PROJECT has priority."""
+    mode: Literal["offline", "online"] = "offline"
+    """offline: files in RUN/wandb, for `wandb sync`. online: to the server. The variable WANDB_MODE
+    has priority.
+    """
+    images: bool = True
+    """Whether sample sheets are written."""
+    timeout_s: Positive = 20.0
+    """Longest wait for the server when the run ends."""
+
+
+class Writer(TrackerWriter):
+    """Writer of a Weights & Biases run; requires `pip install 'paragan[wandb]'`.
+
+    One run, also over resumes; its identifier is in RUN/wandb/run_id.
+    """
+
+    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+        require_package("wandb", "wandb")
+        subfolder = create_subfolder(folder, "wandb")
+        identifier = read_run_id(subfolder)
+        if identifier is None:
+            identifier = secrets.token_hex(4)
+            save_run_id(subfolder, identifier)
+        config = run_config(folder)
+        super().__init__(
+            "wandb", lambda: _WandbRun(options, folder, identifier, config), options.timeout_s, options.images
+        )
+
+
+class _WandbRun:
+    """Run in wandb. A mode `online` that does not connect becomes offline."""
+
+    def __init__(self, options: Options, folder: Path, identifier: str, config: dict[str, Any]) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        os.environ.setdefault("WANDB_SILENT", "true")  # also: no prompt for an API key
+        import wandb
+
+        mode = os.environ.get("WANDB_MODE") or options.mode
+        try:
+            self._run = _init(mode, options, folder, identifier, config)
+        except Exception as error:
+            if mode != "online":
+                raise
+            reason = describe_error(error)
+            warn("wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`")
+            wandb.teardown(1)  # the failed run holds its identifier
+            self._run = _init("offline", options, folder, identifier, config)
+
+    def log(self, entry: Entry) -> None:
+        """Log an entry as one row; the protocol of a score is in its row and in the summary."""
+        import wandb
+
+        row: dict[str, Any] = dict(entry.numbers)
+        if entry.protocol:
+            row["score/protocol"] = dict(entry.protocol)
+        if entry.sheet is not None:
+            row["samples"] = wandb.Image(entry.sheet)
+        self._run.log(row, step=entry.step)
+
+    def finish(self, code: int) -> None:
+        """Finish the run: finished, preempted (it can resume) or failed."""
+        if code in STOPPED_CODES:
+            self._run.mark_preempting()
+        self._run.finish(exit_code=code)
+
+
+def _init(mode: Any, options: Options, folder: Path, identifier: str, config: dict[str, Any]) -> Any:
+    import wandb
+
+    settings = wandb.Settings(
+        console="off",
+        disable_code=True,
+        disable_git=True,
+        save_code=False,
+        init_timeout=options.timeout_s / 2,
+        finish_timeout=options.timeout_s / 2,
+        x_disable_machine_info=True,
+        x_disable_meta=True,  # host, user, command line
+        x_disable_stats=True,
+        x_save_requirements=False,
+    )
+    return wandb.init(
+        project=os.environ.get("WANDB_PROJECT") or options.project,
+        name=os.environ.get("WANDB_NAME") or folder.resolve().name,
+        id=identifier,
+        resume="allow",
+        mode=mode,
+        dir=str(folder.resolve()),
+        config=config,
+        settings=settings,
+    )
