@@ -114,15 +114,17 @@ class TrackerWriter:
                 try:
                     tracker.log(entry)
                 except Exception as error:
-                    self._drop(describe_error(error))
+                    self._drop(error_line(error))
             tracker.finish(self._code)
         except (Exception, SystemExit) as error:
-            self._error = OSError(describe_error(error))
+            self._error = OSError(error_line(error))
 
     def _drop(self, reason: str) -> None:
         if not self._has_dropped:
             self._has_dropped = True
-            warn(self._name, f"values are missing there ({reason}); training continues, and metrics.jsonl has them")
+            print_warning(
+                self._name, f"values are missing there ({reason}); training continues, and metrics.jsonl has them"
+            )
 
     def _clear(self) -> None:
         try:
@@ -132,12 +134,12 @@ class TrackerWriter:
             return
 
 
-def warn(name: str, text: str) -> None:
+def print_warning(name: str, text: str) -> None:
     """Print a warning of a writer on standard error, in one line."""
     print(to_printable(f"warning: writer {name}: {text}"), file=sys.stderr)
 
 
-def describe_error(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an error's message in one line, without passwords in URLs."""
     text = " ".join(str(error).split()) or type(error).__name__
     return _URL_PASSWORD.sub("", text)[:200]

@@ -123,7 +123,7 @@ class _MlflowRun:
     def _log_params(self, config: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
 
-        flat = flatten(config)
+        flat = text_by_path(config)
         params = [Param(metric_name(key), value[:_MAX_PARAM_CHARACTERS]) for key, value in flat.items()]
         for first in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[first : first + _MAX_PARAMS])
@@ -134,14 +134,14 @@ def metric_name(name: str) -> str:
     return _INVALID.sub("_", name.replace("[", ".").replace("]", ""))
 
 
-def flatten(value: Any, path: str = "") -> dict[str, str]:
+def text_by_path(value: Any, path: str = "") -> dict[str, str]:
     """Return nested settings as text by dotted path; the entries of a list by number."""
     if not isinstance(value, Mapping | list) or (path and not value):
         return {path: str(value)}
     entries = value.items() if isinstance(value, Mapping) else enumerate(value)
     flat: dict[str, str] = {}
     for key, entry in entries:
-        flat |= flatten(entry, f"{path}.{key}" if path else str(key))
+        flat |= text_by_path(entry, f"{path}.{key}" if path else str(key))
     return flat
 
 

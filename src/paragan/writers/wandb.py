@@ -14,12 +14,12 @@ from paragan.writers._tracker import (
     STOPPED_CODES,
     Entry,
     TrackerWriter,
-    describe_error,
+    error_line,
+    print_warning,
     read_run_id,
     require_package,
     run_config,
     save_run_id,
-    warn,
 )
 
 
@@ -72,8 +72,8 @@ class _WandbRun:
         except Exception as error:
             if mode != "online":
                 raise
-            reason = describe_error(error)
-            warn("wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`")
+            reason = error_line(error)
+            print_warning("wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`")
             wandb.teardown(1)  # the failed run holds its identifier
             self._run = _init("offline", options, folder, identifier, config)
 
