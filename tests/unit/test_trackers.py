@@ -148,7 +148,7 @@ def test_mlflow_uri_with_a_password_is_refused():
 
 def write_session(name, folder, events, step=0):
     module = registry.load_module("writers", name)
-    writer = module.Writer(module.Options(), folder, step)
+    writer = module.Writer(module.Options(timeout_s=200), folder, step)  # of a busy machine, too
     for event in events:
         writer.write(event)
     writer.close()

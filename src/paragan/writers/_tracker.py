@@ -114,10 +114,10 @@ class TrackerWriter:
                 try:
                     tracker.log(entry)
                 except Exception as error:
-                    self._drop(error_line(error))
+                    self._drop(printable_error(error))
             tracker.finish(self._code)
         except (Exception, SystemExit) as error:
-            self._error = OSError(error_line(error))
+            self._error = OSError(printable_error(error))
 
     def _drop(self, reason: str) -> None:
         if not self._has_dropped:
@@ -139,7 +139,7 @@ def print_warning(name: str, text: str) -> None:
     print(to_printable(f"warning: writer {name}: {text}"), file=sys.stderr)
 
 
-def error_line(error: BaseException) -> str:
+def printable_error(error: BaseException) -> str:
     """Return an error's message in one line, without passwords in URLs."""
     text = " ".join(str(error).split()) or type(error).__name__
     return _URL_PASSWORD.sub("", text)[:200]

@@ -14,8 +14,8 @@ from paragan.writers._tracker import (
     STOPPED_CODES,
     Entry,
     TrackerWriter,
-    error_line,
     print_warning,
+    printable_error,
     read_run_id,
     require_package,
     run_config,
@@ -72,7 +72,7 @@ class _WandbRun:
         except Exception as error:
             if mode != "online":
                 raise
-            reason = error_line(error)
+            reason = printable_error(error)
             print_warning("wandb", f"no connection ({reason}); it is offline now, send it later with `wandb sync`")
             wandb.teardown(1)  # the failed run holds its identifier
             self._run = _init("offline", options, folder, identifier, config)
