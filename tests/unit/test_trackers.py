@@ -172,13 +172,14 @@ def text_of(folder):
 
 @pytest.mark.filterwarnings("ignore")  # of the package
 def test_wandb_offline_writes_one_run_over_a_resume(folder):
-    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    wandb = pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     write_session("wandb", folder, [STEP, SAMPLES, replace(END, values={"code": 85, "reason": "stopped"})])
     identifier = (folder / "wandb" / "run_id").read_text().strip()
     time.sleep(1.1)  # wandb names the files of a session by the second
     write_session("wandb", folder, [SCORE, END], step=4)
     parts = sorted((folder / "wandb").glob("offline-run-*"))
     assert [part.name.endswith(identifier) for part in parts] == [True, True]
+    wandb.teardown()  # as at the exit of a program: its process has written everything
     written = text_of(folder / "wandb")
     for text in (b"step/d/loss/adversarial", b"score/fd[judge]", b"score/protocol", b"extractor", b"media/images"):
         assert text in written, text
