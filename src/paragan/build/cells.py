@@ -56,7 +56,8 @@ def _build_game(config: RunConfig, number: int, data: Data, device: torch.device
         refuse_state(game, "grid")
         return game
     except ConfigError as error:
-        if not any(number in cell.at for cell in config.grid.cells):
+        is_named = "grid.cells." in str(error)
+        if is_named or not any(number in cell.at for cell in config.grid.cells):
             raise
         raise ConfigError(f"grid.cells, cell {number}: {error}") from None
 

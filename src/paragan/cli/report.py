@@ -1,4 +1,4 @@
-"""`paragan report`: the report page of a run, as a file or served, or a film of its samples."""
+"""`paragan report`: the report page of a run, as a file or served, or an animation of its samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 
 _OUT = "Output file (default: RUN/report.html)."
 Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help=_OUT)]
-_FILM = "Write a film of the samples (.webp, .gif, .mp4) instead of the page."
+_FILM = "Write an animation of the samples (.webp, .gif, .mp4) instead of the page."
 Film = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILM)]
 _SERVE = "Serve the page on this machine and keep it up to date."
 Serve = Annotated[bool, typer.Option("--serve", help=_SERVE)]

@@ -25,7 +25,7 @@ _HEAD = ("law", "strategy", "result", "difference", "reason")
 _RESULTS = ("held", "FAILED", "exempt", "not run")
 _WORDS = "Module with Generator and Discriminator, or a recipe; then settings as key.path=value."
 Words = Annotated[list[str], typer.Argument(metavar="DOTTED.PATH|RECIPE", help=_WORDS)]
-_RANKS = "Processes for laws on several ranks; 1 skips them."
+_RANKS = "Processes for the checks on several ranks; 1 skips them."
 Ranks = Annotated[int, typer.Option(min=1, max=8, help=_RANKS)]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
 Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]

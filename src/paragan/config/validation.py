@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar, get_args
@@ -16,7 +17,17 @@ from paragan.config.sections import ANY, Section, Sections, dotted
 from paragan.core import registry
 from paragan.core.option_types import Choice
 from paragan.core.registry import closest_name, describe_choices, did_you_mean
-from paragan.core.settings_tree import MAX_PROBLEMS, LocatedDict, Node, Problem, entries_of, raise_problems, shorten
+from paragan.core.settings_tree import (
+    MAX_PROBLEMS,
+    LocatedDict,
+    Node,
+    Problem,
+    SourceLocation,
+    entries_of,
+    node_at,
+    raise_problems,
+    shorten,
+)
 
 T = TypeVar("T")
 _SIMILARITY = 0.75  # least, for suggestions from another section
@@ -100,9 +111,15 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
             keys_here = ", ".join(section.keys) or "nothing"
             text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
             text = str(one.get("ctx", {}).get("error", text))  # raised by `__post_init__`
-            problems[section.path, key] = Problem(section.node.place, section.path, text)
+            problems[section.path, key] = Problem(_place_of(text, section.node), section.path, text)
     found = [problem for problem in problems.values() if problem is not None]
     return [*found, *_describe_unknown(unknown, sections)]
+
+
+def _place_of(text: str, node: Node) -> SourceLocation:
+    """Return the location of the setting with which a message begins, else that of its section."""
+    named = node_at(node, re.split(r"[\s=:]", text, maxsplit=1)[0])
+    return node.place if named is None else named.place
 
 
 def _find(loc: tuple[int | str, ...], sections: Sections) -> tuple[Section, tuple[int | str, ...]]:

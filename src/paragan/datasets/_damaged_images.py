@@ -43,8 +43,9 @@ def exclude_damaged(
     intact = [path for path in paths if os.fsdecode(path) not in damaged]
     if len(intact) < 2:
         count = f"{len(damaged):,} of {len(paths):,}" if intact else f"all {len(paths):,}"
+        required = ", and training needs two others" if intact else ""
         raise DataError(
-            f"data.path: {count} images in {name!r} are damaged and fewer than two remain; "
+            f"data.path: {count} images in {name!r} are damaged{required}; "
             f"list the damaged ones with `{program_command()} data check` and replace them"
         )
     if known is None:
