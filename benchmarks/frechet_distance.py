@@ -1,8 +1,8 @@
 """Cost of a Fréchet distance.
 
-`metrics/fd.py`, whose root of the real covariance is computed once, against two general methods for the product of both
-covariances: the root by scipy, as pytorch-fid has it, and the eigenvalues, as torchmetrics has them. Aim at 2048 features:
-<= 0.1 x CPU time.
+`metrics/fd.py`, whose root of the real covariance is computed once, against two general methods for the product of
+both covariances: the root by scipy, as pytorch-fid has it, and the eigenvalues, as torchmetrics has them. Aim at 2048
+features: <= 0.1 x CPU time.
 
 python -m benchmarks.frechet_distance [features] [pairs]
 """
