@@ -78,6 +78,8 @@ def test_the_axis_switches_between_images_and_time(page):
     assert page.run(AXIS) == [False, True]
     over_time = page.run(FRAMES)
     assert over_images != over_time and over_time == sorted(over_time)  # every run is slower than the one before
+    right = page.run("return Number(document.querySelector('[data-chart=game-0] svg').dataset.right)")
+    assert over_images[-1] == over_time[-1] == right and over_time[0] < right / 3  # the last run ends last
     page.keys("[data-chart='game-0'] svg", "end")
     assert re.search(r"A .*D .*(s|min)$", page.text("[data-chart='game-0'] .readout"))
     page.keys("[data-chart='game-0'] svg", "escape")

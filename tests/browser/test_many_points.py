@@ -29,6 +29,7 @@ for (let round = 0; round < 7; round++) {
 return Math.min(...seconds);
 """
 NODES = "return document.querySelectorAll('*').length"
+LOAD = "return performance.getEntriesByType('navigation')[0].domComplete / 1000"
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +50,14 @@ def write(root, points: int):
 
 @pytest.mark.parametrize("kind", ["report", "compare"])
 def test_page_of_many_points_is_as_small_and_as_fast_as_one_of_few(browser, pages, kind):
-    nodes, moves = {}, {}
+    nodes, moves, loads = {}, {}, {}
     for points in (FEW, MANY):
         browser.open(pages[points][kind].as_uri())
+        loads[points] = browser.run(LOAD)
         nodes[points] = browser.run(NODES)
         moves[points] = browser.run(MOVES)
     size = pages[MANY][kind].stat().st_size
-    print(f"{kind}: {size:,} bytes, nodes {nodes}, 60 moves of the slider in s {moves}")
+    print(f"{kind}: {size:,} bytes, nodes {nodes}, load {loads} s, 60 moves of the slider {moves} s")
     assert size < MAX_BYTES
     assert nodes[MANY] <= 1.2 * nodes[FEW]
     assert moves[MANY] <= 5 * moves[FEW]

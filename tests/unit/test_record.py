@@ -107,6 +107,15 @@ def test_seconds_that_are_no_number_do_not_count(odd):
     assert history.seconds == 12.0
 
 
+def test_positions_count_the_time_of_all_sessions():
+    history = History()
+    for step, seconds in enumerate((10.0, 20.0, 5.0, 15.0)):  # resumed before the third
+        history.add("score", RecordEntry(step, float(step), {"fd": 1.0, "seconds": seconds}))
+        history.add("step", RecordEntry(step, float(step), {"d/real": 1.0, "seconds": seconds}))
+    assert [entry.seconds for entry in history.scores] == [10.0, 20.0, 25.0, 35.0]
+    assert [bucket.seconds for bucket in history.series["d/real"].buckets] == [10.0, 20.0, 25.0, 35.0]
+
+
 def test_entry_numbers_are_computed_once(monkeypatch):
     looked = []
     monkeypatch.setattr(_entry, "to_number", lambda value: looked.append(value) or float(value))
