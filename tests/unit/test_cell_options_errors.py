@@ -77,7 +77,7 @@ def test_unknown_topology_gives_a_one_line_error(topology):
         ),
         (
             "g: {optimizer: {name: SGD, arguments: {beta: 1}}}",
-            "grid.cells, cell 2: command line: grid.cells.0.g.optimizer.arguments.beta: SGD has no such argument",
+            "command line: grid.cells.0.g.optimizer.arguments.beta: SGD has no such argument",
         ),
     ],
 )
