@@ -12,6 +12,7 @@ Training:
     Run                 A run folder: score, history, sample, resume.
     load                Open a trained generator; returns a Sampler, whose images are SampledImages.
     evaluate            Score a run; returns a RunScore.
+    plan                Predict size, operations and memory of a recipe; returns a Plan.
     list_models, list_recipes, list_names
                         Names that a config may use.
     RunConfig, config   All settings of a run; `config.read_recipe("digits")` reads a recipe.
@@ -183,6 +184,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.r1 import Options as R1Options, Penalty as R1Penalty, r1_penalty as r1_penalty
     from paragan.penalties.r2 import Options as R2Options, Penalty as R2Penalty
     from paragan.runs.evaluate import RunScore as RunScore, evaluate_run as evaluate
+    from paragan.runs.plan_run import plan as plan
+    from paragan.scaling.plan import Plan as Plan
     from paragan.schemes.asynchronous import Options as AsynchronousOptions, Scheme as AsynchronousScheme
     from paragan.schemes.extragradient import Scheme as ExtragradientScheme
     from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme

@@ -10,7 +10,7 @@ import torch
 
 import paragan
 from paragan.__main__ import entry
-from paragan.game.policy import _runs_in_memory_order
+from paragan.game.policy import runs_in_memory_order
 
 PACKAGE = str(Path(paragan.__file__).parent)
 WAY = [
@@ -24,7 +24,7 @@ class Arrived(KeyboardInterrupt):
 
 
 def test_way_from_the_entry_to_the_first_optimizer_step(tmp_path, monkeypatch):
-    _runs_in_memory_order(torch.optim.Adam)  # probes torch with steps of a small weight, once per process
+    runs_in_memory_order(torch.optim.Adam)  # probes torch with steps of a small weight, once per process
     found = []
 
     def arrive(*arguments, **keywords):

@@ -27,7 +27,7 @@ def test_help_lists_every_public_name():
         assert name in words or (name.endswith("Options") and holders & words), name
 
 
-NOUNS = ("Player", "Turn", "Opponent", "Strategy", "Scheme", "Cell")
+NOUNS = ("Player", "Turn", "Opponent", "Strategy", "Scheme", "Cell", "Plan")
 FAMILIES = {"penalties": "Penalty", "schemes": "Scheme", "parallel": "Strategy", "augment": "Augment"}
 
 

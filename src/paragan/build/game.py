@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
@@ -12,7 +14,7 @@ from paragan.config import RunConfig, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.loss import Loss
-from paragan.core.network_factory import Model
+from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.option_types import Choice
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
@@ -31,16 +33,20 @@ def gan(
     roles: Roles | None = None,
     model: Model | None = None,
     turns: bool = True,
+    makers: Mapping[Side, NetworkFactory] | None = None,
 ) -> GAN:
     """Build both player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
-    turns: validate outside code by an update of either side, too.
+    turns: validate outside code by an update of either side, too. makers: build the networks;
+    outside code is not validated then.
     """
     roles = colocated_roles(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
-    makers = {side: maker(config, side, found, device, model) for side in Side}
+    is_validated = makers is None and (model is not None or bool(outside_names(config)))
+    if makers is None:
+        makers = {side: maker(config, side, found, device, model) for side in Side}
     how = config.train.executor
     players = {
         side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in roles.sides
@@ -61,7 +67,7 @@ def gan(
         seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.batch_world.sum
     )
     attach_state(game, device)
-    if model is not None or outside_names(config):  # on a separate pair, so that no state changes
+    if is_validated:  # on a separate pair, so that no state changes
         validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
     if roles.is_split:
         refuse_state(game, f"scheme.{config.scheme.name}", roles.has_server)

@@ -48,6 +48,20 @@ def show_status(items: Iterable[Item], describe: Callable[[Item], str]) -> Itera
             yield item
 
 
+@contextmanager
+def show_lines() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a line; the next one replaces it on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda line: print(line, file=sys.stderr, flush=True)
+        return
+    with console.status("") as status:
+        yield lambda line: status.update(Text(line))
+
+
 def _log_lines(unit: str) -> Update:
     start = time.monotonic()
     last = start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson, Trust
+from paragan.cli.arguments import AsJson, Classes, Shape, Trust, parse_shape
 from paragan.cli.progress import show_status
 from paragan.cli.table import format_table, terminal_width
 from paragan.config.overrides import is_override
@@ -27,10 +26,6 @@ _WORDS = "Module with Generator and Discriminator, or a recipe; then settings as
 Words = Annotated[list[str], typer.Argument(metavar="DOTTED.PATH|RECIPE", help=_WORDS)]
 _RANKS = "Processes for the checks on several ranks; 1 skips them."
 Ranks = Annotated[int, typer.Option(min=1, max=8, help=_RANKS)]
-_SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
-Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]
-_CLASSES = "Number of classes (default: the recipe's data, or 0)."
-Classes = Annotated[int | None, typer.Option(min=0, help=_CLASSES)]
 
 
 def verify(
@@ -50,7 +45,7 @@ def verify(
     overrides = tuple(word for word in words if is_override(word))
     if len(targets) != 1:
         raise ConfigError("verify needs exactly one module such as mine.nets, or one recipe")
-    size = None if shape is None else _parse_shape(shape)
+    size = None if shape is None else parse_shape(shape)
     from paragan.runs.verify_networks import VerifyRequest, run_verification
 
     request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust)
@@ -79,10 +74,3 @@ def _number(difference: float | None) -> str:
     if difference is None:
         return ""
     return "0" if difference == 0 else f"{difference:.0e}"
-
-
-def _parse_shape(text: str) -> tuple[int, int, int]:
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){2}", text):
-        raise ConfigError(f"--shape: {text!r} is not CHANNELSxHEIGHTxWIDTH, such as 3x32x32")
-    channels, height, width = map(int, text.split("x"))
-    return channels, height, width

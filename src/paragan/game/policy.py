@@ -165,7 +165,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
     that are not contiguous: twice the time of a step.
     """
     kind: Any = type(optimizer)
-    if kind not in (torch.optim.Adam, torch.optim.AdamW) or not _runs_in_memory_order(kind):
+    if kind not in (torch.optim.Adam, torch.optim.AdamW) or not runs_in_memory_order(kind):
         return
     for group in optimizer.param_groups:
         for weight in group["params"] if group.get("fused") else ():
@@ -178,7 +178,7 @@ def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
 
 
 @cache
-def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
+def runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
     """Return whether fused steps run in memory order, by comparing two layouts of a weight."""
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     found = []

@@ -113,3 +113,9 @@ def _cosine_basis(length: int) -> np.ndarray:
     basis = np.cos(np.pi / length * at) * (2 / length) ** 0.5
     basis[0] = length**-0.5
     return basis
+
+
+def clear_cached_matrices() -> None:
+    """Forget the matrices of earlier calls, which may be tensors without data."""
+    cosine_basis.cache_clear()
+    _upsampling_matrix.cache_clear()

@@ -16,17 +16,16 @@ from typing import Any
 
 import torch
 from pydantic import TypeAdapter
-from torch import Tensor, nn
+from torch import nn
 
 from paragan import build
 from paragan.config import RunConfig, choose, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.source import Source, image_specs
 from paragan.core.types import Side
 from paragan.game.policy import Policy
+from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
 from paragan.verify import laws, on_ranks
 from paragan.verify.finding import LawResult
 from paragan.verify.reference_run import VerifiedNetworks, exact_arithmetic
@@ -50,22 +49,6 @@ class VerifyRequest:
 
 
 _REQUESTS = TypeAdapter(VerifyRequest)  # to and from JSON, for other processes
-
-
-class _ShapeOnlySource(Source):
-    """Data set that has a shape and classes, but no images."""
-
-    fingerprint = "none"
-
-    def __init__(self, shape: tuple[int, int, int], classes: int, has_pairs: bool) -> None:
-        self.tensors = image_specs(shape, classes > 0, has_pairs)
-        self.class_names = tuple(map(str, range(classes)))
-
-    def __len__(self) -> int:
-        return 1
-
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        raise AssertionError("the laws draw their images themselves")
 
 
 def run_verification(request: VerifyRequest) -> Iterator[LawResult]:
@@ -124,11 +107,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     if config.scheme.name == "asynchronous":  # shared_fakes without delay, else not exact
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
     if is_recipe and (request.shape is None or request.classes is None):
-        try:
-            real = build.open_data(config)
-        except Exception as error:
-            hint = "pass --shape CxHxW and --classes N, which need no data"
-            raise ConfigError(f"{error}; or {hint}") from None
+        real = open_data_or_advise(config)
         shape = real.train.shape
         classes = real.num_classes
         pairs = real.has_pairs
@@ -138,8 +117,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = 0
         pairs = bool(getattr(kind, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
-    source = _ShapeOnlySource(request.shape or shape, classes, pairs)
-    return config, build.Data(source, source), strategies
+    return config, shape_only_data(request.shape or shape, classes, pairs), strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:

@@ -1,0 +1,144 @@
+"""Memory that the plan predicts, next to the measured peak: eight models, two batch sizes, a process for each.
+
+    python -m benchmarks.plan_memory [MODEL ...]
+
+Measured on a CPU: the highest resident set during four steps, less that of the same process after some steps of a small
+game, which load torch's libraries. On an accelerator: torch's peak of allocated memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.record import write
+from paragan import build
+from paragan.config import RunConfig, read_recipe
+from paragan.core.types import Batch, Rows, present_tensors
+from paragan.hardware import device as devices
+from paragan.runs.plan_run import PlanRequest, plan_run
+from paragan.runs.shape_only_data import shape_only_data
+
+_SHAPE, _CLASSES = (3, 32, 32), 10
+_STEPS = 4
+_TIMEOUT_S = 900.0
+_BARE = ("loss=hinge", "penalties=[]")
+_R1 = "penalties=[{name: r1, weight: 0.1, interval: 4}]"
+CASES: dict[str, tuple[tuple[str, ...], tuple[int, int]]] = {
+    "mlp": (("model={name: mlp, g_widths: [1024, 2048], d_widths: [2048, 1024]}", *_BARE), (256, 2048)),
+    "dcgan": (("model={name: dcgan, width: 64, d_norm: none}", _R1), (32, 128)),
+    "sngan": (("model={name: sngan, width: 64}", *_BARE, "d.updates_per_step=2"), (32, 128)),
+    "sagan": (("model={name: sagan, width: 64}", *_BARE), (32, 128)),
+    "biggan": (("model={name: biggan, width: 48}", *_BARE, "penalties=[orthogonal]"), (32, 128)),
+    "biggan_deep": (("model={name: biggan_deep, width: 64}", *_BARE), (32, 128)),
+    "stylegan2": (
+        (
+            "model={name: stylegan2, base: 4096}",
+            "penalties=[path_length, {name: r1, interval: 4}]",
+            "scheme=synchronous",
+        ),
+        (16, 64),
+    ),
+    "r3gan": (("model={name: r3gan, width: 128}", "loss=relativistic", "penalties=[r1, r2]"), (16, 64)),
+}
+
+
+def config_of(model: str, batch: int) -> RunConfig:
+    words, _ = CASES[model]
+    return read_recipe("digits", [*words, f"train.batch={batch}", "train.threads=1"])
+
+
+def predicted(model: str, batch: int) -> dict[str, Any]:
+    """Peak and terms by the plan, in MB."""
+    memory = plan_run(PlanRequest(config_of(model, batch), model, _SHAPE, _CLASSES)).memory
+    terms = {name: round(size / 1e6, 1) for name, size in memory.terms.items()}
+    return {"device": memory.device, "predicted_mb": round(memory.peak_bytes / 1e6, 1), "terms_mb": terms}
+
+
+def measured(model: str, batch: int) -> float:
+    """Peak of this process in MB, which must be a new one."""
+    device = devices.select_device(1)
+    take_steps(read_recipe("digits", ["train.batch=4"]), device)
+    gc.collect()
+    if device.type != "cpu":
+        torch.accelerator.empty_cache()
+        torch.accelerator.reset_peak_memory_stats()
+        before = torch.accelerator.memory_allocated()
+        take_steps(config_of(model, batch), device)
+        return (torch.accelerator.max_memory_allocated() - before) / 1e6
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again
+    before = status_mb("VmRSS")
+    take_steps(config_of(model, batch), device)
+    return status_mb("VmHWM") - before
+
+
+def take_steps(config: RunConfig, device: torch.device) -> None:
+    """Steps on noise; all penalties are due in each."""
+    game = build.gan(config, shape_only_data(_SHAPE, _CLASSES, False), device)
+    scheme, batch = build.scheme(config), config.train.batch
+
+    def batches() -> Any:
+        for step in count():
+            x = torch.rand(batch, *_SHAPE, device=device)
+            y = torch.randint(_CLASSES, (batch,), device=device)
+            yield Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y))
+
+    stream = batches()
+    for _ in range(_STEPS):
+        scheme.step(game, stream)
+        game.g.version = game.d.version = 0
+
+
+def status_mb(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
+
+
+def in_new_process(part: str, model: str, batch: int) -> Any:
+    words = [sys.executable, "-m", "benchmarks.plan_memory", model, "--part", part, "--batch", str(batch)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    if done.returncode:
+        raise SystemExit(f"{model}, batch {batch}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(model: str, batch: int) -> dict[str, Any]:
+    """Prediction, measurement and their difference in percent of the measurement."""
+    by_plan = in_new_process("predicted", model, batch)
+    peak = in_new_process("measured", model, batch)
+    error = 100 * (by_plan["predicted_mb"] / peak - 1)
+    row = {"model": model, "batch": batch, **by_plan, "measured_mb": round(peak, 1), "error_percent": round(error, 1)}
+    print(f"{model:12} {batch:5} {by_plan['predicted_mb']:9.1f} {peak:9.1f} {error:+6.1f} %", flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help=", ".join(CASES))
+    parser.add_argument("--part", choices=("predicted", "measured"), help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.part is not None:
+        part = predicted if arguments.part == "predicted" else measured
+        print(json.dumps(part(arguments.models[0], arguments.batch)))
+        return
+    rows = []
+    for model in arguments.models or CASES:
+        rows += [compare(model, batch) for batch in CASES[model][1]]
+    if not arguments.models:
+        on = torch.cuda.get_device_name() if rows[0]["device"] != "cpu" else None
+        write("plan-memory", {"unit": "MB (1e6 bytes)", "steps": _STEPS, "rows": rows}, on=on)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""`paragan plan`: what a recipe costs, before it runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
+from paragan.cli.progress import show_lines
+from paragan.cli.run_arguments import load_config, parse_words
+from paragan.cli.table import format_table
+from paragan.config.sections import ANY
+
+if TYPE_CHECKING:
+    from paragan.scaling.plan import MeasuredTimes, Plan
+
+_MEASURE = "Also time some steps on this machine, in about 20 s."
+Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
+_MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
+Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
+_COST = "Price of the machine per hour, for the cost of the run; needs --measure."
+Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
+
+
+def plan(
+    context: typer.Context,
+    words: Words = None,
+    *,
+    measure: Measure = False,
+    memory: Memory = None,
+    cost_per_hour: Cost = None,
+    shape: Shape = None,
+    classes: Classes = None,
+    as_json: AsJson = False,
+    trust: Trust = False,
+) -> None:
+    """Predict size, operations and memory of a run, without running it.
+
+    With --measure also its time. Needs no data with --shape.
+    """
+    recipe, overrides, _ = parse_words(words, context)
+    if cost_per_hour is not None and not measure:
+        raise typer.BadParameter("the cost of a run follows from its time; pass --measure, too")
+    size = None if shape is None else parse_shape(shape)
+    config = load_config(recipe, overrides, ANY if trust else None)
+    from paragan.runs.plan_run import PlanRequest, plan_run
+
+    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour)
+    with show_lines() as say:
+        made = plan_run(request, say)
+    print(json.dumps(made.to_dict(), indent=1) if as_json else format_plan(made))
+
+
+def format_plan(plan: Plan) -> str:
+    """Return the plan as a table of one screen."""
+    model = plan.model
+    memory = plan.memory
+    rows = [("model", model.name, "")]
+    for name, network in (("generator", model.generator), ("discriminator", model.discriminator)):
+        size = f"{network.parameters:,} parameters"
+        rows.append((f"  {name}", size, f"forward {network.forward_gmacs:.3g} GMACs per sample"))
+    updates = f"{model.d_updates} per step" if model.d_updates > 1 else "one per step"
+    rows.append(("  D turn", f"{model.d_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+    rows.append(("  G turn", f"{model.g_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, one per step"))
+    rows.append(("memory", f"{_mb(memory.peak_bytes)} at the peak of a step", memory.device))
+    rows += [(f"  {name}", _mb(size), _TERMS.get(name, "")) for name, size in memory.terms.items()]
+    saved = f"D turn {_mb(memory.saved_by_d_turn)}, G turn {_mb(memory.saved_by_g_turn)}"
+    rows.append(("  saved for backward", saved, ""))
+    if memory.limit_bytes is not None:
+        rows.append(("  largest batch", f"{memory.largest_batch:,}", f"in {_mb(memory.limit_bytes)}"))
+    data = plan.data
+    images = "not opened" if data.num_images is None else f"{data.num_images:,} images"
+    classes = f"{data.num_classes} classes" if data.num_classes else "no labels"
+    rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
+    rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {_mb(data.batch_bytes)} per batch"))
+    rows += _time_rows(plan.measured)
+    notes = "".join(f"\nnote: {note}" for note in plan.notes)
+    return format_table(rows) + notes
+
+
+_TERMS = {
+    "optimizer": "state of both optimisers",
+    "ema": "averaged weights",
+    "activations": "with the batch and intermediate results",
+    "workspace": "inside of kernels and of the allocator",
+}
+
+
+def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
+    if measured is None:
+        return [("time", "not measured", "pass --measure")]
+    cost = "" if measured.cost is None else f"cost {measured.cost:,.2f}"
+    load = "not measured" if measured.load_s is None else _ms(measured.load_s)
+    turns = f"D turn {_ms(measured.d_turn_s)}, G turn {_ms(measured.g_turn_s)}, read a batch {load}"
+    return [
+        ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
+        ("  step", _ms(measured.step_s), turns),
+        ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", cost),
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.3g} ms"
+
+
+def _mb(size: int) -> str:
+    if size < 1e6:
+        return f"{size / 1e3:,.1f} kB"
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,116 @@
+"""Times of a few real steps of a recipe, in a limited time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from math import lcm
+
+import torch
+
+from paragan import build
+from paragan.build.data import batch_stream
+from paragan.config import RunConfig
+from paragan.core import rng
+from paragan.core.types import Batch, Rows, present_tensors
+from paragan.game.gan import GAN
+from paragan.hardware.executors import synchronized_time
+from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.scaling.plan import MeasuredTimes
+
+BUDGET_S = 20.0  # for the steps
+_MOST_STEPS = 8
+_TURNS = 3
+_FEWEST_ROWS = 2  # batch norm needs two samples
+
+
+def measure_times(
+    config: RunConfig,
+    found: build.Data,
+    device: torch.device,
+    cost_per_hour: float | None = None,
+    budget_s: float = BUDGET_S,
+) -> MeasuredTimes:
+    """Time steps on noise, and the reading of batches; the batch grows while time is left.
+
+    The first step of a batch size is not counted. No step is started that would exceed the budget.
+    """
+    with torch.random.fork_rng(devices=[]):
+        game = build.gan(config, found, device)
+        scheme = build.scheme(config)
+
+        def step(batches: Iterator[Batch]) -> None:
+            scheme.step(game, batches)
+
+        batch, first_s = _largest_in_time(config, found, device, step, budget_s)
+        batches = _noise(config, found, device, batch)
+        number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
+        step_s = min(_seconds(device, lambda: step(batches)) for _ in range(number))
+        turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
+        d_turn_s = min(_seconds(device, lambda: _update_d(game, batches)) for _ in range(turns))
+        g_turn_s = min(_seconds(device, lambda: _update_g(game, batches)) for _ in range(turns))
+    images_per_s = batch * config.d.updates_per_step / step_s
+    hours = config.train.kimg * 1000 / images_per_s / 3600
+    cost = None if cost_per_hour is None else hours * cost_per_hour
+    load_s = None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch)
+    times = (step_s, d_turn_s, g_turn_s, load_s)
+    return MeasuredTimes(batch, number, *times, images_per_s, config.train.kimg, hours, cost)
+
+
+def _largest_in_time(
+    config: RunConfig,
+    found: build.Data,
+    device: torch.device,
+    step: Callable[[Iterator[Batch]], None],
+    budget_s: float,
+) -> tuple[int, float]:
+    """Return the batch to measure, up to that of the run, and the seconds of a step of it."""
+    parts = lcm(config.g.micro_batches, config.d.micro_batches)
+    batch = min(config.train.batch, _FEWEST_ROWS * parts)
+    spent_s = 0.0
+    while True:
+        batches = _noise(config, found, device, batch)
+        warm_up_s = _seconds(device, lambda: step(batches))  # noqa: B023  # called at once
+        step_s = _seconds(device, lambda: step(batches))  # noqa: B023
+        spent_s += warm_up_s + step_s
+        left_s = budget_s / 4 - spent_s
+        larger = min(config.train.batch, 4 * batch)
+        if batch == config.train.batch or 2 * step_s * larger / batch > left_s:
+            return batch, max(step_s, 1e-6)
+        batch = larger
+
+
+def _noise(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
+    """Yield batches of noise with the shapes of the data."""
+    classes = found.num_classes
+    rows = Rows(0, 0, batch, batch)
+    x = (rng.uniform(config.seed, "plan/x", rows, found.train.shape) * 2 - 1).to(device)
+    y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
+    condition = x.flip(-1) if found.has_pairs else None
+    for step in count():
+        yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))
+
+
+def _update_d(game: GAN, batches: Iterator[Batch]) -> None:
+    game.d.update(game.d_turn(next(batches)), against=game.g)
+
+
+def _update_g(game: GAN, batches: Iterator[Batch]) -> None:
+    game.g.update(game.g_turn(next(batches)), against=game.d)
+
+
+def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:
+    train = replace(config.train, batch=batch)
+    stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
+    try:
+        next(stream)
+        return min(_seconds(device, lambda: next(stream)) for _ in range(_TURNS))
+    finally:
+        stream.close()
+
+
+def _seconds(device: torch.device, run: Callable[[], object]) -> float:
+    began = synchronized_time(device)
+    run()
+    return synchronized_time(device) - began

@@ -1,0 +1,186 @@
+"""The plan of a recipe: simulated on tensors without data, and measured on request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import lcm, prod
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from paragan import build
+from paragan.build.networks import has_outside_networks
+from paragan.config import RunConfig, choose, outside_names, read_recipe
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.types import Side
+from paragan.game.gan import GAN
+from paragan.hardware import device as devices
+from paragan.runs.measured_times import measure_times
+from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
+from paragan.scaling.allocations import to_fake
+from paragan.scaling.largest_batch import find_largest_batch
+from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, Plan
+from paragan.scaling.simulated_step import SimulatedGame, StepOperations
+
+_GIGA = 10**9
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What to plan. shape, classes: those of the recipe's data if None.
+
+    memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
+    cost_per_hour: of the machine.
+    """
+
+    config: RunConfig
+    recipe: str
+    shape: tuple[int, int, int] | None = None
+    classes: int | None = None
+    memory_gb: float | None = None
+    is_measured: bool = False
+    cost_per_hour: float | None = None
+
+
+def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
+    """Return the plan of a recipe with `key.path=value` words written over it.
+
+    measure: time some steps on this machine, too. memory_gb: memory for which the largest batch is
+    computed, in units of 1e9 bytes. Raises `ConfigError` for a grid, and for what `train` refuses.
+    """
+    config = read_recipe(recipe, overrides)
+    return plan_run(PlanRequest(config, recipe, memory_gb=memory_gb, is_measured=measure))
+
+
+def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
+    """Return the plan of a request. say: called with a line before each long part."""
+    config = request.config
+    if config.grid is not None:
+        raise ConfigError("plan supports one pair of networks, not a grid; plan a recipe without grid")
+    notes = _notes(config)
+    config = _simulated_config(config)
+    found = _open_data(request)
+    device = devices.select_device(config.train.threads)
+    simulated = simulated_game(config, found, device)
+    outside = has_outside_networks(config, None)
+    with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
+        say("counting parameters and operations")
+        operations = simulated.operations(config.train.batch)
+        say("simulating the memory of some steps")
+        memory = _plan_memory(request, config, simulated, say)
+    measured = None
+    if request.is_measured:
+        say("measuring some steps")
+        measured = measure_times(config, found, device, request.cost_per_hour)
+    model = _plan_model(config, found, operations)
+    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, notes=notes)
+
+
+def _notes(config: RunConfig) -> tuple[str, ...]:
+    notes = []
+    if config.train.executor != "eager":
+        notes.append(f"train.executor={config.train.executor}: planned as eager")
+    if (config.devices or 1) > 1:
+        notes.append(f"devices={config.devices}: planned as one process with the whole batch")
+    if build.scheme(config).is_concurrent:
+        notes.append(f"scheme.name={config.scheme.name}: planned as synchronous, without its copies and buffers")
+    return tuple(notes)
+
+
+def _simulated_config(config: RunConfig) -> RunConfig:
+    """Return the config of one eager process whose players take turns."""
+    config = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    if build.scheme(config).is_concurrent:
+        return replace(config, scheme=choose("schemes", "synchronous"))
+    return config
+
+
+def _open_data(request: PlanRequest) -> build.Data:
+    if request.shape is None:
+        found = open_data_or_advise(request.config)
+        if request.classes is not None:
+            return shape_only_data(found.train.shape, request.classes, found.has_pairs)
+        return found
+    kind = registry.load_module("models", request.config.model.name).Generator
+    has_pairs = bool(getattr(kind, "takes_condition", False))
+    return shape_only_data(request.shape, request.classes or 0, has_pairs)
+
+
+@dataclass(frozen=True)
+class _FakeNetworks(NetworkFactory):
+    """Factory of a network without data."""
+
+    def __call__(self) -> nn.Module:
+        return to_fake(self.construct(), self.device)
+
+
+def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -> SimulatedGame:
+    """Return the game of a config, to simulate on tensors without data."""
+    # constructors of outside code may read values, which the meta device does not have
+    place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
+    makers = {side: build.maker(config, side, found, device) for side in Side}
+
+    def construct(side: Side) -> nn.Module:
+        with _disable_current_modes(), place:
+            return makers[side].construct()
+
+    fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
+
+    def make() -> GAN:
+        return build.gan(config, found, device, makers=fakes)
+
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+
+
+def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:
+    memory = simulated.memory(config.train.batch)
+    limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
+    largest = None
+    if limit is not None:
+
+        def peak_bytes(batch: int) -> int:
+            say(f"simulating batch {batch:,}")
+            return simulated.memory(batch).peak_bytes
+
+        parts = lcm(config.g.micro_batches, config.d.micro_batches)
+        largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
+    saved = memory.saved
+    name = str(simulated.device)
+    return MemoryPlan(name, memory.peak_bytes, memory.terms, saved[Side.D], saved[Side.G], limit, largest)
+
+
+def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations) -> ModelPlan:
+    networks = {}
+    for side in Side:
+        with torch.device("meta") if not outside_names(config) else contextlib.nullcontext():
+            net = build.maker(config, side, found, torch.device("cpu")).construct()
+        trainable = sum(weight.numel() for weight in net.parameters() if weight.requires_grad)
+        rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
+        macs = operations.forward[side] / config.train.batch
+        networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), macs / _GIGA)
+    turn = {side: macs / _GIGA for side, macs in operations.turn.items()}
+    both = (networks[Side.G], networks[Side.D])
+    return ModelPlan(config.model.name, *both, turn[Side.D], turn[Side.G], config.d.updates_per_step)
+
+
+def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
+    source = found.train
+    sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
+    return DataPlan(
+        config.data.name,
+        source.tensors["image"].shape,
+        found.num_classes,
+        None if isinstance(source, ShapeOnlySource) else len(source),
+        config.train.batch,
+        sample_bytes * config.train.batch,
+        config.train.kimg,
+        len(config.max_steps),
+    )

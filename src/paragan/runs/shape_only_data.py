@@ -1,0 +1,43 @@
+"""Data of a recipe, or only its shape where the files are not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.errors import ConfigError
+from paragan.core.source import Source, image_specs
+
+
+class ShapeOnlySource(Source):
+    """Data set that has a shape and classes, but no images."""
+
+    fingerprint = "none"
+
+    def __init__(self, shape: tuple[int, int, int], classes: int, has_pairs: bool) -> None:
+        self.tensors = image_specs(shape, classes > 0, has_pairs)
+        self.class_names = tuple(map(str, range(classes)))
+
+    def __len__(self) -> int:
+        return 1
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        raise AssertionError("a source without images was read")
+
+
+def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool) -> build.Data:
+    """Return data without images, of this shape."""
+    source = ShapeOnlySource(shape, classes, has_pairs)
+    return build.Data(source, source)
+
+
+def open_data_or_advise(config: RunConfig) -> build.Data:
+    """Open the data; `ConfigError` says that a shape can replace it."""
+    try:
+        return build.open_data(config)
+    except Exception as error:
+        hint = "pass --shape CxHxW and --classes N, which need no data"
+        raise ConfigError(f"{error}; or {hint}") from None

@@ -1,0 +1,122 @@
+"""The plan of a run: one document of what a recipe costs, before and after measuring."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Size of one network.
+
+    parameters: trainable ones. buffers: elements of other state. forward_gmacs: billions of
+    multiply-accumulate operations of convolutions and matrix products, for one sample.
+    """
+
+    parameters: int
+    buffers: int
+    forward_gmacs: float
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """Size of both networks and of their turns.
+
+    d_turn_gmacs, g_turn_gmacs: of one update on the whole batch, the mean over its penalties'
+    intervals; spectral norm, norms and activations are not counted. d_updates: of a step.
+    """
+
+    name: str
+    generator: NetworkPlan
+    discriminator: NetworkPlan
+    d_turn_gmacs: float
+    g_turn_gmacs: float
+    d_updates: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Peak memory of a training step, in bytes.
+
+    terms: what the peak consists of: weights, gradients, optimizer, ema, activations, workspace
+    (copies inside of kernels, and on a CPU freed blocks that the C library holds). saved_by_d_turn,
+    saved_by_g_turn: saved for the backward pass of one update. limit_bytes: memory that the run may
+    use. largest_batch: that fits into it; None without a limit, 0 if one sample does not fit.
+
+    Not included: the libraries, the data set, samples and scores.
+    """
+
+    device: str
+    peak_bytes: int
+    terms: Mapping[str, int]
+    saved_by_d_turn: int
+    saved_by_g_turn: int
+    limit_bytes: int | None = None
+    largest_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """Images of a run. num_images: of the training split; None if only the shape is known.
+
+    batch_bytes: of one batch as it is read. batch: real images per update of D.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    num_classes: int
+    num_images: int | None
+    batch: int
+    batch_bytes: int
+    kimg: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Times of a few steps on this machine, and the length of the run that follows from them.
+
+    batch: of the measured steps; smaller than that of the run if those take too long. step_s,
+    d_turn_s, g_turn_s, load_s: seconds of one step, one update of either player, and reading one
+    batch of images (None without data). kimg: the goal. cost: of the goal, in the unit of the
+    price per hour.
+    """
+
+    batch: int
+    num_steps: int
+    step_s: float
+    d_turn_s: float
+    g_turn_s: float
+    load_s: float | None
+    images_per_s: float
+    kimg: float
+    hours: float
+    cost: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run costs: size, operations, memory, data and, if measured, time.
+
+    parallel and forecast: always None in version 1. notes: what the numbers leave out for this
+    recipe.
+    """
+
+    recipe: str
+    model: ModelPlan
+    memory: MemoryPlan
+    data: DataPlan
+    measured: MeasuredTimes | None = None
+    parallel: None = None
+    forecast: None = None
+    notes: tuple[str, ...] = ()
+    version: int = VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain maps, lists and scalars, for JSON."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,230 @@
+"""The plan of a run: sizes, operations and memory, against real networks, torch's counter and real processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import paragan as pg
+from benchmarks import plan_memory
+from paragan import build
+from paragan.cli.main import main
+from paragan.config import read_recipe
+from paragan.core.types import Batch, Rows, Side
+from paragan.layers import warp
+from paragan.runs.plan_run import PlanRequest, plan_run, simulated_game
+from paragan.runs.shape_only_data import shape_only_data
+from paragan.scaling.heap_model import HeapModel
+from paragan.scaling.largest_batch import find_largest_batch
+
+CPU = torch.device("cpu")
+SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 4
+SMALL = {
+    "mlp": "model={name: mlp, g_widths: [24, 32], d_widths: [32, 24]}",
+    "dcgan": "model={name: dcgan, width: 8}",
+    "sngan": "model={name: sngan, width: 8}",
+    "sagan": "model={name: sagan, width: 16}",
+    "biggan": "model={name: biggan, width: 8, shared: 8}",
+    "biggan_deep": "model={name: biggan_deep, width: 8, shared: 8}",
+    "stylegan2": "model={name: stylegan2, width: 8, base: 64, latent: 8, style: 8}",
+    "r3gan": "model={name: r3gan, width: 16, groups: 4, latent: 8, embed: 5}",
+}
+WORDS = ("penalties=[]", "loss=hinge", "scheme=synchronous", f"train.batch={BATCH}", "train.threads=1")
+
+
+def planned(*words, **arguments):
+    config = read_recipe("digits", [*WORDS, *words])
+    return plan_run(PlanRequest(config, "digits", SHAPE, CLASSES, **arguments))
+
+
+def operations(*words):
+    """Multiply-accumulate operations by the plan."""
+    config = read_recipe("digits", [*WORDS, *words])
+    data = shape_only_data(SHAPE, CLASSES, False)
+    return simulated_game(config, data, CPU).operations(BATCH)
+
+
+def real_game(*words):
+    config = read_recipe("digits", [*WORDS, *words])
+    return build.gan(config, shape_only_data(SHAPE, CLASSES, False), CPU)
+
+
+def real_batch():
+    tensors = {"image": torch.rand(BATCH, *SHAPE), "label": torch.arange(BATCH)}
+    return Batch(Rows(0, 0, BATCH, BATCH), tensors)
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_gmacs_are_those_of_a_counter_on_real_tensors(model):
+    found = operations(SMALL[model])
+    game = real_game(SMALL[model])
+    real = real_batch()
+    turns = {
+        Side.D: lambda: game.d.compute_gradients(game.d_turn(real), against=game.g),
+        Side.G: lambda: game.g.compute_gradients(game.g_turn(real), against=game.d),
+    }
+    for side, run in turns.items():
+        with FlopCounterMode(display=False) as counter:
+            run()
+        assert found.turn[side] == counter.get_total_flops() / 2 > 0
+
+
+@pytest.mark.parametrize(("model", "side"), [("mlp", Side.G), ("mlp", Side.D), ("dcgan", Side.D)])
+def test_forward_gmacs_are_those_of_hooks_on_modules(model, side):
+    """Of a layer: the weights of one output, times the outputs."""
+    game = real_game(SMALL[model])
+    feed = game.prior.feed("d", real_batch())
+    player = game.g if side is Side.G else game.d
+    macs = []
+    for module in player.net.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            module.register_forward_hook(lambda m, _, y: macs.append(y.numel() * m.weight[0].numel()))
+    player.network()(*(feed.fake_inputs if side is Side.G else feed.real_inputs))
+    assert operations(SMALL[model]).forward[side] == sum(macs) > 0
+
+
+def test_a_penalty_with_an_interval_counts_by_its_share():
+    without = operations(SMALL["dcgan"]).turn[Side.D]
+    always = operations(SMALL["dcgan"], "penalties=[{name: r1, interval: 1}]").turn[Side.D]
+    found = operations(SMALL["dcgan"], "penalties=[{name: r1, interval: 4}]").turn[Side.D]
+    assert always > without
+    assert found == pytest.approx(without + (always - without) / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("model", ["dcgan", "biggan"])
+def test_parameters_are_those_of_the_real_networks(model):
+    found = planned(SMALL[model]).model
+    game = real_game(SMALL[model])
+    for network, player in ((found.generator, game.g), (found.discriminator, game.d)):
+        assert network.parameters == sum(p.numel() for p in player.net.parameters() if p.requires_grad)
+        assert network.buffers == sum(b.numel() for b in player.net.buffers())
+
+
+@pytest.mark.parametrize(("optimizer", "copies"), [("SGD", 0), ("RMSprop", 1), ("Adam", 2), ("adabelief", 2)])
+def test_optimizer_memory_is_what_the_optimizer_allocates(optimizer, copies):
+    words = [f"{side}.optimizer={{name: {optimizer}, lr: 1e-3}}" for side in "gd"]
+    plan = planned(SMALL["mlp"], *words)
+    weights = 4 * (plan.model.generator.parameters + plan.model.discriminator.parameters)
+    found = plan.memory.terms["optimizer"]
+    assert copies * weights <= found <= copies * weights + 1000  # counters of steps
+
+
+def test_terms_sum_to_the_peak_and_ema_has_the_size_of_the_generator():
+    plan = planned(SMALL["sngan"])
+    assert sum(plan.memory.terms.values()) == plan.memory.peak_bytes
+    state = plan.model.generator
+    assert plan.memory.terms["ema"] == 4 * (state.parameters + state.buffers)
+    assert planned(SMALL["sngan"], "g.ema=null").memory.terms["ema"] == 0
+    assert plan.memory.saved_by_g_turn > plan.memory.saved_by_d_turn > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the resident set from /proc")
+@pytest.mark.parametrize(("model", "batch"), [("mlp", 256), ("dcgan", 32)])
+def test_predicted_memory_is_within_15_percent_of_the_measured_peak(model, batch):
+    row = plan_memory.compare(model, batch)
+    assert abs(row["error_percent"]) <= 15, row
+
+
+def test_largest_batch_fits_and_the_next_does_not():
+    largest = planned(SMALL["dcgan"], "d.micro_batches=2", memory_gb=0.1).memory.largest_batch
+    assert largest % 2 == 0
+    sizes = [planned(SMALL["dcgan"], f"train.batch={b}", "d.micro_batches=2") for b in (largest, largest + 2)]
+    assert sizes[0].memory.peak_bytes <= 0.1e9 < sizes[1].memory.peak_bytes
+
+
+@pytest.mark.parametrize("limit", [0, 99, 100, 101, 5_000, 123_456])
+def test_largest_batch_is_that_of_a_search_of_all(limit):
+    calls = []
+
+    def peak(batch):
+        calls.append(batch)
+        return 90 + 10 * batch + batch**2 // 50
+
+    brute = max((b for b in range(0, 9_999, 3) if b == 0 or 90 + 10 * b + b**2 // 50 <= limit), default=0)
+    assert find_largest_batch(peak, limit, 64, 3) == brute
+    assert len(calls) < 20
+
+
+def test_heap_blocks_are_reused_and_large_ones_return():
+    heap = HeapModel()
+    heap.allocate(0, 10_000)
+    heap.allocate(1, 10_000)
+    full = heap.resident_bytes
+    heap.release(0)
+    heap.allocate(2, 9_000)  # into the free block
+    assert heap.resident_bytes == full
+    heap.allocate(3, 50 << 20)
+    heap.release(3)
+    assert heap.resident_bytes == full
+    heap.allocate(4, 30 << 20)  # below the threshold now: from the heap
+    heap.release(4)
+    assert heap.resident_bytes > full + (30 << 20) - 1
+
+
+def test_heap_is_never_smaller_than_its_blocks():
+    heap, draws, live = HeapModel(), random.Random(0), {}
+    for number in range(2_000):
+        if live and draws.random() < 0.5:
+            released = draws.choice(list(live))
+            heap.release(released)
+            del live[released]
+        live[number] = math.floor(10 ** draws.uniform(1, 7))
+        heap.allocate(number, live[number])
+        assert heap.resident_bytes >= sum(live.values())
+
+
+def test_a_plan_leaves_no_fake_tensor_behind():
+    warp.clear_cached_matrices()
+    planned(SMALL["dcgan"], "augment=ada")
+    assert type(warp.cosine_basis(8, torch.float32, CPU)) is torch.Tensor
+    game = real_game(SMALL["dcgan"], "augment=ada")
+    build.scheme(read_recipe("digits", WORDS)).step(game, iter([real_batch()] * 2))
+    assert all(weight.isfinite().all() for weight in game.d.net.parameters())
+
+
+def test_measured_times_are_of_the_requested_batch():
+    config = read_recipe("digits", [*WORDS, SMALL["mlp"], "train.kimg=36"])
+    measured = plan_run(PlanRequest(config, "digits", is_measured=True, cost_per_hour=2.0)).measured
+    assert measured.batch == BATCH
+    assert measured.images_per_s == pytest.approx(BATCH / measured.step_s)
+    assert measured.hours == pytest.approx(10 / measured.images_per_s)
+    assert measured.cost == pytest.approx(2 * measured.hours)
+    assert min(measured.d_turn_s, measured.g_turn_s, measured.load_s) > 0
+
+
+def test_command_prints_one_screen_and_the_document(capsys):
+    assert main(["plan", "digits", "--shape", "1x16x16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 120
+    assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 1
+    assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
+    assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["cellular-mnist", "--shape", "1x28x28"], "plan supports one pair of networks, not a grid"),
+        (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
+        (["digits", "--shape", "16"], "--shape: '16' is not CHANNELSxHEIGHTxWIDTH"),
+        (["digits", "--cost-per-hour", "2"], "pass --measure"),
+        (["digits", "--memory", "0"], "--memory"),
+    ],
+)
+def test_command_refuses_in_one_line(words, message, capsys):
+    assert main(["plan", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+
+
+def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():
+    assert "planned as synchronous" in planned(SMALL["mlp"], "scheme=asynchronous").notes[0]
