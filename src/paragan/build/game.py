@@ -45,8 +45,7 @@ def gan(
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     is_validated = makers is None and (model is not None or bool(outside_names(config)))
-    if makers is None:
-        makers = {side: maker(config, side, found, device, model) for side in Side}
+    makers = makers or {side: maker(config, side, found, device, model) for side in Side}
     how = config.train.executor
     players = {
         side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in roles.sides

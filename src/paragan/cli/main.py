@@ -21,7 +21,7 @@ from paragan.cli.evaluate import score_run
 from paragan.cli.export import export
 from paragan.cli.list import list_all
 from paragan.cli.new import new
-from paragan.cli.plan import plan
+from paragan.cli.plan import plan_command
 from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
@@ -98,7 +98,7 @@ app.command("train", context_settings=ANY_OPTION)(train_command)
 app.command("eval")(score_run)
 app.command("list")(list_all)
 app.command(context_settings=ANY_OPTION)(config)
-app.command(context_settings=ANY_OPTION)(plan)
+app.command("plan", context_settings=ANY_OPTION)(plan_command)
 app.command("sample")(sample_command)
 app.command()(export)
 app.command()(report)

@@ -24,7 +24,7 @@ _COST = "Price of the machine per hour, for the cost of the run; needs --measure
 Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
 
 
-def plan(
+def plan_command(
     context: typer.Context,
     words: Words = None,
     *,
