@@ -200,7 +200,7 @@ def test_measured_times_are_of_the_requested_batch():
 
 
 def test_command_prints_one_screen_and_the_document(capsys):
-    assert main(["plan", "digits", "--shape", "1x16x16"]) == 0
+    assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
