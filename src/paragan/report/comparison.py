@@ -60,7 +60,7 @@ class ComparedValue:
 class ScoreRow:
     """Values of a metric by run; None: the run has none.
 
-    best: index of the best value; None without a direction, or if not all values compare.
+    best: index of the best value; None without a direction, for a tie, or if not all values compare.
     """
 
     metric: str
@@ -163,8 +163,9 @@ class Comparison:
         direction = note_of(metric, known[0][1].entry.values).direction if known else 0
         if not direction or len(known) < 2 or not row.compares:
             return row
-        best, _ = max(known, key=lambda pair: direction * pair[1].value)
-        return ScoreRow(metric, values, best)
+        best, first = max(known, key=lambda pair: direction * pair[1].value)
+        is_tie = sum(value.value == first.value for _, value in known) > 1
+        return row if is_tie else ScoreRow(metric, values, best)
 
     def _value(self, run: ComparedRun, metric: str) -> ComparedValue | None:
         entries = [entry for entry in run.history.scores if metric in entry.numbers]
