@@ -6,6 +6,7 @@ import ast
 import json
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from PIL import Image
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core import registry
+from tests.prepared_shards import prepared
 
 
 def real(name):
@@ -68,6 +70,13 @@ def synsets(request):
     return str(root)
 
 
+def prepared_pictures(request):
+    """The forty small pictures as shards."""
+    out = request.getfixturevalue("tmp_path_factory").mktemp("shards") / "out"
+    prepared(Path(pictures(request)), out, samples_per_shard=7)
+    return str(out)
+
+
 def noise(*shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
@@ -80,6 +89,7 @@ PATHS = {  # for those that need something to read
     "mnist": real("mnist"),
     "npz": arrays,
     "paired": wide_pictures,
+    "shards": prepared_pictures,
     "tiny_imagenet": synsets,
 }
 
@@ -91,7 +101,7 @@ def given(request):
     settings = {"path": PATHS[name](request)} if name in PATHS else {}
     if name == "paired":
         settings["size"] = 8
-    if name in ("folder", "paired"):
+    if name in ("folder", "paired", "shards"):
         settings["held_out"] = 0.5  # the tests look at six rows of each part
     return name, settings
 

@@ -1,4 +1,4 @@
-"""`paragan data`: checks of a data set before training."""
+"""`paragan data`: checks of a data set before training, and its conversion into shards."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson
+from paragan.cli.prepare import prepare_command
 from paragan.cli.progress import show_progress
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
     from paragan.datasets._dataset_check import DatasetReport
 
-app = typer.Typer(no_args_is_help=True, help="Check images before training on them.")
+app = typer.Typer(no_args_is_help=True, help="Check images before training on them, or pack them into shards.")
 _MAX_LISTED = 10
 
-_IMAGES = "A folder or .zip file of images."
+_IMAGES = "A folder, .zip or .tar file of images, or a folder of shards."
 Images = Annotated[str, typer.Argument(metavar="PATH", help=_IMAGES)]
 _SIZE = "Image size to train with (default: chosen from the images)."
 Size = Annotated[int | None, typer.Option(metavar="PIXELS", help=_SIZE)]
 
 
-@app.callback()
-def _data() -> None:
-    """Make `check` a subcommand although it is the only one."""
+app.command("prepare")(prepare_command)
 
 
 @app.command()
 def check(path: Images, size: Size = None, as_json: AsJson = False) -> None:
     """Decode all images, report problems, and print a command to train.
 
-    Reports sizes, formats, classes, duplicates and damaged files. Exit code 2: images are damaged,
-    or none can be decoded.
+    Reports sizes, formats, classes, duplicates and damaged files; of shards, all bytes are compared
+    with their sha256. Exit code 2: images are damaged, or none can be decoded.
     """
     from paragan.datasets import _dataset_check
 

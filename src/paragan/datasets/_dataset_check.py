@@ -6,9 +6,10 @@ import hashlib
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._file_readers import list_images
+from paragan.storage.shard_folder import ShardFolder, has_shards, sample_key
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
@@ -62,17 +64,15 @@ def check_dataset(
     """
     if size is not None and size not in _SIZES:
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
-    files, paths = list_images(path)
-    parts = [_image_paths.split_paths(paths, split, 0.1, path) for split in ("train", "held_out")]
-    report = DatasetReport(path, len(paths), classes=_count_classes(parts))
-    report.warnings = folder.class_folder_warnings(files, paths, parts[0], "train")
+    checked = _check_shards(path) if has_shards(Path(path)) else _check_files(path)
+    report = DatasetReport(path, len(checked.names), classes=checked.classes, warnings=checked.warnings)
     sides = []
     kinds: Counter[str] = Counter()
     first_names: dict[bytes, str] = {}
-    for number, name in enumerate(map(os.fsdecode, paths), start=1):
-        where = files.where(name)
+    for number, name in enumerate(checked.names, start=1):
+        where = checked.where(name)
         try:
-            image = _image_decoding.decode_image(files.read(name), where)
+            image = _image_decoding.decode_image(checked.read(name), where)
             _image_decoding.convert_image(image, where, channels=3, background=255)
         except DataError as error:
             report.damaged.append(str(error))
@@ -83,10 +83,49 @@ def check_dataset(
             first = first_names.setdefault(_digest(image), name)
             if first is not name:
                 report.duplicates.append((name, first))
-        progress(number, len(paths))
+        progress(number, len(checked.names))
+    report.damaged += checked.damaged_files(report.damaged)
     report.kinds = dict(kinds.most_common())
     _add_advice(report, np.array(sides), size)
     return report
+
+
+@dataclass(frozen=True)
+class _CheckedImages:
+    """Images to check, by name, and a check of the files that contain them, given the messages so far."""
+
+    names: Sequence[str]
+    read: Callable[[str], bytes]
+    where: Callable[[str], str]
+    classes: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    damaged_files: Callable[[list[str]], list[str]] = lambda damaged: []
+
+
+def _check_files(path: str) -> _CheckedImages:
+    files, paths = list_images(path)
+    parts = [_image_paths.split_paths(paths, split, 0.1, path) for split in ("train", "held_out")]
+    warnings = folder.class_folder_warnings(files, paths, parts[0], "train")
+    names = list(map(os.fsdecode, paths))
+    return _CheckedImages(names, files.read, files.where, _count_classes(parts), warnings)
+
+
+def _check_shards(path: str) -> _CheckedImages:
+    shards = ShardFolder(Path(path))
+    labels = shards.index["label"].tolist() if shards.description.class_names else []
+    counts = Counter(labels)
+    classes = {name: counts[label] for label, name in enumerate(shards.description.class_names)}
+
+    def damaged_files(damaged: list[str]) -> list[str]:
+        """Return a message for each file that is damaged outside of the images named already."""
+        changed = [shards.folder / file.name for file in shards.damaged_files()]
+        unnamed = [file for file in changed if not any(line.startswith(f"{file}: ") for line in damaged)]
+        return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
+
+    names = list(map(sample_key, range(len(shards))))
+    return _CheckedImages(
+        names, lambda name: shards.read(int(name)), lambda name: shards.where(int(name)), classes, (), damaged_files
+    )
 
 
 def _count_classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
@@ -107,10 +146,11 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
     report.size = size or max(fitting, default=min(_SIZES))
     report.num_smaller = int((sides < report.size).sum())
     report.advice = _advice(report)
-    words = ["train", "own", f"data.path={report.path}", f"data.size={report.size}"]
+    dataset = ["data.name=shards"] if has_shards(Path(report.path)) else []
+    words = ["train", "own", *dataset, f"data.path={report.path}", f"data.size={report.size}"]
     if set(report.kinds) == {"grey"}:
         words.append("data.channels=1")
-    if report.damaged:
+    if report.damaged and not dataset:
         words.append("data.damaged=skip")
     report.command = f"{program_command()} {shlex.join(words)}"
 
@@ -118,7 +158,9 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
 def _advice(report: DatasetReport) -> list[str]:
     """Return advice, one line each, the most important first."""
     lines = []
-    if report.damaged:
+    if report.damaged and has_shards(Path(report.path)):
+        lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
+    elif report.damaged:
         lines.append(
             f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
             "first one), or pass data.damaged=skip to exclude them"

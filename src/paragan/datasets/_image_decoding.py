@@ -22,6 +22,10 @@ MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to 
 _MAX_SIDE = 65_535  # resizing needs tables of this length
 _STRIP_PIXELS = 1 << 18
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+_SUFFIXES = (
+    *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp")),
+    *((b"II*\0", ".tif"), (b"MM\0*", ".tif")),
+)  # first bytes of a file, and the usual suffix
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 _HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
@@ -134,7 +138,12 @@ def image_kind(image: Image.Image) -> str:
 def decode_square(
     data: bytes, where: str, size: int, channels: int = 3, crop: bool = True, background: int = 255
 ) -> NDArray[np.uint8]:
-    """Decode the bytes of a file to uint8 (channels, size, size), resized with Lanczos' filter.
+    """Decode the bytes of a file to uint8 (channels, size, size), as `decode_square_image`."""
+    return to_chw_array(decode_square_image(data, where, size, channels, crop, background))
+
+
+def decode_square_image(data: bytes, where: str, size: int, channels: int, crop: bool, background: int) -> Image.Image:
+    """Decode the bytes of a file to a grey or RGB image, resized with Lanczos' filter.
 
     where: the file in messages. crop: to the largest centred square; else the aspect ratio changes.
     Raises `DataError` as `decode_image` and `convert_image`.
@@ -142,7 +151,14 @@ def decode_square(
     image = convert_image(decode_image(data, where), where, channels, background)
     square = (size, size)
     lanczos = Image.Resampling.LANCZOS
-    return to_chw_array(ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos))
+    return ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos)
+
+
+def image_suffix(data: bytes) -> str | None:
+    """Return the usual suffix of an image format by the first bytes of a file; None for others."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return ".webp"
+    return next((suffix for start, suffix in _SUFFIXES if data.startswith(start)), None)
 
 
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._image_decoding import EXTENSIONS
 
-_HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
+HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
 _EXTENSIONS = tuple(ending.encode() for ending in EXTENSIONS)
@@ -75,13 +76,47 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
     root = common_folders(paths)[-1]
     folders = _split_folders(paths, root)
     if folders is None:
-        top = root
-        mine = _hash_split(paths, len(root), split, held_out)
-        tops = [root]
-    else:
-        top = folders[split]
-        mine = paths[rows_in(paths, top)]
-        tops = list(folders.values())
+        is_held_out = held_out_mask(split_hashes(paths), held_out)
+        mine = [paths[row] for row in np.flatnonzero(is_held_out == (split == "held_out"))]
+        return _with_classes(mine, root, [root], paths, name)
+    top = folders[split]
+    return _with_classes(paths[rows_in(paths, top)], top, list(folders.values()), paths, name)
+
+
+def all_paths(paths: list[bytes], name: str) -> tuple[SplitPaths, int | None]:
+    """Return the images of both splits and their classes, from sorted paths.
+
+    Also returns the number of training images, which come first, or None if there are no folders
+    of the splits; the images are then in the order of their paths. Raises as `split_paths`.
+    """
+    root = common_folders(paths)[-1]
+    folders = _split_folders(paths, root)
+    if folders is None:
+        return _with_classes(paths, root, [root], paths, name), None
+    parts = [split_paths(paths, split, 0.5, name) for split in ("train", "held_out")]
+    labels = [part.labels for part in parts if part.labels is not None]
+    joined = PathList(list(map(os.fsencode, chain.from_iterable(part.paths for part in parts))))
+    whole = SplitPaths(joined, np.concatenate(labels) if labels else None, parts[0].class_names)
+    return whole, len(parts[0].paths)
+
+
+def split_hashes(paths: list[bytes]) -> NDArray[np.uint32]:
+    """Return a hash of each path below the folder that contains them all."""
+    start = len(common_folders(paths)[-1])
+    digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in paths])
+    return np.frombuffer(digests, "<u4")
+
+
+def held_out_mask(hashes: NDArray[np.uint32], held_out: float) -> NDArray[np.bool_]:
+    """Return which samples are held out: the share `held_out`, at least one and not all."""
+    is_held_out: NDArray[np.bool_] = hashes < held_out * 2**32
+    if not is_held_out.any() or is_held_out.all():
+        is_held_out = hashes == hashes.min()  # few images: hold out exactly one
+    return is_held_out
+
+
+def _with_classes(mine: list[bytes], top: bytes, tops: list[bytes], paths: list[bytes], name: str) -> SplitPaths:
+    """Return the sorted paths `mine`, all in `top`, with the classes of all folders `tops`."""
     classes = sorted(set().union(*(folder_names(paths, one) for one in tops)))
     if len(classes) < 2:
         return SplitPaths(PathList(mine), None, ())
@@ -143,7 +178,7 @@ def is_hidden(path: bytes) -> bool:
 def _split_folders(paths: list[bytes], root: bytes) -> dict[str, bytes] | None:
     """Return the folder of each split; None if there is no `train`, or nothing to hold out."""
     names = folder_names(paths, root)
-    held_out = next((name for name in _HELD_OUT if name in names), None)
+    held_out = next((name for name in HELD_OUT if name in names), None)
     if b"train" not in names or held_out is None:
         return None
     return {"train": root + b"train/", "held_out": root + held_out + b"/"}
@@ -171,13 +206,3 @@ def _walk(
                 yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits)
             elif is_image(entry.name) and entry.is_file():
                 yield inner + entry.name
-
-
-def _hash_split(paths: list[bytes], start: int, split: str, held_out: float) -> list[bytes]:
-    """Split by a hash of each path from byte `start` on."""
-    digests = b"".join([blake2b(path[start:], digest_size=4).digest() for path in paths])
-    hashes = np.frombuffer(digests, "<u4")
-    is_held_out = hashes < held_out * 2**32
-    if not is_held_out.any() or is_held_out.all():
-        is_held_out = hashes == hashes.min()  # few images: hold out exactly one
-    return [paths[row] for row in np.flatnonzero(is_held_out == (split == "held_out"))]

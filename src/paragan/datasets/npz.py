@@ -46,16 +46,23 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
-    path = Path(options.path)
-    if not options.path or not path.is_file():
-        raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
-    images_NCHW = _check_images(npz.read_array(path, options.image_array), f"{path}: {options.image_array}")
-    labels_N, class_names = _read_classes(path, options, len(images_NCHW))
+    images_NCHW = read_images(options)
+    labels_N, class_names = read_classes(options, len(images_NCHW))
     strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
     rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
     labels_N = None if labels_N is None else labels_N[rows]
-    fingerprint = compute_fingerprint(path, options.image_array, options.label_array, options.held_out, split)
+    fingerprint = compute_fingerprint(
+        Path(options.path), options.image_array, options.label_array, options.held_out, split
+    )
     return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
+
+
+def read_images(options: Options) -> Tensor:
+    """Return the images of a file, uint8 (N, C, H, W); `DataError` if they are missing or invalid."""
+    path = Path(options.path)
+    if not options.path or not path.is_file():
+        raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
+    return _check_images(npz.read_array(path, options.image_array), f"{path}: {options.image_array}")
 
 
 def _check_images(array: NDArray[Any], where: str) -> Tensor:
@@ -71,8 +78,9 @@ def _check_images(array: NDArray[Any], where: str) -> Tensor:
     return images
 
 
-def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
+def read_classes(options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
     """Return labels and class names; neither if the file has no array under the default name."""
+    path = Path(options.path)
     present = npz.array_names(path)
     if options.label_array == "labels" and "labels" not in present:
         return None, ()

@@ -1,0 +1,100 @@
+"""`paragan data prepare`: packs images into shards."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson
+from paragan.cli.progress import show_progress
+from paragan.core.command import program_command
+from paragan.core.printable import to_printable
+
+if TYPE_CHECKING:
+    from paragan.datasets._prepare import PreparedShards
+
+_SOURCE = "A folder, .zip, .tar, .npz or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
+Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
+Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
+_RESIZED = "Resize the images to this size once (default: store the files unchanged)."
+Resized = Annotated[int | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
+Channels = Annotated[int, typer.Option(help="With --size: 1 for grey, 3 for colour.")]
+Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey level behind transparent pixels.")]
+Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
+PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
+
+
+class _Crop(Enum):
+    center = "center"
+    squash = "squash"
+
+
+class _Format(Enum):
+    png = "png"
+    jpeg = "jpeg"
+
+
+class _Damaged(Enum):
+    stop = "stop"
+    skip = "skip"
+
+
+Shape = Annotated[_Crop, typer.Option("--crop", help="With --size: crop the largest square, or squash.")]
+FileFormat = Annotated[_Format, typer.Option("--format", help="With --size: format of the files.")]
+_DAMAGED = "At a damaged image: stop, or check all images first and skip those."
+OnDamage = Annotated[_Damaged, typer.Option("--damaged", help=_DAMAGED)]
+
+
+def prepare_command(
+    source: Unprepared,
+    out: Into,
+    *,
+    size: Resized = None,
+    channels: Channels = 3,
+    crop: Shape = _Crop.center,
+    background: Background = 255,
+    file_format: FileFormat = _Format.png,
+    quality: Quality = None,
+    per_shard: PerShard = 1000,
+    threads: Threads = None,
+    damaged: OnDamage = _Damaged.stop,
+    as_json: AsJson = False,
+) -> None:
+    """Pack images into shards: tar files in WebDataset's format with an index.
+
+    `data.name=shards data.path=OUT` trains on them. A stopped command continues with the shards
+    that are missing. Equal sources and options give equal bytes.
+    """
+    from paragan.datasets import _prepare
+
+    encoding = _prepare.make_encoding(size, channels, crop.value, background, file_format.value, quality)
+    with show_progress("images") as update:
+        prepared = _prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged.value, update)
+    if as_json:
+        print(json.dumps(asdict(prepared.folder.description)))
+    else:
+        print("\n".join(map(to_printable, format_shards(prepared))))
+
+
+def format_shards(prepared: PreparedShards) -> list[str]:
+    """Return a description of prepared shards as lines of text."""
+    folder = prepared.folder
+    description = folder.description
+    total = sum(shard.num_bytes for shard in description.shards)
+    size = "" if description.encoding is None else f" of {description.encoding.size} px"
+    words = ["train", "own", "data.name=shards", f"data.path={folder.folder}", "data.size=null"]
+    return [
+        *(f"warning: {line}" for line in prepared.notices),
+        f"{folder.folder}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
+        f"  shards   {len(description.shards):,}, {prepared.num_written:,} of them written now",
+        f"  classes  {len(description.class_names) or 'none'}",
+        "",
+        f"To train: {program_command()} {shlex.join(words)}",
+    ]

@@ -1,0 +1,216 @@
+"""Preparation of shards from any source (`paragan data prepare`): parallel, resumable, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import PIL
+from PIL import Image
+
+from paragan.core.command import program_command
+from paragan.core.errors import DataError
+from paragan.core.option_types import ImageSize
+from paragan.datasets import _image_paths
+from paragan.datasets._file_readers import list_images
+from paragan.datasets._image_decoding import decode_square_image, image_suffix
+from paragan.datasets._samples import ArraySamples, FileSamples, Samples, ShardSamples
+from paragan.datasets._table_samples import TableSamples, table_files
+from paragan.datasets._tar_samples import TarSamples, is_plain_tar
+from paragan.storage.shard_folder import VERSION, Encoding, ShardDescription, ShardFolder, StoredFile, has_shards
+from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_writer
+
+SAMPLES_PER_SHARD = 1000
+JPEG_QUALITY = 95
+_MAX_THREADS = 16
+_SIZES: tuple[int, ...] = get_args(ImageSize)
+_SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
+
+
+@dataclass(frozen=True)
+class PreparedShards:
+    """Result of a preparation. num_written: shards written now; the others were there already."""
+
+    folder: ShardFolder
+    num_written: int
+    notices: tuple[str, ...]
+
+
+class _StoppedError(Exception):
+    """Another thread failed, or the user interrupted the preparation."""
+
+
+def prepare_shards(
+    source: str,
+    out: Path,
+    encoding: Encoding | None = None,
+    samples_per_shard: int = SAMPLES_PER_SHARD,
+    threads: int | None = None,
+    damaged: str = "stop",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PreparedShards:
+    """Write the images of a source as shards into the folder `out`; continue where it was stopped.
+
+    encoding: None: the files are stored unchanged. threads: each writes one shard at a time and
+    holds one image; None: one per CPU core, at most 16. damaged: `skip` decodes all image files
+    first and leaves out those that cannot be decoded. progress: receives the number of samples done
+    and the total of this call. Raises `DataError` for a source that cannot be read, for the first
+    damaged image, and for a folder with other content.
+    """
+    samples = open_samples(source, damaged)
+    planned = _plan(samples, encoding, samples_per_shard)
+    with open_shard_writer(out, planned) as writer:
+        missing = [] if writer is None else writer.missing()
+        if writer is not None:
+            _write_all(_ShardJob(samples, writer, encoding, progress), missing, threads or _default_threads())
+            writer.finish()
+    return PreparedShards(ShardFolder(out), len(missing), samples.notices)
+
+
+def open_samples(source: str, damaged: str = "stop") -> Samples:
+    """Open a folder, zip, tar, npz or Parquet file, a folder of shards or tar files, or one of Hugging Face.
+
+    Raises `DataError` if there are no images.
+    """
+    root = Path(source)
+    if root.is_dir():
+        return _open_folder(root, damaged)
+    if root.suffix == ".npz":
+        return ArraySamples(root)
+    if tables := table_files(root):
+        return TableSamples(tables, source)
+    if damaged == "stop" and root.suffix != ".zip" and is_plain_tar(root):
+        return TarSamples([root])
+    return FileSamples(*list_images(source, option="SRC"), damaged)
+
+
+def _open_folder(root: Path, damaged: str) -> Samples:
+    if has_shards(root):
+        return ShardSamples(ShardFolder(root))
+    tables = table_files(root)
+    if tables and tables[0].suffix == ".arrow":
+        return TableSamples(tables, str(root))
+    if not _image_paths.find_images(root):
+        if tables:
+            return TableSamples(tables, str(root))
+        if tars := sorted(root.glob("*.tar")):
+            return TarSamples(tars)
+    return FileSamples(*list_images(str(root), option="SRC"), damaged)
+
+
+def _check_encoding(size: int | None, channels: int, name: str, quality: int | None) -> None:
+    """Raise `DataError` for values that are not supported."""
+    if channels not in (1, 3):
+        raise DataError(f"--channels {channels} is not supported; use 1 or 3")
+    if size is not None and size not in _SIZES:
+        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
+    if name == "jpeg" and size is None:
+        raise DataError("--format jpeg needs --size; without it, the files of the source are stored unchanged")
+    if quality is not None and (name != "jpeg" or not 1 <= quality <= 100):
+        raise DataError(f"--quality {quality} is not supported; it is 1 to 100, for --format jpeg")
+
+
+def _plan(samples: Samples, encoding: Encoding | None, samples_per_shard: int) -> ShardDescription:
+    return ShardDescription(
+        format="paragan-shards",
+        version=VERSION,
+        num_samples=len(samples),
+        samples_per_shard=samples_per_shard,
+        num_train=samples.num_train,
+        class_names=samples.class_names,
+        encoding=encoding,
+        source=samples.fingerprint(),
+        index=StoredFile("", 0, ""),
+        shards=(),
+    )
+
+
+def _write_all(job: _ShardJob, missing: list[int], threads: int) -> None:
+    """Write the missing shards in threads; the first error stops all of them."""
+    job.total = sum(len(job.writer.rows(number)) for number in missing)
+    pool = ThreadPoolExecutor(max(1, min(threads, len(missing))), "prepare")
+    try:
+        futures = [pool.submit(job.write, number) for number in missing]
+        wait(futures, return_when=FIRST_EXCEPTION)
+    finally:
+        job.stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+    errors = [future.exception() for future in futures if not future.cancelled()]
+    for error in errors:
+        if error is not None and not isinstance(error, _StoppedError):
+            raise error
+
+
+class _ShardJob:
+    """What the threads of a preparation share."""
+
+    def __init__(
+        self, samples: Samples, writer: ShardWriter, encoding: Encoding | None, progress: Callable[[int, int], None]
+    ) -> None:
+        self.writer = writer
+        self.stopped = threading.Event()
+        self.total = 0
+        self._samples = samples
+        self._encoding = encoding
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def write(self, number: int) -> None:
+        try:
+            self.writer.write(number, self._encoded_samples(self.writer.rows(number)))
+        except BaseException:
+            self.stopped.set()
+            raise
+
+    def _encoded_samples(self, rows: range) -> Iterator[EncodedSample]:
+        labels = self._samples.labels
+        for row, data in zip(rows, self._samples.read(rows.start, rows.stop), strict=True):
+            if self.stopped.is_set():
+                raise _StoppedError
+            image, suffix = _encode(data, self._samples.where(row), self._encoding)
+            label = -1 if labels is None else int(labels[row])
+            yield EncodedSample(image, suffix, label, int(self._samples.split_hashes[row]))
+            with self._lock:
+                self._done += 1
+                self._progress(self._done, self.total)
+
+
+def _encode(data: bytes, where: str, encoding: Encoding | None) -> tuple[bytes, str]:
+    """Return an image file as it is stored, and its suffix."""
+    if encoding is None:
+        suffix = image_suffix(data)
+        if suffix is None:
+            hint = f"list all such files with `{program_command()} data check`, or pass --damaged skip"
+            raise DataError(f"{where}: not an image in a supported format; {hint}")
+        return data, suffix
+    is_cropped = encoding.crop == "center"
+    image = decode_square_image(data, where, encoding.size, encoding.channels, is_cropped, encoding.background)
+    image = Image.frombytes(image.mode, image.size, image.tobytes())  # without metadata of the source
+    stream = io.BytesIO()
+    if encoding.format == "jpeg":
+        image.save(stream, "JPEG", quality=encoding.quality, subsampling=0)
+    else:
+        image.save(stream, "PNG")
+    return stream.getvalue(), _SUFFIXES[encoding.format]
+
+
+def make_encoding(
+    size: int | None, channels: int, crop: str, background: int, name: str, quality: int | None
+) -> Encoding | None:
+    """Return how images are stored; None: unchanged. Raises `DataError` for unsupported values."""
+    _check_encoding(size, channels, name, quality)
+    if size is None:
+        return None
+    chosen = (quality or JPEG_QUALITY) if name == "jpeg" else None
+    return Encoding(size, channels, crop, background, "lanczos", name, chosen, PIL.__version__)
+
+
+def _default_threads() -> int:
+    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)

@@ -1,0 +1,215 @@
+"""Encoded images in Parquet files and in folders of Hugging Face `datasets`; needs pyarrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paragan.core.errors import DataError
+from paragan.datasets._image_paths import HELD_OUT
+from paragan.datasets._samples import Samples, check_labels_of, hash_names
+
+_BATCH_ROWS = 16
+_LABELS = ("label", "labels", "fine_label", "class")
+_HF_MARKS = ("dataset_dict.json", "state.json")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One file. group_rows: number of rows of each row group of a Parquet file."""
+
+    path: Path
+    group_rows: tuple[int, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.group_rows)
+
+
+class TableSamples(Samples):
+    """Rows of Parquet or Arrow files in the order of file names.
+
+    If some files are named `train` and some `validation` or `test` (file name or folder), these are
+    the splits. Raises `DataError` without pyarrow, without a column of images, or for labels that
+    are neither integers nor text.
+    """
+
+    def __init__(self, files: list[Path], where: str) -> None:
+        _require_pyarrow(where)
+        self._where = where
+        train, held_out = _splits(files)
+        self._tables = [_open_table(path) for path in (*train, *held_out)]
+        self._ends = np.cumsum([table.num_rows for table in self._tables])
+        if held_out:
+            self.num_train = int(self._ends[len(train) - 1])
+        schema = _schema(self._tables[0].path)
+        self._column = _image_column(schema, where)
+        self._read_labels(schema)
+        self.split_hashes = hash_names(map(str, range(int(self._ends[-1]))))
+        if len(self) < 2:
+            raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
+
+    def read(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the images as they are stored."""
+        first = 0
+        for table, end in zip(self._tables, map(int, self._ends), strict=True):
+            if start < end and stop > first:
+                rows = range(max(start, first) - first, min(stop, end) - first)
+                number = rows.start
+                with _raise_data_errors(table.path):
+                    for value in _column_values(table, self._column, rows):
+                        yield self._encoded(value, first + number)
+                        number += 1
+            first = end
+
+    def where(self, row: int) -> str:
+        """Return file and row."""
+        number = int(np.searchsorted(self._ends, row, side="right"))
+        first = 0 if number == 0 else int(self._ends[number - 1])
+        return f"{self._tables[number].path}: row {row - first}"
+
+    def _encoded(self, value: Any, row: int) -> bytes:
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if not isinstance(data, bytes):
+            raise DataError(f"{self.where(row)}: column {self._column!r} holds no image bytes; embed the images")
+        return data
+
+    def _read_labels(self, schema: Any) -> None:
+        column = next((name for name in _LABELS if name in schema.names), None)
+        if column is None:
+            return
+        values: list[Any] = []
+        for table in self._tables:
+            with _raise_data_errors(table.path):
+                values += _column_values(table, column, range(table.num_rows))
+        if all(isinstance(value, str) for value in values):
+            self.class_names = tuple(sorted(set(values)))
+            number_of = {name: number for number, name in enumerate(self.class_names)}
+            values = [number_of[value] for value in values]
+        elif not all(isinstance(value, int) for value in values):
+            raise DataError(f"{self._where}: column {column!r} holds neither integers nor text; remove or convert it")
+        self.labels = check_labels_of(np.array(values, np.int64), f"{self._where}: column {column!r}")
+        count = int(self.labels.max()) + 1
+        stored = _stored_names(schema, column)
+        names = self.class_names or (stored if len(stored) >= count else tuple(map(str, range(count))))
+        self.class_names = names
+
+    def _stamps(self) -> Iterator[str]:
+        for table in self._tables:
+            yield f"{table.path.name} {table.path.stat().st_size}"
+
+
+def table_files(root: Path) -> list[Path]:
+    """Return the Parquet files of a folder or the Arrow files that `save_to_disk` wrote, sorted."""
+    if root.is_file():
+        return [root] if root.suffix == ".parquet" else []
+    if any((root / mark).is_file() for mark in _HF_MARKS):
+        return sorted([*root.glob("data-*.arrow"), *root.glob("*/data-*.arrow")])
+    return sorted([*root.glob("*.parquet"), *root.glob("*/*.parquet")])
+
+
+def _splits(files: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the files of training and held-out samples; all and none without such names."""
+    named: dict[str, list[Path]] = {}
+    for path in files:
+        name = path.stem.split("-")[0]
+        known = name == "train" or name.encode() in HELD_OUT
+        named.setdefault(name if known else path.parent.name, []).append(path)
+    held_out = next((name.decode() for name in HELD_OUT if name.decode() in named), None)
+    if "train" not in named or held_out is None:
+        return files, []
+    return named["train"], named[held_out]
+
+
+def _require_pyarrow(where: str) -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        fix = "install it with `pip install 'paragan[parquet]'`"
+        raise DataError(f"{where}: reading Parquet and Hugging Face files needs pyarrow; {fix}") from None
+
+
+def _open_table(path: Path) -> _Table:
+    from pyarrow import parquet
+
+    with _raise_data_errors(path):
+        if path.suffix == ".arrow":
+            return _Table(path, (len(_map_arrow(path)),))
+        metadata = parquet.read_metadata(path)
+        return _Table(path, tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
+
+
+@contextmanager
+def _raise_data_errors(path: Path) -> Iterator[None]:
+    """Turn errors of pyarrow into a `DataError` that names the file."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: cannot be read ({reason}); download it again") from None
+
+
+def _map_arrow(path: Path) -> Any:
+    """Return the table in a file of an Arrow stream, mapped into memory."""
+    import pyarrow
+
+    return pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))).read_all()
+
+
+def _schema(path: Path) -> Any:
+    from pyarrow import parquet
+
+    return _map_arrow(path).schema if path.suffix == ".arrow" else parquet.read_schema(path)
+
+
+def _image_column(schema: Any, where: str) -> str:
+    """Return the first column of encoded images: bytes, or a struct with `bytes` as of `datasets`."""
+    from pyarrow import types
+
+    for field in schema:
+        inner = field.type
+        if types.is_struct(inner) and inner.get_field_index("bytes") >= 0:
+            inner = inner.field("bytes").type
+        if types.is_binary(inner) or types.is_large_binary(inner):
+            return str(field.name)
+    listed = ", ".join(schema.names)
+    raise DataError(f"{where}: no column of encoded images among {listed}; expected bytes, or an Image of `datasets`")
+
+
+def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
+    """Yield the values of some rows of a column; a few rows are in memory at a time."""
+    from pyarrow import parquet
+
+    if table.path.suffix == ".arrow":
+        batches = _map_arrow(table.path).select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS)
+        for batch in batches:
+            yield from batch.column(0).to_pylist()
+        return
+    first = 0
+    with parquet.ParquetFile(table.path, pre_buffer=False, buffer_size=1 << 20) as file:
+        for group, count in enumerate(table.group_rows):
+            if rows.start < first + count and rows.stop > first:
+                row = first
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column], use_threads=False):
+                    start = max(rows.start - row, 0)
+                    taken = max(min(rows.stop - row, len(batch)) - start, 0)
+                    yield from batch.column(0).slice(start, taken).to_pylist()
+                    row += len(batch)
+            first += count
+
+
+def _stored_names(schema: Any, column: str) -> tuple[str, ...]:
+    """Return the class names that `datasets` stores in the schema; empty without."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return tuple(map(str, features[column]["names"]))
+    except (KeyError, TypeError, ValueError):
+        return ()

@@ -1,0 +1,128 @@
+"""Shards: images that `data prepare` has packed into tar files with an index, read at random from disk.
+
+Source: your images. The tar files follow the WebDataset format, https://github.com/webdataset/webdataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import DataError
+from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
+from paragan.core.source import Source
+from paragan.datasets import _image_decoding
+from paragan.datasets._image_files import EncodedImages
+from paragan.datasets._image_paths import held_out_mask
+from paragan.datasets._in_memory import compute_fingerprint
+from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder
+
+_DEFAULT_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """A folder written by `data prepare`: shards of images with an index.
+
+    Samples, classes and the two splits are those of the folder, zip or tar file they were made of.
+    """
+
+    path: FilePath = ""
+    """The folder with `dataset.json`."""
+    size: ImageSize | None = None
+    """Height and width in pixels; null: that of `data prepare --size`, else 64."""
+    channels: Literal[1, 3] = 3
+    """Channels: 1 for grey, 3 for colour."""
+    crop: Literal["center", "squash"] = "center"
+    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
+    background: Annotated[int, Interval(ge=0, le=255)] = 255
+    """Grey level, 0 to 255, behind transparent pixels."""
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
+    """Share of the images held out from training, if the source had no folders `train` and `val`."""
+    cache_mb: Natural = 128
+    """MiB of decoded images cached in memory, per split."""
+    flip: bool = False
+    """Mirror half of the training images, chosen at random in every epoch."""
+
+
+class ShardImages(EncodedImages):
+    """A `Source` of some samples of a folder of shards; each is compared with its sha256 when read.
+
+    rows: their numbers in the folder, uint32 (N,).
+    """
+
+    def __init__(
+        self,
+        folder: ShardFolder,
+        rows: NDArray[np.uint32],
+        shape: tuple[int, int, int],
+        decode: Callable[[bytes, str], NDArray[np.uint8]],
+        cache_bytes: int,
+        notices: tuple[str, ...],
+    ) -> None:
+        self.class_names = folder.description.class_names
+        labels = folder.index["label"][rows] if self.class_names else None
+        if labels is not None and not 0 <= labels.min() <= labels.max() < len(self.class_names):
+            problem = f"labels range from {labels.min()} to {labels.max()} for {len(self.class_names)} classes"
+            raise DataError(f"{folder.folder / INDEX}: {problem}; the index is damaged: prepare the data again")
+        super().__init__(len(rows), labels, shape, decode, cache_bytes, notices)
+        self._folder = folder
+        self._rows = rows
+
+    def read_encoded(self, row: int) -> tuple[bytes, str]:
+        """Return the bytes of an image and its name in messages; `DataError` if they are damaged."""
+        stored = int(self._rows[row])
+        return self._folder.read(stored), self._folder.where(stored)
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """Return a split of shape (channels, size, size).
+
+    Only the index is read; a damaged sample raises `DataError` when it is fetched. Raises
+    `DataError` if the folder holds no finished shards.
+    """
+    if not options.path:
+        raise DataError("data.path is required for dataset 'shards'; pass data.path=DIR, as made by `data prepare`")
+    folder = ShardFolder(Path(options.path))
+    encoding = folder.description.encoding
+    size = options.size or (encoding.size if encoding else _DEFAULT_SIZE)
+    decode = partial(
+        _image_decoding.decode_square,
+        size=size,
+        channels=options.channels,
+        crop=options.crop == "center",
+        background=options.background,
+    )
+    is_held_out = _held_out(folder, options.held_out)
+    rows = np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
+    notices = _notices(options, encoding, size)
+    images = ShardImages(folder, rows, (options.channels, size, size), decode, options.cache_mb << 20, notices)
+    settings = (size, options.channels, options.crop, options.background, options.held_out, split)
+    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings)
+    return images
+
+
+def _held_out(folder: ShardFolder, share: float) -> NDArray[np.bool_]:
+    num_train = folder.description.num_train
+    if num_train is None:
+        return held_out_mask(folder.index["split_hash"], share)
+    return np.arange(len(folder)) >= num_train
+
+
+def _notices(options: Options, encoding: Encoding | None, size: int) -> tuple[str, ...]:
+    """Return a warning if the images were prepared for other settings."""
+    if encoding is None:
+        return ()
+    lines = []
+    if size != encoding.size:
+        fix = f"data.size={encoding.size} uses them unchanged, `data prepare --size {size}` resizes the originals"
+        lines.append(f"data.size={size}: images of {encoding.size} px are resized a second time; {fix}")
+    if options.channels > encoding.channels:
+        lines.append("data.channels=3: the shards hold grey images; pass data.channels=1")
+    return tuple(lines)

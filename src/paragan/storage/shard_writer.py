@@ -1,0 +1,211 @@
+"""Writer of a folder of shards: one shard at a time, so that a stopped preparation can continue."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from paragan.core.errors import DataError
+from paragan.core.files import atomic_write, open_lock_file, read_bytes, write_bytes, write_text
+from paragan.storage.shard_folder import (
+    BLOCK_BYTES,
+    DESCRIPTION,
+    INDEX,
+    MAX_SAMPLE_BYTES,
+    RECORD,
+    UNFINISHED,
+    ShardDescription,
+    StoredFile,
+    read_description,
+    sample_key,
+    shard_name,
+)
+
+_SETTINGS = "settings.json"
+_SHA256_BYTES = 32
+_MAX_PART_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class EncodedSample:
+    """An image file as it is stored. suffix: of its name, with a dot. label: -1 without labels."""
+
+    image: bytes
+    suffix: str
+    label: int
+    split_hash: int
+
+
+class ShardWriter:
+    """Writes the shards of one data set into a folder.
+
+    planned: the description without sizes and sha256; a folder with another is refused. A shard
+    counts as finished when its part of the index is on the disk, which is written after it. Several
+    threads may write different shards at the same time.
+    """
+
+    def __init__(self, folder: Path, planned: ShardDescription) -> None:
+        self._folder = folder
+        self._planned = planned
+        self._num_shards = -(-planned.num_samples // planned.samples_per_shard)
+
+    def missing(self) -> list[int]:
+        """Return the numbers of the shards that are not finished."""
+        return [number for number in range(self._num_shards) if not self._is_finished(number)]
+
+    def rows(self, number: int) -> range:
+        """Return the rows of the samples of a shard."""
+        first = number * self._planned.samples_per_shard
+        return range(first, min(first + self._planned.samples_per_shard, self._planned.num_samples))
+
+    def write(self, number: int, samples: Iterable[EncodedSample]) -> None:
+        """Write one shard and its part of the index; only one sample is in memory at a time."""
+        rows = self.rows(number)
+        records = np.zeros(len(rows), RECORD)
+        with atomic_write(self._folder / shard_name(number)) as file:
+            tar = _TarStream(file)
+            for place, sample in enumerate(samples):
+                key = sample_key(rows[place])
+                if len(sample.image) > MAX_SAMPLE_BYTES:
+                    raise DataError(f"sample {key} has {len(sample.image):,} bytes, the limit is {MAX_SAMPLE_BYTES:,}")
+                offset = tar.add(f"{key}{sample.suffix}", sample.image)
+                if sample.label >= 0:
+                    tar.add(f"{key}.cls", str(sample.label).encode())
+                sha256 = np.frombuffer(hashlib.sha256(sample.image).digest(), np.uint8)
+                block = offset // BLOCK_BYTES
+                records[place] = (block, len(sample.image), sample.label, sample.split_hash, sha256)
+            tar.end()
+            file.flush()
+            os.fsync(file.fileno())
+        write_bytes(self._part(number), records.tobytes() + tar.digest.digest())
+
+    def finish(self) -> None:
+        """Join the parts of the index, write the description and remove what is no longer needed."""
+        shards = []
+        digest = hashlib.sha256()
+        with atomic_write(self._folder / INDEX) as file:
+            for number in range(self._num_shards):
+                part = read_bytes(self._part(number), _MAX_PART_BYTES)
+                records = part[:-_SHA256_BYTES]
+                digest.update(records)
+                file.write(records)
+                name = shard_name(number)
+                size = (self._folder / name).stat().st_size
+                shards.append(StoredFile(name, size, part[-_SHA256_BYTES:].hex()))
+            file.flush()
+            os.fsync(file.fileno())
+        size = self._planned.num_samples * RECORD.itemsize
+        index = StoredFile(INDEX, size, digest.hexdigest())
+        description = replace(self._planned, index=index, shards=tuple(shards))
+        write_text(self._folder / DESCRIPTION, json.dumps(asdict(description), indent=1) + "\n")
+        shutil.rmtree(self._folder / UNFINISHED)
+
+    def _part(self, number: int) -> Path:
+        return self._folder / UNFINISHED / f"{shard_name(number)}.part"
+
+    def _is_finished(self, number: int) -> bool:
+        """Return whether the part of the index is complete and its shard has the size it implies."""
+        size = len(self.rows(number)) * RECORD.itemsize + _SHA256_BYTES
+        try:
+            if self._part(number).stat().st_size != size:
+                return False
+            last = np.frombuffer(read_bytes(self._part(number), size)[:-_SHA256_BYTES], RECORD)[-1]
+            end = _tar_size(last)
+            return (self._folder / shard_name(number)).stat().st_size == end
+        except OSError:
+            return False
+
+
+@contextmanager
+def open_shard_writer(folder: Path, planned: ShardDescription) -> Iterator[ShardWriter | None]:
+    """Yield a writer that continues what is in the folder; None if the shards are complete.
+
+    Raises `DataError` if the folder holds anything else, or shards of another source or settings,
+    or if another process is writing there.
+    """
+    if not (folder / UNFINISHED).is_dir():
+        if (folder / DESCRIPTION).is_file():
+            _refuse_other(folder, asdict(read_description(folder)), asdict(planned))
+            yield None
+            return
+        if folder.exists() and any(folder.iterdir()):
+            raise DataError(f"{folder}: the folder is not empty and holds no shards; pass a new folder")
+    (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
+    with open_lock_file(folder / UNFINISHED / "lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
+        settings = folder / UNFINISHED / _SETTINGS
+        if settings.exists():
+            _refuse_other(folder, json.loads(read_bytes(settings, _MAX_PART_BYTES)), asdict(planned))
+        write_text(settings, json.dumps(asdict(planned)))
+        yield ShardWriter(folder, planned)
+
+
+def _refuse_other(folder: Path, present: dict[str, Any], planned: dict[str, Any]) -> None:
+    """Raise `DataError` with the first setting that differs, as both were written to JSON."""
+    planned = json.loads(json.dumps(planned))
+    present = json.loads(json.dumps(present))
+    for name in sorted(planned.keys() - {"index", "shards"}):
+        if present.get(name) != planned[name]:
+            what = "another source" if name == "source" else _difference(name, present.get(name), planned[name])
+            raise DataError(f"{folder}: holds shards of {what}; pass another folder, or delete this one")
+
+
+def _difference(name: str, present: Any, planned: Any) -> str:
+    if isinstance(present, dict) and isinstance(planned, dict):
+        name = next(key for key in planned if present.get(key) != planned[key])
+        present = present.get(name)
+        planned = planned[name]
+    elif name == "encoding":
+        name = "size"
+        present = present and present["size"]
+        planned = planned and planned["size"]
+    shown = [json.dumps(value)[:60] for value in (present, planned)]
+    return f"other settings ({name}: {shown[0]} there, {shown[1]} now)"
+
+
+class _TarStream:
+    """Tar file in ustar format whose bytes depend on names and contents alone."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = hashlib.sha256()
+        self._file = file
+        self._size = 0
+
+    def add(self, name: str, content: bytes) -> int:
+        """Append a file; return the offset of its content."""
+        entry = tarfile.TarInfo(name)  # time, user and group are 0
+        entry.size = len(content)
+        self._write(entry.tobuf(tarfile.USTAR_FORMAT))
+        offset = self._size
+        self._write(content)
+        self._write(bytes(-len(content) % BLOCK_BYTES))
+        return offset
+
+    def end(self) -> None:
+        self._write(bytes(2 * BLOCK_BYTES))
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self.digest.update(data)
+        self._size += len(data)
+
+
+def _tar_size(last: Any) -> int:
+    """Return the size of a shard from the record of its last sample."""
+    image = -(-int(last["num_bytes"]) // BLOCK_BYTES)
+    label = 2 if last["label"] >= 0 else 0
+    return (int(last["block"]) + image + label + 2) * BLOCK_BYTES

@@ -1,0 +1,232 @@
+"""Sources of `paragan data prepare`: archives, WebDataset, arrays, Parquet and Hugging Face folders."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paragan.datasets import folder, shards
+from paragan.datasets._prepare import open_samples
+from tests.data_refusals import refusal
+from tests.prepared_shards import contents, image_folder, prepared
+
+
+@pytest.fixture
+def images(tmp_path):
+    return image_folder(tmp_path / "images")
+
+
+def files_of(images):
+    return [path.read_bytes() for path in sorted(images.rglob("*.*"))]
+
+
+def stored(opened):
+    return [opened.read(row) for row in range(len(opened))]
+
+
+def labels_of(opened):
+    return opened.index["label"].tolist()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "gztar"])
+@pytest.mark.parametrize("tops", [("",), ("train", "test")])
+def test_archives_give_the_batches_of_the_folder(tmp_path, kind, tops):
+    images = image_folder(tmp_path / "images", 9, tops=tops)
+    archive = shutil.make_archive(str(tmp_path / "packed"), kind, images)
+    prepared(archive, tmp_path / "out")
+    for split in ("train", "held_out"):
+        one = folder.source(folder.Options(str(images), size=8), split)
+        other = shards.source(shards.Options(str(tmp_path / "out"), size=8), split)
+        rows = np.arange(len(one))
+        assert len(one) == len(other)
+        left = one.fetch(rows)
+        right = other.fetch(rows)
+        assert all((left[name] == right[name]).all() for name in ("image", "label"))
+        assert one.class_names == other.class_names
+
+
+def add(archive, name, content):
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def web_dataset(path, images, labels, first=0):
+    """Keys in no order, a label before or after its image, a second image and other files per sample."""
+    with tarfile.open(path, "w") as archive:
+        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+            key = f"./a/{(number * 7 + first) % 100:03d}"
+            parts = [(f"{key}.jpg", image), (f"{key}.cls", b"%d\n" % label), (f"{key}.mask.png", images[0])]
+            for name, content in [*parts[:: 1 if number % 2 else -1], (f"{key}.json", b"{}")]:
+                add(archive, name, content)
+
+
+def test_web_dataset_gives_images_and_labels_in_its_order(tmp_path, images):
+    data = files_of(images)[:8]
+    web_dataset(tmp_path / "w.tar", data, [2, 0, 1, 1, 0, 2, 2, 0])
+    opened = prepared(tmp_path / "w.tar", tmp_path / "out")
+    assert stored(opened) == data
+    assert labels_of(opened) == [2, 0, 1, 1, 0, 2, 2, 0]
+    assert opened.description.class_names == ("0", "1", "2")
+
+
+def test_folder_of_tar_files_is_read_in_their_order(tmp_path, images):
+    data = files_of(images)[:10]
+    (tmp_path / "w").mkdir()
+    web_dataset(tmp_path / "w" / "0.tar", data[:6], range(6))
+    web_dataset(tmp_path / "w" / "1.tar", data[6:], range(4))
+    opened = prepared(tmp_path / "w", tmp_path / "out")
+    assert stored(opened) == data
+    assert labels_of(opened) == [*range(6), *range(4)]
+    assert open_samples(str(tmp_path / "w")).where(7) == f"{tmp_path}/w/1.tar: a/007.jpg"
+
+
+def test_shards_of_other_programs_may_have_no_labels(tmp_path, images):
+    data = files_of(images)[:4]
+    (tmp_path / "w").mkdir()
+    for number in range(2):
+        with tarfile.open(tmp_path / "w" / f"{number}.tar", "w") as archive:
+            for row in range(2):
+                add(archive, f"{row}.png", data[2 * number + row])
+    opened = prepared(tmp_path / "w", tmp_path / "out")
+    assert stored(opened) == data
+    assert labels_of(opened) == [-1] * 4
+    assert opened.description.class_names == ()
+
+
+def test_shards_can_be_prepared_again(tmp_path, images):
+    first = prepared(images, tmp_path / "one")
+    second = prepared(tmp_path / "one", tmp_path / "two", samples_per_shard=7)
+    assert stored(first) == stored(second)
+    assert first.index["split_hash"].tolist() == second.index["split_hash"].tolist()
+    assert first.description.class_names == second.description.class_names
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [(b"cat", "a/014.cls holds b'cat'; expected the number of a class"), (None, "has no .cls file with its label")],
+)
+def test_web_dataset_with_an_invalid_label_is_refused(tmp_path, images, label, message):
+    data = files_of(images)[:2]
+    with tarfile.open(tmp_path / "w.tar", "w") as archive:
+        add(archive, "a/007.png", data[0])
+        add(archive, "a/007.cls", b"0")
+        add(archive, "a/014.png", data[1])
+        if label is not None:
+            add(archive, "a/014.cls", label)
+    assert message in refusal(lambda: open_samples(str(tmp_path / "w.tar")))
+
+
+@pytest.mark.parametrize("length", [-4000, 700, 100])
+def test_cut_tar_file_is_refused(tmp_path, images, length):
+    path = tmp_path / "w.tar"
+    web_dataset(path, files_of(images), [0] * 23)
+    content = path.read_bytes().rstrip(b"\0")
+    path.write_bytes(content[:length])
+    assert str(path) in refusal(lambda: prepared(path, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_arrays_have_their_pixels(tmp_path, channels):
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 6, 7, channels), np.uint8)
+    labels = np.arange(9) % 2
+    np.savez(tmp_path / "mine.npz", images=pixels, labels=labels, class_names=["cats", "dogs"])
+    opened = prepared(tmp_path / "mine.npz", tmp_path / "out")
+    for row in range(9):
+        found = np.asarray(Image.open(io.BytesIO(opened.read(row))))
+        assert np.array_equal(found.reshape(6, 7, channels), pixels[row])
+    assert labels_of(opened) == labels.tolist()
+    assert opened.description.class_names == ("cats", "dogs")
+
+
+def table(images, label, names=None):
+    import pyarrow
+
+    data = files_of(images)
+    image = [{"bytes": content, "path": f"{row}.png"} for row, content in enumerate(data)]
+    found = pyarrow.table({"id": list(range(len(data))), "image": image, "label": [label(r) for r in range(len(data))]})
+    if names is None:
+        return found
+    features = {"label": {"names": names, "_type": "ClassLabel"}}
+    return found.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def test_parquet_gives_its_bytes_and_class_names(tmp_path, images):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    parquet.write_table(table(images, lambda r: r % 3, ["a", "b", "c"]), tmp_path / "x.parquet", row_group_size=4)
+    opened = prepared(tmp_path / "x.parquet", tmp_path / "out")
+    assert stored(opened) == files_of(images)
+    assert labels_of(opened) == [row % 3 for row in range(23)]
+    assert opened.description.class_names == ("a", "b", "c")
+    prepared(tmp_path / "x.parquet", tmp_path / "two")
+    assert contents(tmp_path / "out") == contents(tmp_path / "two")
+
+
+def test_parquet_with_labels_of_text_and_splits(tmp_path, images):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    (tmp_path / "hub" / "data").mkdir(parents=True)
+    for name in ("validation-00000-of-00001", "train-00001-of-00002", "train-00000-of-00002"):
+        rows = table(images, lambda r: ("dog", "cat")[r % 2])
+        parquet.write_table(rows, tmp_path / "hub" / "data" / f"{name}.parquet")
+    opened = prepared(tmp_path / "hub", tmp_path / "out")
+    assert opened.description.num_train == 46
+    assert stored(opened) == files_of(images) * 3
+    assert opened.description.class_names == ("cat", "dog")
+    assert labels_of(opened)[:3] == [1, 0, 1]
+
+
+def test_hugging_face_folder_gives_its_bytes(tmp_path, images):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    root = tmp_path / "saved"
+    for split in ("train", "test"):
+        (root / split).mkdir(parents=True)
+        rows = table(images, lambda r: r % 2, ["cats", "dogs"])
+        path = str(root / split / "data-00000-of-00001.arrow")
+        with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_stream(file, rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=5)
+        (root / split / "state.json").write_text("{}")
+    (root / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    opened = prepared(root, tmp_path / "out")
+    assert opened.description.num_train == 23
+    assert stored(opened) == files_of(images) * 2
+    assert opened.description.class_names == ("cats", "dogs")
+
+
+def test_invalid_tables_are_refused(tmp_path, images):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pyarrow.table({"id": [1, 2]}), path)
+    assert "no column of encoded images among id" in refusal(lambda: open_samples(str(path)))
+    parquet.write_table(table(images, lambda r: r - 1), path)
+    assert "labels range from -1 to 21" in refusal(lambda: open_samples(str(path)))
+    parquet.write_table(table(images, lambda r: r / 2), path)
+    assert "column 'label' holds neither integers nor text" in refusal(lambda: open_samples(str(path)))
+    path.write_bytes(path.read_bytes()[:500])
+    assert f"{path}: cannot be read" in refusal(lambda: open_samples(str(path)))
+    image = [{"bytes": None, "path": "x.png"}, {"bytes": None, "path": "y.png"}]
+    image_type = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    parquet.write_table(pyarrow.table({"image": pyarrow.array(image, image_type)}), path)
+    message = refusal(lambda: prepared(path, tmp_path / "out"))
+    assert message == f"{path}: row 0: column 'image' holds no image bytes; embed the images"
+
+
+def test_missing_pyarrow_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    message = refusal(lambda: open_samples(str(tmp_path / "x.parquet")))
+    assert "needs pyarrow; install it with `pip install 'paragan[parquet]'`" in message
+
+
+@pytest.mark.parametrize("name", ["missing", "text.txt", "empty"])
+def test_other_sources_are_refused(tmp_path, name):
+    (tmp_path / "text.txt").write_text("no images")
+    (tmp_path / "empty").mkdir()
+    assert refusal(lambda: open_samples(str(tmp_path / name))).startswith("SRC: ")
