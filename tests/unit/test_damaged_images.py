@@ -51,7 +51,7 @@ def read(root, split="train", **options):
 
 
 def paths(source):
-    return list(source._part.paths)
+    return list(source._paths)
 
 
 def test_stop_names_the_setting_that_skips(photos):

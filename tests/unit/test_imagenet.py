@@ -111,7 +111,7 @@ def test_the_square_in_the_middle_as_other_folders_have_it(root):
     x = read(root, size=16).fetch([0])["image"]
     assert x.min() > 60  # nothing of what lies left and right
     theirs = folder.source(folder.Options(str(root / "train"), size=16, held_out=0.01), "train")
-    row = list(theirs._part.paths).index(f"{WNIDS[0]}/{path.name}")
+    row = list(theirs._paths).index(f"{WNIDS[0]}/{path.name}")
     assert torch.equal(x, theirs.fetch([row])["image"])
 
 
