@@ -49,9 +49,7 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
         (tmp_path / name).touch()
     train, held_out = read(tmp_path), read(tmp_path, "held_out")
     assert train.class_names == held_out.class_names == ("cats", "dogs")
-    found = {
-        path: int(label) for s in (train, held_out) for path, label in zip(listing(s), s._labels, strict=True)
-    }
+    found = {path: int(label) for s in (train, held_out) for path, label in zip(listing(s), s._labels, strict=True)}
     assert found == {"cats/b.png": 0, "cats/deep/er/c.png": 0, "dogs/a.png": 1}
 
 
