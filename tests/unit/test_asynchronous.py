@@ -21,7 +21,8 @@ from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
 from paragan.report.record import History
 from paragan.report.record_entry import RecordEntry
-from paragan.schemes.asynchronous import Options, Scheme, update_order
+from paragan.schemes import _update_order as update_order
+from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.lag_control import GradientAlarm
 from tests.laws.small_gan import batches, game, player
@@ -166,11 +167,13 @@ def test_the_players_of_a_config_may_differ_in_their_batch(tmp_path):
 
 
 LINES = [
-    {"kind": "start"},
+    {"kind": "start", "step": 0},
+    {"kind": "delays", "g": {"used": [[5, 9]]}, "d": {"used": [[5, 9], [5, 9]]}},
+    {"kind": "start", "step": 0},
     {"kind": "delays", "g": {"used": [[0, 1]]}, "d": {"used": [[1, 2], [1, 1]]}},
     {"kind": "step"},
     {"kind": "delays", "g": {"used": [[2]]}, "d": {"used": [[3], [2]]}},
-    {"kind": "start"},
+    {"kind": "start", "step": 3},
     {"kind": "delays", "g": {"used": [[7]]}, "d": {"used": [[8], [8]]}},
 ]
 
@@ -180,10 +183,11 @@ def record(folder, lines, end=""):
     return folder
 
 
-def test_an_order_is_read_up_to_the_first_stop(tmp_path):
+def test_order_of_the_last_session_from_a_step_is_read(tmp_path):
     folder = record(tmp_path, LINES, end='{"kind": "del')
     assert update_order.read_used(folder, Side.G) == [[0, 1, 2]]
     assert update_order.read_used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
+    assert update_order.read_used(folder, Side.G, start=3) == [[7]]
     world = World(rank=2, size=3)
     roles = Roles(world, World(rank=1, size=2), {Side.G: range(1), Side.D: range(1, 3)})
     assert update_order.read_order(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
@@ -192,10 +196,10 @@ def test_an_order_is_read_up_to_the_first_stop(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "has no delays of g; pass the run folder of an asynchronous run"),
-        ([{"kind": "delays", "g": {"used": [["1"]]}}], "has an invalid line of delays"),
+        ([], "has no delays of g in a session from step 0; pass the run folder of an asynchronous run"),
+        ([LINES[0], {"kind": "delays", "g": {"used": [["1"]]}}], "has an invalid line of delays"),
         (
-            [{"kind": "delays", "g": {"used": [[1]]}, "d": {"used": [[1], [1]]}}],
+            [LINES[0], {"kind": "delays", "g": {"used": [[1]]}, "d": {"used": [[1], [1]]}}],
             "has a record of 2 ranks of d, but this run has 1",
         ),
     ],
@@ -206,13 +210,13 @@ def test_an_order_that_cannot_be_followed_is_refused(tmp_path, lines, said):
     with pytest.raises(ConfigError, match="No such file"):
         update_order.read_used(tmp_path / "nowhere", Side.G)
     going_on = small_game()
-    going_on.g.version = 3
-    with pytest.raises(ConfigError, match="cannot be used to resume a run"):
-        update_order.read_order(tmp_path, colocated_roles(World()), going_on)
+    going_on.clock.step = 3
+    with pytest.raises(ConfigError, match="in a session from step 3"):
+        update_order.read_order(record(tmp_path, LINES[:4]), colocated_roles(World()), going_on)
 
 
 def test_an_order_ends_with_its_record(tmp_path):
-    record(tmp_path, [{"kind": "delays", "g": {"used": [[0, 1]]}, "d": {"used": [[1, 2]]}}])
+    record(tmp_path, [LINES[0], {"kind": "delays", "g": {"used": [[0, 1]]}, "d": {"used": [[1, 2]]}}])
     scheme, gan, stream = Scheme(Options(staleness=0, order=str(tmp_path))), small_game(), batches()
     for _ in range(2):
         scheme.step(gan, stream)

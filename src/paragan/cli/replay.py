@@ -1,4 +1,4 @@
-"""`paragan replay`: repetition of an asynchronous run, compared bit for bit."""
+"""`paragan replay`: repetition of a step of a run, compared bit for bit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import typer
 
 from paragan.cli.arguments import Run, Trust
 
+_STEP = "Step to repeat, from 1 (default: the last recorded one)."
+Step = Annotated[int | None, typer.Option(min=1, metavar="N", help=_STEP)]
 _OUT = "Folder of the repetition (default: RUN/replay)."
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help=_OUT)]
 
 
-def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
-    """Repeat an asynchronous run and compare it bit for bit.
+def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False) -> None:
+    """Repeat a step of a run and compare it bit for bit.
 
-    Repeats the run from its start to its first stop, in the recorded order of updates.
-    Exit code 0: equal bit for bit; 2: different, with the first tensor that differs.
+    Trains from the nearest checkpoint before the step to the next recorded losses or checkpoint.
+    Exit code 0: equal bit for bit; 2: different, with the first loss or tensor that differs.
     """
     from paragan.runs.replay import replay_run
 
-    code, text = replay_run(path, out, trust)
+    code, text = replay_run(path, step, out, trust)
     if text:
         print(text)
     raise typer.Exit(code)

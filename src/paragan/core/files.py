@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_MAX_LINE_BYTES = 1 << 24  # of JSON; a generation of 4096 cells has 2 MB
 _NAME_CHARACTERS = 100  # of the final name in a temporary one; names have at most 255 bytes
 
 
@@ -107,6 +109,15 @@ def read_bytes(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
     return content
+
+
+def read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of a file with one per line, without lines that a kill cut short."""
+    with open_regular_file(path) as lines:
+        while text := lines.readline(_MAX_LINE_BYTES):
+            with suppress(ValueError, RecursionError):
+                if isinstance(line := json.loads(text), dict):
+                    yield line
 
 
 def _open_plain(path: Path, flags: int) -> int:

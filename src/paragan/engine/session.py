@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any
 
 from paragan.core.dist import ALONE, World
 from paragan.core.event import Event, Writer
-from paragan.core.files import open_regular_file
+from paragan.core.files import read_json_lines
 from paragan.engine.advice import advise
 from paragan.engine.pace import ProgressTimer
 from paragan.engine.trainer import Trainer
@@ -104,13 +103,13 @@ class Session:
 
 def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
     """Return telemetry, scores and advice of the record up to `step`, oldest first."""
-    entries: list[Mapping[str, Any]] = []
-    with suppress(FileNotFoundError), open_regular_file(record) as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                if entry["kind"] in ("telemetry", "score", "advice") and entry["step"] <= step:
-                    entries.append(entry)
-            except (ValueError, KeyError, TypeError, RecursionError):
-                continue  # a line cut short by a kill
-    return entries
+    kinds = ("telemetry", "score", "advice")
+    with suppress(FileNotFoundError):
+        lines = read_json_lines(record)
+        return [line for line in lines if line.get("kind") in kinds and _step_of(line) <= step]
+    return []
+
+
+def _step_of(line: Mapping[str, Any]) -> float:
+    step = line.get("step")
+    return step if isinstance(step, int | float) else float("inf")

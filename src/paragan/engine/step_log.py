@@ -87,8 +87,13 @@ class StepLog:
 
 
 def read_numbers(roles: Roles, report: Report, extra: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Read the numbers of a step of both players, and `extra` of every rank. Collective."""
-    return roles.gather_merged(report.read(roles.batch_world.sum) | dict(extra or {}))
+    """Read the numbers of a step of both players, and `extra` of every rank. Collective.
+
+    Shares are added by rank: the order of an `all_reduce` depends on how many numbers there are.
+    """
+    shares = roles.batch_world.gather(report.read())
+    total = {name: sum(share[name] for share in shares) for name in shares[0]}
+    return roles.gather_merged(total | dict(extra or {}))
 
 
 def sum_scalars(roles: Roles, report: Report) -> Mapping[str, Tensor | float]:

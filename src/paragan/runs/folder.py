@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -177,3 +178,12 @@ def environment(ranks: int = 1) -> dict[str, Any]:
         "ranks": ranks,
         "command": sys.argv,
     }
+
+
+def read_environment(path: Path) -> Mapping[str, Any]:
+    """Return the `environment.json` of a run folder; empty if it is missing or invalid."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(read_bytes(path / "environment.json", _MOST_BYTES))
+        if isinstance(found, dict):
+            return found
+    return {}

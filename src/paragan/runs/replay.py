@@ -1,74 +1,108 @@
-"""Replay of an asynchronous run in its recorded order of updates, compared bit for bit."""
+"""Replay: repetition of steps of any run, compared with its record bit for bit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from paragan.checkpoint.reader import Checkpoint, read_checkpoint
-from paragan.checkpoint.writer import CheckpointWriter
-from paragan.config import RunConfig, read_recipe
+from paragan.config import read_recipe
 from paragan.config.sections import ANY
-from paragan.core.errors import ConfigError
-from paragan.core.types import Side
-from paragan.runs.open_run import config_path
+from paragan.core.errors import CheckpointError
+from paragan.core.files import link_or_copy, read_json_lines
+from paragan.runs.folder import RunFolder, environment, read_environment
+from paragan.runs.open_run import config_path, print_line
+from paragan.runs.replay_comparison import Comparison, compare_replay
+from paragan.runs.replay_plan import ReplayPlan, follows_order, plan_replay
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
-from paragan.schemes.asynchronous.update_order import read_used
+
+_VERSIONS = ("paragan", "torch", "numpy", "python", "cpu", "threads")
 
 
-def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> tuple[int, str]:
-    """Repeat the asynchronous run at `path` in `out` and compare the last common checkpoint.
+def replay_run(path: Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> tuple[int, str]:
+    """Repeat a step of the run at `path` in `out` and compare it with the record.
 
-    Returns the exit code and one line of text, which is empty if training failed.
+    Begins at the nearest checkpoint before the step, and ends at the next recorded losses or
+    checkpoint. Schemes with a recorded order of updates begin where the session of the step began.
+    Returns the exit code (0: equal, 2: different) and one line of text, which is empty if training
+    failed.
 
-    out: RUN/replay unless given. Raises `CheckpointError` for a folder that is not a run,
-    `ConfigError` for a run that is not asynchronous.
+    step: from 1; None: the last recorded one. out: RUN/replay unless given. Raises
+    `CheckpointError` for a folder that is not a run, `ConfigError` for a step that cannot be
+    repeated.
     """
     config_file = config_path(path)
     outside = ANY if trust else ()
     config = read_recipe(str(config_file), (), outside)
-    if config.scheme.name != "asynchronous":
-        raise ConfigError(
-            f"replay needs a run with the asynchronous scheme; this one has {config.scheme.name}, "
-            "without a recorded order; to repeat it, run the same command with another --out"
-        )
-    steps = _num_steps(path, config)
-    kimg = steps * config.train.batch * config.d.updates_per_step / 1000
-    order = f"scheme.order={path.resolve()}"
-    overrides = [order, f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
+    plan = plan_replay(path, config, step)
+    repetition = read_recipe(str(config_file), list(plan.overrides), outside)
     folder = out or path / "replay"
-    repetition = read_recipe(str(config_file), overrides, outside)
-    request = RunRequest(repetition, str(config_file), folder, True, has_commands=True, overrides=tuple(overrides))
-    code = start_training(request)
-    return (code, "") if code else _compare(path, folder, steps)
+    _print_plan(path, plan, repetition.train.threads)
+    _prepare(path, folder, plan)
+    request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
+    if code := start_training(request):
+        return code, ""
+    found = compare_replay(path, folder, plan, follows_order(config, plan.ranks))
+    return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
 
 
-def _num_steps(path: Path, config: RunConfig) -> int:
-    """Return the number of steps that are recorded for both players."""
-    num_g, num_d = (min(map(len, read_used(path, side))) for side in (Side.G, Side.D))
-    return min(num_g, num_d // config.d.updates_per_step)
+def _print_plan(path: Path, plan: ReplayPlan, threads: int | None) -> None:
+    """Print the steps to repeat, and what may change the last bits of their numbers."""
+    start = "the start" if plan.checkpoint is None else f"checkpoint {plan.checkpoint.name}"
+    ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
+    print(f"replaying steps {plan.first + 1} to {plan.last} from {start}{ranks}", flush=True)
+    recorded = read_environment(path)
+    here = environment(plan.ranks)
+    if threads is not None:
+        here["threads"] = threads
+    changed = [f"{name} {recorded[name]} (now {here[name]})" for name in _VERSIONS if _differs(recorded, here, name)]
+    if changed:
+        print_line(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
 
 
-def _compare(original: Path, repetition: Path, steps: int) -> tuple[int, str]:
-    """Compare the newest checkpoint that both folders have."""
-    folders = (original, repetition)
-    names = [{path.name for path in CheckpointWriter(folder / "checkpoints").paths()} for folder in folders]
-    name = max(names[0] & names[1], default=None)
-    if name is None:
-        text = f"{original} has no checkpoint to compare with (every.keep)"
-        return 0, f"replayed {steps} steps; {text}"
-    a, b = (read_checkpoint(folder / "checkpoints" / name) for folder in (original, repetition))
-    different = _first_difference(a, b)
-    if different is not None:
-        return 2, f"replayed {steps} steps; at step {a.step} {different} differs"
-    return 0, f"replayed {steps} steps; at step {a.step} all tensors are equal bit for bit"
+def _differs(recorded: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:
+    return name in recorded and recorded[name] != here[name]
 
 
-def _first_difference(a: Checkpoint, b: Checkpoint) -> str | None:
-    for group, tensors in a.groups.items():
-        for name, value in tensors.items():
-            if name not in b.groups[group] or not torch.equal(value, b.groups[group][name]):
-                return f"{group}: {name}"
-    return None
+def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
+    """Make a folder that continues at the plan's checkpoint, with the judge of the run."""
+    former = RunFolder(folder)
+    if (aside := former.set_aside()) is not None:
+        print(f"the former replay was moved to {aside}", flush=True)
+    if (folder / "checkpoints").exists():
+        raise CheckpointError(f"{folder} holds checkpoints of something else; give another --out DIR")
+    sources = [path / "judge", *([] if plan.checkpoint is None else [plan.checkpoint])]
+    for source in filter(Path.is_dir, sources):
+        target = folder / source.relative_to(path)
+        target.mkdir(parents=True)
+        for file in sorted(source.iterdir()):
+            link_or_copy(file, target / file.name)
+
+
+def _equality(plan: ReplayPlan, found: Comparison) -> str:
+    equal = []
+    if found.losses:
+        equal.append(f"losses of step {found.losses}")
+    if found.tensors:
+        equal.append(f"all tensors of step {found.tensors}")
+    return f"replayed steps {plan.first + 1} to {plan.last}: {' and '.join(equal)} are equal bit for bit"
+
+
+def _difference(path: Path, folder: Path, plan: ReplayPlan, found: Comparison) -> str:
+    """Describe the first difference, and a difference of the players that explains it."""
+    text = f"replayed steps {plan.first + 1} to {plan.last}; first difference: {found.difference}"
+    recorded = _players(path, plan.first)
+    here = _players(folder, plan.first)
+    for side, player in recorded.items():
+        for key, value in player.items():
+            if (now := here.get(side, {}).get(key)) != value:
+                return f"{text} ({side}: {key} was {value}, now {now})"
+    return text
+
+
+def _players(folder: Path, first: int) -> dict[str, Any]:
+    """Return the players of the session that trained the steps after `first`."""
+    lines = [line for line in read_json_lines(folder / "metrics.jsonl") if line.get("kind") == "start"]
+    sessions = [line for line in lines if line["step"] <= first]
+    return dict(sessions[-1].get("players", {})) if sessions else {}

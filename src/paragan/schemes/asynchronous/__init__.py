@@ -24,7 +24,7 @@ from paragan.game.gan import GAN
 from paragan.game.state_buffers import refuse_state
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._lag import LagBound
-from paragan.schemes.asynchronous import update_order
+from paragan.schemes._update_order import read_order
 from paragan.schemes.asynchronous.rank_step import RankStep
 from paragan.schemes.asynchronous.thread_step import ThreadStep
 
@@ -116,7 +116,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         buffer = Buffer(buffer_options, gan.prior.seed)
         roles = self._roles or colocated_roles(ALONE)
         path = options.order
-        orders = {} if path is None else update_order.read_order(Path(path), roles, gan)
+        orders = {} if path is None else read_order(Path(path), roles, gan)
         if not roles.is_split:
             return ThreadStep(gan, first, buffer, limits, orders)
         return RankStep(gan, roles, first, buffer, limits, orders)

@@ -11,10 +11,11 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError, RankError
+from paragan.core.errors import RankError
 from paragan.core.types import Update
 from paragan.game.player import Player
 from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes._update_order import next_used
 
 _POLL_S = 0.1  # between two checks of the time and of `LagBound.stopped` while waiting
 _IN_STEP = 1  # a message's note: the bounds are 0 from now on
@@ -68,13 +69,7 @@ class HalfStep:
     @property
     def recorded(self) -> int | None:
         """Version or count that the next update must use; None without a recorded order."""
-        order = self.limits.order
-        if order is None:
-            return None
-        if self._num_updates >= len(order):
-            problem = f"ends after {self._num_updates} updates, but the run is longer"
-            raise ConfigError(f"scheme.order {problem}; reduce train.kimg")
-        return order[self._num_updates]
+        return next_used(self.limits.order, self._num_updates)
 
     def wait(
         self,

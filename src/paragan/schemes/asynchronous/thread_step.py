@@ -92,8 +92,8 @@ class ThreadStep:
             return self.generator.step(self.gan, [real.rows for real in reals])
 
     def _wait(self, max_pending: int) -> None:
-        """Wait until G is at most that many steps late."""
-        while len(self._pending) > max_pending or (self._pending and self._pending[0].done()):
+        """Wait until G is at most that many steps late; a report never depends on its speed."""
+        while len(self._pending) > max_pending:
             self._newest = self._pending[0].result(self.generator.limits.timeout_s)
             del self._pending[0]
 

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Natural
+from paragan.core.option_types import FilePath, Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
 from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
+from paragan.schemes._update_order import read_order
 from paragan.schemes.parameter_server.server import Server
 from paragan.schemes.parameter_server.worker import GradientWorker
 
@@ -37,6 +39,8 @@ class Options:
     0: one update per turn, with the gradients of all workers. 1 or more: one update per worker,
     each on its share of the batch; learning rate schedules count these.
     """
+    order: FilePath | None = None
+    """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
 
 
 class Scheme(ConcurrentScheme[Server | GradientWorker]):
@@ -87,4 +91,6 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     def _make_session(self, gan: GAN) -> Server | GradientWorker:
         assert self._roles is not None
         kind = Server if self._roles.sides else GradientWorker
-        return kind(gan, self._roles, self.options.staleness)
+        path = self.options.order
+        orders = {} if path is None else read_order(Path(path), self._roles, gan)
+        return kind(gan, self._roles, self.options.staleness, orders)

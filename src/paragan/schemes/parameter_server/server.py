@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import cycle, islice, product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 
 from torch import Tensor
 
@@ -27,15 +27,18 @@ class Server:
     """Steps of one game: each contains a step of every worker, and perhaps more of faster ones.
 
     For the record, in steps: `ages`, how many steps of all workers were made since the weights of a
-    gradient were sent; `ahead`, how far its worker was ahead of the slowest.
+    gradient were sent; `ahead`, how far its worker was ahead of the slowest. lag_records: `used` is
+    the worker of each gradient. orders: these workers, of another run.
     """
 
-    def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
+    def __init__(
+        self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
+    ) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan = gan
         self.roles = roles
         self.bound = StalenessBound.of(gan, staleness)
-        self.lag_records: Mapping[str, LagRecord] = {}  # the workers record delays
+        self.lag_records: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
         self._players = {Side.G: gan.g, Side.D: gan.d}
@@ -45,8 +48,8 @@ class Server:
         self._applied = {}
         for side, per_step in self.bound.per_step.items():
             self._applied[side] = [per_step * gan.clock.step for _ in self._workers]
-        # sides of the gradients to come, by worker
-        self._turns = [cycle(self.bound.turns) for _ in self._workers]
+        self._orders = orders or {}
+        self._num_received = [Counter[Side]() for _ in self._workers]  # gradients of each side, by worker
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
         self._changes: dict[int, NetworkChange] = {}  # of an incomplete turn, at S = 0
         self._packed: dict[Side, Tensor] = {}  # current weights
@@ -61,8 +64,9 @@ class Server:
         step = self.gan.clock.step + 1
         while any(self._complete_turns(side) < per_step * step for side, per_step in self.bound.per_step.items()):
             i, message = self._next_message()
-            side = next(self._turns[i])
+            side = self._next_side(i)
             self._record(i, side, message)
+            self._num_received[i][side] += 1
             self._apply(i, side, NetworkChange.read(message.data, self._players[side].net), rows)
             self._send_weights()
         return self.gan.report(rows.total, self._updates)
@@ -124,6 +128,7 @@ class Server:
         complete = self._complete_turns(side)
         required = self.bound.required_turns(side, applied)
         assert message.note >= required, "gradients of older weights than allowed"
+        self.lag_records[side.value].used.append(i)
         self.ages[self.bound.to_steps(side, complete - message.note)] += 1
         self.ahead[self.bound.to_steps(side, applied - complete)] += 1
 
@@ -132,12 +137,26 @@ class Server:
         began = time.monotonic()
         d_turns = self._applied[Side.D]
         g_turns = self._applied[Side.G]
-        slowest = min(self._workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
+        workers = [i for i in self._workers if self._is_next(i)]
+        if not workers:
+            raise RankError("scheme.order: the record does not fit the workers; start the run anew")
+        slowest = min(workers, key=lambda i: (i in self._changes, d_turns[i], g_turns[i]))
         while time.monotonic() - began < self.roles.timeout_s:
-            for i in (*self._workers, slowest):
+            for i in (*workers, slowest):
                 wait_s = _POLL_S if i == slowest else 0.0
                 message = receive_from(f"the worker on rank {i + 1}", self._links[i][1], wait_s)
                 if message is not None:
                     return i, message
         waited = f"{self.roles.timeout_s:.0f} s"
         raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {waited}")
+
+    def _next_side(self, i: int) -> Side:
+        """Return the side of the next gradients of a worker."""
+        return self.bound.turns[self._num_received[i].total() % len(self.bound.turns)]
+
+    def _is_next(self, i: int) -> bool:
+        """Return whether the next gradients may be those of this worker."""
+        side = self._next_side(i)
+        number = sum(received[side] for received in self._num_received)
+        order = self._orders.get(side)
+        return order is None or (number < len(order) and order[number] == i)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, islice
 
@@ -15,6 +15,7 @@ from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes._lag import LagRecord
+from paragan.schemes._update_order import next_used
 from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
 
@@ -27,10 +28,13 @@ class GradientWorker:
 
     The players of this rank compute gradients and never step. Their `version` counts turns of this
     rank, so that periodic work is due on all workers at once, and as often as without a server.
-    lag_records: lags, in steps, of the older of the two networks of a turn.
+    lag_records: lags, in steps, of the older of the two networks of a turn; `used` is the number of
+    answers of the server that it had. orders: these numbers for each turn, of another run.
     """
 
-    def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
+    def __init__(
+        self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
+    ) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan = gan
         self.roles = roles
@@ -43,6 +47,9 @@ class GradientWorker:
         # sides of the weights to come, in order
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
+        self._num_loaded = 0  # answers in this session
+        self._num_turns = dict.fromkeys(Side, 0)
+        self._orders = orders or {}
         self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
         self._versions: dict[Side, int] = {}  # versions of the server's players in this process
         self.quiesce()
@@ -67,10 +74,16 @@ class GradientWorker:
         """Compute the gradients of a turn and send them."""
         player = self._players[side]
         record = self.lag_records[side.value]
-        record.record_wait(self._receive_until(self._is_allowed))
+        recorded = next_used(self._orders.get(side), self._num_turns[side])
+        self._num_turns[side] += 1
+        if recorded is None:
+            wait_s = self._receive_until(self._is_allowed)
+        else:
+            wait_s = self._receive_until(lambda: self._num_loaded >= recorded, drain=False)
+        record.record_wait(wait_s)
         lags = [self.bound.to_steps(s, p.version - self._complete[s]) for s, p in self._players.items()]
         record.lags[max(lags)] += 1
-        record.used.append(self._versions[side])
+        record.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
         data = pack_change(player.net)
         self._sender.send(Message(self._versions[side], data, self._complete[side]))
@@ -87,9 +100,9 @@ class GradientWorker:
         required = {s: self.bound.required_turns(s, p.version) for s, p in self._players.items()}
         return all(self._complete[side] >= turns for side, turns in required.items())
 
-    def _receive_until(self, is_ready: Callable[[], bool]) -> float:
-        """Load the weights received, and wait until `is_ready`; returns the seconds waited."""
-        while (message := self._receiver.receive(0.0)) is not None:
+    def _receive_until(self, is_ready: Callable[[], bool], drain: bool = True) -> float:
+        """Load weights until `is_ready`; returns the seconds waited. drain: all that have arrived."""
+        while drain and (message := self._receiver.receive(0.0)) is not None:
             self._load(message)
         began = time.monotonic()
         while not is_ready():
@@ -105,3 +118,4 @@ class GradientWorker:
         self._complete[side] = message.note
         self._versions[side] = message.version
         self._num_expected -= 1
+        self._num_loaded += 1

@@ -1,0 +1,220 @@
+"""Plan of a replay: from which checkpoint to which recorded step, and with which settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paragan.checkpoint.manifest import STATE, read_json
+from paragan.checkpoint.reader import read_checkpoint, read_counts, restoring
+from paragan.checkpoint.writer import CheckpointWriter
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import read_json_lines
+from paragan.core.types import Side
+from paragan.engine.options import Change
+from paragan.models.from_memory import missing_networks
+from paragan.runs.folder import read_environment
+from paragan.runs.open_run import print_line
+from paragan.schemes._update_order import read_used
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """Steps first + 1 to `last` of a run, from a checkpoint after `first` steps, or from the start.
+
+    checkpoint: None: from the start. overrides: settings that differ from the run's config.
+    """
+
+    first: int
+    last: int
+    ranks: int
+    checkpoint: Path | None
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Content of a record and of its checkpoints.
+
+    sessions: (finished steps, ranks) at each start. images: through D, by log point. checkpoints:
+    folders by step.
+    """
+
+    sessions: Sequence[tuple[int, int]]
+    images: Mapping[int, int]
+    checkpoints: Mapping[int, Path]
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps with recorded losses or a checkpoint."""
+        return sorted({*self.images, *self.checkpoints} - {0})
+
+
+def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
+    """Plan the repetition of a step up to the next recorded losses or checkpoint.
+
+    step: None: the last recorded one. Raises `ConfigError` if the step cannot be repeated.
+    """
+    _refuse_unrepeatable(config)
+    recorded = _read_recorded(path)
+    if not recorded.sessions or not recorded.steps:
+        raise ConfigError(f"{path}/metrics.jsonl has no losses to compare with; pass a run that has trained")
+    step = step or recorded.steps[-1]
+    if step > recorded.steps[-1]:
+        raise ConfigError(f"--step {step} is not recorded; pass a step of 1 to {recorded.steps[-1]}")
+    start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
+    if follows_order(config, ranks):
+        last = _last_in_order(path, config, recorded, start, step)
+        first, checkpoint = _start_of_session(path, recorded, start)
+    else:
+        steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
+        last = next((one for one in steps if one >= step), steps[-1])
+        step = min(step, last)
+        first, checkpoint = _nearest_checkpoint(recorded, step)
+        ranks = _ranks_of(recorded, config.history, first, last)
+    plan = ReplayPlan(first, last, ranks, checkpoint)
+    return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
+
+
+def follows_order(config: RunConfig, ranks: int) -> bool:
+    """Return whether the updates of a run depend on the speed of its players, and are recorded."""
+    if config.scheme.name == "parameter_server":
+        return ranks > 1 and config.scheme.options.staleness > 0
+    return config.scheme.name == "asynchronous"
+
+
+def _trains_d(config: RunConfig, step: int) -> bool:
+    """Return whether D is updated in a step: all except those that `skipping` leaves out."""
+    return config.scheme.name != "skipping" or (step - 1) % config.scheme.options.every == 0
+
+
+def _refuse_unrepeatable(config: RunConfig) -> None:
+    if config.model.name == registry.FROM_MEMORY:
+        raise ConfigError(missing_networks(config.model.options))
+    if config.grid is not None and config.grid.age and config.workers is not None:
+        problem = f"does not support grid.age={config.grid.age}: workers that do not wait use what has arrived"
+        raise ConfigError(f"replay {problem}; run the same command with grid.age=0 to repeat it")
+
+
+def _read_recorded(path: Path) -> _Recorded:
+    sessions: list[tuple[int, int]] = []
+    images: dict[int, int] = {}
+    try:
+        for line in read_json_lines(path / "metrics.jsonl"):
+            if line.get("kind") == "start":
+                sessions.append((int(line["step"]), int(line["ranks"])))
+            elif line.get("kind") == "step":
+                images[int(line["step"])] = round(line["kimg"] * 1000)
+    except OSError as error:
+        raise ConfigError(f"cannot read the record {path}/metrics.jsonl: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{path}/metrics.jsonl has an invalid line; pass a run folder made by `train`") from None
+    folders = CheckpointWriter(path / "checkpoints").paths()
+    by_step = {int(name): folder for folder in folders if (name := folder.name[5:]).isdecimal()}
+    return _Recorded(sessions, images, by_step)
+
+
+def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: int, step: int) -> int:
+    """Return the last step to repeat in a session whose order of updates is recorded."""
+    num_g = min(map(len, read_used(path, Side.G, start)))
+    num_d = min(map(len, read_used(path, Side.D, start)))
+    num_steps = min(num_g, num_d // config.d.updates_per_step)
+    next_start = min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
+    steps = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
+    if not steps or step > steps[-1]:
+        hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
+        raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
+    return next(one for one in steps if one >= step)
+
+
+def _start_of_session(path: Path, recorded: _Recorded, start: int) -> tuple[int, Path | None]:
+    """Return the step from which a session began, and its checkpoint."""
+    if start and start not in recorded.checkpoints:
+        raise ConfigError(
+            f"the session of this step began at the checkpoint of step {start}, which {path} no longer holds "
+            "(every.keep); pass a --step of another session"
+        )
+    return start, recorded.checkpoints.get(start) if start else None
+
+
+def _nearest_checkpoint(recorded: _Recorded, step: int) -> tuple[int, Path | None]:
+    """Return the newest undamaged checkpoint before a step; (0, None): the start of the run."""
+    for first in sorted((one for one in recorded.checkpoints if one < step), reverse=True):
+        try:
+            return first, read_checkpoint(recorded.checkpoints[first]).path
+        except CheckpointError as error:
+            print_line(f"{error}; replaying from the one before")
+    return 0, None
+
+
+def _ranks_of(recorded: _Recorded, history: Sequence[Change], first: int, last: int) -> int:
+    """Return the number of ranks of these steps. Raises `ConfigError` if it or a rate changed."""
+    before = [session for session in recorded.sessions if session[0] <= first][-1:]
+    inside = [session for session in recorded.sessions if first < session[0] < last]
+    counts = sorted({ranks for _, ranks in (*before, *inside)})
+    changed = [change.key for change in history if first < change.step < last]
+    if len(counts) > 1:
+        changed.append("the number of ranks")
+    if changed:
+        raise ConfigError(
+            f"steps {first + 1} to {last} cannot be repeated together: {changed[0]} changed between them, "
+            "at a resume; pass another --step"
+        )
+    return counts[0]
+
+
+def _overrides(path: Path, config: RunConfig, recorded: _Recorded, plan: ReplayPlan) -> Iterator[str]:
+    """Yield the settings of the repetition that differ from those of the run."""
+    at_last = recorded.checkpoints.get(plan.last)
+    images = recorded.images.get(plan.last)
+    if images is None and at_last is not None:
+        checkpoint = read_checkpoint(at_last)
+        with restoring(checkpoint):
+            images = read_counts(checkpoint.values["clock"], "images")["images"]
+    more = 0 if _trains_d(config, plan.last) else 1  # a run ends at the first step with its images
+    yield f"train.kimg={((images or 0) + more) / 1000!r}"
+    yield "writers=[jsonl, console]"
+    threads = read_environment(path).get("threads")
+    if config.train.threads is None and config.workers is None and type(threads) is int:
+        yield f"train.threads={threads}"
+    if plan.checkpoint is not None and config.init is not None:
+        yield "init=null"
+    yield from _former_rates(config.history, plan.last)
+    if config.grid is not None:
+        yield "coordinator=127.0.0.1:0"
+        yield from _grid_overrides(config, recorded, at_last)
+    else:
+        yield f"devices={plan.ranks}"
+    if follows_order(config, plan.ranks):
+        yield f"scheme.order={path.resolve()}"
+    else:
+        yield "every.sample_kimg=0"
+        yield "every.log_steps=1"
+        if config.grid is None:
+            yield "evaluation.features=null"
+
+
+def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
+    """Yield the values of settings that were changed after the last step to repeat."""
+    for change in reversed(history):
+        if change.step >= last:
+            if ".groups" in change.key:
+                problem = f"{change.key} was changed at step {change.step}"
+                raise ConfigError(f"{problem}, and earlier steps cannot be repeated; pass a --step after it")
+            yield f"{change.key}={json.dumps(change.before)}"
+
+
+def _grid_overrides(config: RunConfig, recorded: _Recorded, at_last: Path | None) -> Iterator[str]:
+    """Yield the executor that the run chose, and no ensemble unless it has one at the last step."""
+    states = {folder: read_json(folder / STATE).get("values") for folder in recorded.checkpoints.values()}
+    known = {folder: values for folder, values in states.items() if isinstance(values, dict)}
+    chosen = next((values["executor"] for values in known.values() if values.get("executor")), None)
+    if config.grid is not None and config.grid.executor == "auto" and chosen:
+        yield f"grid.executor={json.dumps(chosen)}"
+    if at_last is None or known.get(at_last, {}).get("ensemble") is None:
+        yield "grid.mixture.ensemble=0"

@@ -1,0 +1,70 @@
+"""`paragan replay` of a random step of every scheme, strategy, network and grid, by command."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden.configurations import BASE, COMMON, CONFIGURATIONS, write_pairs
+from tests.processes import environment
+
+pytestmark = pytest.mark.distributed
+
+PERIODS = ("every.save_kimg=0.1", "every.log_steps=4", "every.keep=9", "writers=[jsonl, console]")
+STALE = "{name: asynchronous, staleness: 2, age: 1, cached: 0.25}"
+GRID = tuple(word for word in CONFIGURATIONS["grid-in-one-process"] if "executor" not in word and "losses" not in word)
+JUDGED = ("grid.mixture.num_images=50", "evaluation={features: judge, num_images: 100}")
+RUNS = CONFIGURATIONS | {
+    "stale-asynchronous": (f"scheme={STALE}", "train.kimg=0.4", "every.sample_kimg=0.1"),
+    "stale-asynchronous-on-3-ranks": (f"scheme={STALE}", "train.kimg=0.4", "devices=3"),
+    "stale-parameter_server-on-3-ranks": ("scheme=parameter_server", "d.updates_per_step=2", "devices=3"),
+    "late-parameter_server-on-4-ranks": (
+        "scheme={name: parameter_server, staleness: 3}",
+        "model.d_norm=batch",
+        "devices=4",
+    ),
+    "ddp-on-3-ranks": ("g.strategy=ddp", "d.strategy=ddp", "penalties=[{name: r1, interval: 4}]", "devices=3"),
+    "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
+    "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),
+}
+QUICK = ("ddp-and-zero1-on-2-ranks", "stale-parameter_server-on-3-ranks", "grid-over-workers")
+
+
+def called(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "paragan", *words]
+    return subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=250)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
+)
+def test_replay_of_a_random_step_is_equal(tmp_path, name):
+    write_pairs(tmp_path / "pairs")
+    (tmp_path / "recipe.yaml").write_text(BASE)
+    words = [word.replace("PAIRS", "pairs") for word in (*COMMON, *PERIODS, *RUNS[name])]
+    done = called(tmp_path, "train", "recipe.yaml", *words, "--out", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    step = random.Random(name).randint(1, 16)
+    again = called(tmp_path, "replay", "run", "--step", str(step))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.startswith("replaying steps ")
+    assert "losses of step" in again.stdout.splitlines()[-1] or f"tensors of step {step}" in again.stdout
+    assert again.stdout.endswith("equal bit for bit\n")
+
+
+@pytest.mark.slow
+def test_replay_of_a_run_on_real_data_is_equal(tmp_path, data_root):
+    words = ("model.width=8", "train.kimg=3", "every.save_kimg=1", "evaluation.features=null", "train.threads=1")
+    where = f"data.path={data_root / 'mnist'}"
+    if not os.path.isdir(data_root / "mnist"):
+        pytest.skip("no MNIST")
+    done = called(tmp_path, "train", "dcgan-mnist", where, *words, "--out", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = called(tmp_path, "replay", "run", "--step", "25")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.endswith("equal bit for bit\n")

@@ -1,0 +1,204 @@
+"""`paragan replay`: any step of a run, repeated and compared bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from paragan.checkpoint.reader import file_sha256
+from paragan.cli.main import main
+from tests.golden.configurations import write_pairs
+
+WORDS = (
+    *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "train.kimg=0.08", "train.threads=1"),
+    *("every.log_steps=4", "every.save_kimg=0.024", "every.sample_kimg=0.04", "every.keep=2"),
+    *("evaluation.features=null", "writers=[jsonl,console]"),
+)
+RUNS = {
+    "synchronous": ("d.updates_per_step=2", "train.kimg=0.16", "penalties=[{name: r1, interval: 3}]"),
+    "shared_fakes": ("scheme=shared_fakes", "augment=ada"),
+    "extragradient": ("scheme=extragradient",),
+    "skipping": ("scheme=skipping",),
+    "asynchronous": ("scheme={name: asynchronous, staleness: 2, age: 1, cached: 0.25}",),
+    "parameter_server": ("scheme=parameter_server",),
+    "pix2pix": ("data={name: paired, path: PAIRS, size: 16}", "model={name: pix2pix, width: 4}", "penalties=[l1]"),
+    "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),
+    "stacked": ("model={name: mlp, latent: 4}", "grid.shape=1x2", "grid.batches=2", "grid.executor=auto"),
+}
+GRID = ("grid.fitness.num_images=16", "grid.mixture.num_images=0")
+
+
+@cache
+def _trained(name: str) -> Path:
+    """A finished run, made once and copied."""
+    folder = Path(mkdtemp())
+    write_pairs(folder / "pairs")
+    words = [word.replace("PAIRS", str(folder / "pairs")) for word in RUNS[name]]
+    grid = GRID if name in ("loop", "stacked") else ()
+    kept = [word for word in WORDS if not (word.startswith("model.") and any(w.startswith("model=") for w in words))]
+    kept = [word for word in kept if not (word.startswith("data.size") and name == "pix2pix")]
+    assert main(["train", "digits", *kept, *grid, *words, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    def copied(name: str) -> Path:
+        shutil.copytree(_trained(name), tmp_path / "run")
+        capsys.readouterr()
+        return tmp_path / "run"
+
+    return copied
+
+
+def rewrite(folder: Path, change) -> None:
+    """Change lines of the record."""
+    path = folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(change(line)) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_replay_of_any_scheme_is_equal(run, capsys, name):
+    folder = run(name)
+    assert main(["replay", str(folder), "--step", "7"]) == 0
+    said = capsys.readouterr().out
+    assert "are equal bit for bit" in said.splitlines()[-1]
+    assert "losses of step" in said.splitlines()[-1]
+
+
+def test_replay_begins_at_the_checkpoint_before_the_step(run, capsys):
+    folder = run("shared_fakes")
+    steps = sorted(int(path.name[5:]) for path in (folder / "checkpoints").iterdir())
+    assert steps == [9, 10]
+    assert main(["replay", str(folder), "--step", "10"]) == 0
+    said = capsys.readouterr().out
+    assert "replaying steps 10 to 10 from checkpoint step-000000009" in said
+    assert "replayed steps 10 to 10: all tensors of step 10 are equal bit for bit" in said
+    assert main(["replay", str(folder), "--step", "9"]) == 0
+    said = capsys.readouterr().out
+    assert "replaying steps 1 to 9 from the start" in said
+    assert "losses of step 8 and all tensors of step 9 are equal bit for bit" in said
+    assert "the former replay was moved to" in said
+
+
+def test_replay_names_the_first_loss_that_differs(run, capsys):
+    folder = run("extragradient")
+
+    def change(line):
+        if line["kind"] == "step" and line["step"] == 8:
+            name = next(key for key in line if key.startswith("g/loss"))
+            line[name] = float(np.nextafter(np.float32(line[name]), np.float32(9)))
+        return line
+
+    rewrite(folder, change)
+    assert main(["replay", str(folder), "--step", "5"]) == 2
+    said = capsys.readouterr().out
+    assert "replayed steps 1 to 8; first difference: step 8: g/loss" in said
+
+
+def test_replay_names_the_first_tensor_that_differs(run, capsys):
+    folder = run("shared_fakes")
+    checkpoint = folder / "checkpoints" / "step-000000010"
+    tensors = load_file(checkpoint / "d.safetensors")
+    name = next(name for name, value in tensors.items() if name.startswith("net/") and value.dim() > 1)
+    tensors[name].view(-1)[0] = torch.nextafter(tensors[name].view(-1)[0], torch.tensor(9.0))
+    save_file(tensors, checkpoint / "d.safetensors")
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["files"]["d.safetensors"] = file_sha256(checkpoint / "d.safetensors")
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["replay", str(folder)]) == 2
+    assert f"first difference: step 10: d: {name} differs from the checkpoint" in capsys.readouterr().out
+
+
+def test_replay_uses_rates_from_before_a_change(run, capsys):
+    folder = run("shared_fakes")
+    words = ["g.optimizer.lr=0.01", "train.kimg=0.16", "every.keep=9", "--change"]
+    assert main(["train", str(folder), *words]) == 0
+    capsys.readouterr()
+    for step in (10, 15):
+        assert main(["replay", str(folder), "--step", str(step), "--out", str(folder / f"replay-{step}")]) == 0
+        assert "are equal bit for bit" in capsys.readouterr().out
+    shutil.rmtree(folder / "checkpoints")
+    assert main(["replay", str(folder), "--step", "11"]) == 2
+    assert "g.optimizer.lr changed between them, at a resume; pass another --step" in capsys.readouterr().err
+
+
+def test_replay_repeats_a_resumed_session_in_its_order(run, capsys):
+    folder = run("asynchronous")
+    assert main(["train", str(folder), "train.kimg=0.16", "every.keep=9"]) == 0
+    capsys.readouterr()
+    assert main(["replay", str(folder), "--step", "13"]) == 0
+    said = capsys.readouterr().out
+    assert "replaying steps 11 to 15 from checkpoint step-000000010" in said
+    assert "losses of step 12 and all tensors of step 15 are equal bit for bit" in said
+    shutil.rmtree(folder / "checkpoints" / "step-000000010")
+    assert main(["replay", str(folder), "--step", "13"]) == 2
+    assert "began at the checkpoint of step 10, which" in capsys.readouterr().err
+
+
+def test_replay_warns_about_another_environment(run, capsys):
+    folder = run("shared_fakes")
+    environment = json.loads((folder / "environment.json").read_text())
+    (folder / "environment.json").write_text(json.dumps(environment | {"torch": "1.0", "cpu": "NONE"}))
+    main(["replay", str(folder), "--step", "10"])
+    said = capsys.readouterr().err
+    assert "warning: the run used torch 1.0 (now " in said and "cpu NONE (now " in said
+
+
+def test_replay_skips_a_damaged_checkpoint(run, capsys):
+    folder = run("shared_fakes")
+    (folder / "checkpoints" / "step-000000009" / "g.safetensors").write_bytes(b"")
+    assert main(["replay", str(folder), "--step", "10"]) == 0
+    said = capsys.readouterr()
+    assert "g.safetensors is missing or damaged" in said.err
+    assert "losses of step 8 and all tensors of step 10 are equal bit for bit" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--step", "11"), "--step 11 is not recorded; pass a step of 1 to 10"),
+        (("--step", "0"), "--step"),
+        (("--out", "full"), "holds checkpoints of something else; give another --out DIR"),
+    ],
+)
+def test_replay_of_an_invalid_request_is_refused(run, capsys, monkeypatch, tmp_path, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full" / "checkpoints").mkdir(parents=True)
+    assert main(["replay", str(run("shared_fakes")), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (None, "cannot read the record"),
+        ("", "has no losses to compare with"),
+        ('{"kind": "start", "step": []}\n', "has an invalid line"),
+        (
+            '{"kind": "start", "step": 0, "ranks": 1}\n{"kind": "step", "step": 4, "kimg": 1e999}\n',
+            "has an invalid line",
+        ),
+    ],
+)
+def test_replay_without_a_valid_record_is_refused(run, capsys, record, said):
+    folder = run("shared_fakes")
+    (folder / "metrics.jsonl").unlink()
+    if record is not None:
+        (folder / "metrics.jsonl").write_text(record)
+    assert main(["replay", str(folder)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_replay_of_what_is_no_run_is_refused(tmp_path, capsys):
+    assert main(["replay", str(tmp_path)]) == 2
+    assert "is a folder without config.yaml; pass a run folder" in capsys.readouterr().err
