@@ -22,7 +22,12 @@ JUDGED = ("grid.mixture.num_images=50", "evaluation={features: judge, num_images
 RUNS = CONFIGURATIONS | {
     "stale-asynchronous": (f"scheme={STALE}", "train.kimg=0.4", "every.sample_kimg=0.1"),
     "stale-asynchronous-on-3-ranks": (f"scheme={STALE}", "train.kimg=0.4", "devices=3"),
-    "stale-parameter_server-on-3-ranks": ("scheme=parameter_server", "d.updates_per_step=2", "devices=3"),
+    "stale-parameter_server-on-3-ranks": (
+        "scheme=parameter_server",
+        "d.updates_per_step=2",
+        "train.kimg=0.64",
+        "devices=3",
+    ),
     "late-parameter_server-on-4-ranks": (
         "scheme={name: parameter_server, staleness: 3}",
         "model.d_norm=batch",

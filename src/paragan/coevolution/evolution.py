@@ -59,7 +59,8 @@ class Generations(Scheme):
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         self.profile, scalars = self.population.evolve()
-        return Report(gan.clock.step, gan.clock.images, _mean_scalars(list(scalars.values())))
+        by_number = [scalars[number] for number in sorted(scalars)]  # workers report in any order
+        return Report(gan.clock.step, gan.clock.images, _mean_scalars(by_number))
 
 
 @dataclass(kw_only=True)

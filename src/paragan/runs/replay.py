@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paragan.config import read_recipe
+from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_json_lines
@@ -38,7 +38,7 @@ def replay_run(path: Path, step: int | None = None, out: Path | None = None, tru
     plan = plan_replay(path, config, step)
     repetition = read_recipe(str(config_file), list(plan.overrides), outside)
     folder = out or path / "replay"
-    _print_plan(path, plan, repetition.train.threads)
+    _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
     request = RunRequest(repetition, str(config_file), folder, has_commands=True, overrides=plan.overrides)
     if code := start_training(request):
@@ -47,18 +47,20 @@ def replay_run(path: Path, step: int | None = None, out: Path | None = None, tru
     return (2, _difference(path, folder, plan, found)) if found.difference else (0, _equality(plan, found))
 
 
-def _print_plan(path: Path, plan: ReplayPlan, threads: int | None) -> None:
+def _print_plan(path: Path, plan: ReplayPlan, config: RunConfig) -> None:
     """Print the steps to repeat, and what may change the last bits of their numbers."""
     start = "the start" if plan.checkpoint is None else f"checkpoint {plan.checkpoint.name}"
     ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
     print(f"replaying steps {plan.first + 1} to {plan.last} from {start}{ranks}", flush=True)
     recorded = read_environment(path)
     here = environment(plan.ranks)
-    if threads is not None:
-        here["threads"] = threads
+    if config.train.threads is not None:
+        here["threads"] = config.train.threads
     changed = [f"{name} {recorded[name]} (now {here[name]})" for name in _VERSIONS if _differs(recorded, here, name)]
     if changed:
         print_line(f"warning: the run used {', '.join(changed)}; numbers may differ in their last bits")
+    if config.grid is not None and config.workers is not None and config.grid.executor == "auto":
+        print_line("warning: grid.executor=auto: workers choose again, and numbers may differ in their last bits")
 
 
 def _differs(recorded: Mapping[str, Any], here: Mapping[str, Any], name: str) -> bool:

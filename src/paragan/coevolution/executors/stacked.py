@@ -61,7 +61,7 @@ class StackedExecutor:
         if self._stack is None or not self._stack.is_of(cells):
             self._stack = _StackedCells(cells, self.rows)
         stack = self._stack
-        stack.record_with(graph)
+        stack.begin(graph)
         with stack.batched_optimizers():
             for batch in range(num_batches):
                 stack.choose([loss_of(cell, batch) for cell in cells])
@@ -105,9 +105,11 @@ class _StackedCells:
     def is_of(self, cells: Sequence[Cell]) -> bool:
         return list(map(id, cells)) == list(map(id, self.cells))
 
-    def record_with(self, graph: Callable[[], Graph] | None) -> None:
+    def begin(self, graph: Callable[[], Graph] | None) -> None:
+        """Begin a generation without scalars of earlier ones, or of a measurement."""
         for slot in self.slots.values():
             slot.graph = graph
+            slot.scalars = {}
 
     def choose(self, numbers: Sequence[int]) -> None:
         """Set the loss of each cell. numbers: by cell, among its losses."""
