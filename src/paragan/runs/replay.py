@@ -12,7 +12,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_json_lines
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path, print_line
-from paragan.runs.replay_comparison import Comparison, compare_replay
+from paragan.runs.replay_comparison import ReplayResult, compare_replay
 from paragan.runs.replay_plan import ReplayPlan, follows_order, plan_replay
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training
@@ -82,7 +82,7 @@ def _prepare(path: Path, folder: Path, plan: ReplayPlan) -> None:
             link_or_copy(file, target / file.name)
 
 
-def _equality(plan: ReplayPlan, found: Comparison) -> str:
+def _equality(plan: ReplayPlan, found: ReplayResult) -> str:
     equal = []
     if found.losses:
         equal.append(f"losses of step {found.losses}")
@@ -91,7 +91,7 @@ def _equality(plan: ReplayPlan, found: Comparison) -> str:
     return f"replayed steps {plan.first + 1} to {plan.last}: {' and '.join(equal)} are equal bit for bit"
 
 
-def _difference(path: Path, folder: Path, plan: ReplayPlan, found: Comparison) -> str:
+def _difference(path: Path, folder: Path, plan: ReplayPlan, found: ReplayResult) -> str:
     """Describe the first difference, and a difference of the players that explains it."""
     text = f"replayed steps {plan.first + 1} to {plan.last}; first difference: {found.difference}"
     recorded = _players(path, plan.first)

@@ -24,7 +24,7 @@ _NOT_COMPARED = ("kind", "seconds", "profile", "workers")
 
 
 @dataclass
-class Comparison:
+class ReplayResult:
     """What was compared, and the first difference in words.
 
     losses: newest step with equal numbers, tensors: newest with equal checkpoints; 0: none.
@@ -35,12 +35,12 @@ class Comparison:
     difference: str = ""
 
 
-def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order: bool) -> Comparison:
+def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order: bool) -> ReplayResult:
     """Compare numbers and checkpoints of the repeated steps up to the first difference.
 
     in_order: the run has a recorded order of updates: learning rates are read at any moment.
     """
-    found = Comparison()
+    found = ReplayResult()
     theirs = _numbers(original, plan, in_order)
     ours = _numbers(repetition, plan, in_order)
     for (step, kind), recorded in theirs.items():
@@ -77,7 +77,7 @@ def _compared(line: Mapping[str, Any], in_order: bool) -> Iterator[tuple[str, An
             yield key, value
 
 
-def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, found: Comparison) -> None:
+def _compare_checkpoints(original: Path, repetition: Path, plan: ReplayPlan, found: ReplayResult) -> None:
     """Compare all checkpoints of repeated steps that both folders have."""
     theirs = CheckpointWriter(original / "checkpoints")
     ours = CheckpointWriter(repetition / "checkpoints")
