@@ -108,7 +108,8 @@ def _ordered(table: Table, row: Row, keep: Path) -> Row:
     folder.mkdir(parents=True, exist_ok=True)
     steps = math.ceil(table.kimg * 1000 / (table.batch * row.d)) + 1
     used = {side: {"used": [[order[step] for step in range(steps)]]} for side, order in row.orders.items()}
-    (folder / "metrics.jsonl").write_text(json.dumps({"kind": "delays", **used}) + "\n")
+    lines = ({"kind": "start", "step": 0}, {"kind": "delays", **used})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return replace(row, scheme={**(row.scheme or {}), "order": str(folder)}, orders={})
 
 

@@ -45,10 +45,11 @@ def test_eval_equals_score_of_training(run, capfd):
     capfd.readouterr()
     assert main(["eval", str(run), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
-    assert told.keys() == {"metrics", "real", "num_images", "protocol"}
+    assert told.keys() == {"metrics", "intervals", "real", "num_images", "protocol"}
     final = scores(run)[-1]
     assert told["real"] == final["real"] and told["real"].keys() == told["metrics"].keys()
     assert told["metrics"] == {name: final[name] for name in told["metrics"]}
+    assert told["intervals"] == final["intervals"] and told["intervals"].keys() == told["metrics"].keys()
     assert told["num_images"] == final["num_images"] == 2000
 
 

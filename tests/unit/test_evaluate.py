@@ -181,7 +181,7 @@ def test_evaluator_real_images_are_judged_once(small, judge, monkeypatch):
     monkeypatch.setattr(
         FeatureExtractor,
         "compute_rows",
-        lambda self, source, count: counted.append(count) or whole(self, source, count),
+        lambda self, source, count, say: counted.append(count) or whole(self, source, count, say),
     )
     evaluator = Evaluator(judge, *small, 100)
     first = evaluator.score(noise)

@@ -17,7 +17,10 @@ Out = Annotated[Path, typer.Option(metavar="FILE.html", help=_OUT)]
 
 
 def compare_runs(runs: Runs, out: Out = Path("compare.html"), as_json: AsJson = False) -> None:
-    """Compare runs: settings, scores, curves and samples, in one page and one table."""
+    """Compare runs: settings, scores, curves and samples.
+
+    Writes one page and prints one table.
+    """
     from rich.console import Console
 
     from paragan.report.comparison import read_comparison

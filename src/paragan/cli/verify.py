@@ -37,7 +37,7 @@ def verify(
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
-    """Check that networks train the same on N ranks and after a restart.
+    """Check that networks train the same on N ranks and on a resume.
 
     Needs no data. Exit code 2: at least one check failed.
     """
