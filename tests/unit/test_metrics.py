@@ -7,7 +7,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
-from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
+from paragan.metrics import _neighbours, class_variance_mean, class_variance_min, coverage, label_accuracy
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):
@@ -101,7 +101,7 @@ def test_coverage_matches_definition(spread):
 def test_coverage_is_independent_of_splits(monkeypatch):
     real, fake = SampleFeatures(normal(60, seed=1)), SampleFeatures(normal(40, seed=2))
     whole = coverage.Metric.from_reference(real).update(fake)
-    monkeypatch.setattr(coverage, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(_neighbours, "_ROWS_AT_ONCE", 7)
     cut = coverage.Metric.from_reference(real).update(fake)
     assert torch.equal(cut.radius_N, whole.radius_N)
     assert torch.equal(cut.nearest_N, whole.nearest_N)

@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 512
 def distances(a_NF: Tensor, b_MF: Tensor) -> Iterator[Tensor]:
     """Yield blocks (n, M) of the Euclidean distances between rows of two sets, in order of `a_NF`."""
     for rows in a_NF.split(_ROWS_AT_ONCE):
-        yield torch.cdist(rows, b_MF, compute_mode="use_mm_for_euclid_dist")
+        yield torch.cdist(rows, b_MF, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def nearest(a_NF: Tensor, b_MF: Tensor) -> Tensor:
