@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.metric import Direction, Metric, SampleFeatures, in_float64
 
 _ROWS_AT_ONCE = 512
 
@@ -40,3 +44,49 @@ def require_more_than(k: int, x_NF: Tensor) -> None:
         raise ConfigError(
             f"{neighbours} images need more than {k} images, not {len(x_NF)}; raise evaluation.num_images"
         )
+
+
+@dataclass(frozen=True)
+class NeighbourhoodMean(Metric):
+    """Mean over generated images of a number that depends on the real neighbourhoods around each.
+
+    The neighbourhood of a real image reaches to its k-th nearest other one. Memory does not grow
+    with the number of generated images.
+    """
+
+    k: ClassVar[int]
+    direction = Direction.HIGHER
+    names_extractor = True
+    max_images = 10_000  # the cost is quadratic in this number
+    is_default = False
+    real_NF: Tensor
+    radius_N: Tensor
+    total: float = 0.0
+    count: int = 0
+
+    @staticmethod
+    @abstractmethod
+    def value_of_each(is_within_BN: Tensor) -> Tensor:
+        """Return the numbers of B images (B,); is_within_BN: in whose neighbourhoods each lies."""
+
+    @classmethod
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Self:
+        """Return an empty metric with the radius around each real image."""
+        real_NF = in_float64(real.features_BF)
+        return cls(real_NF, radii(real_NF, cls.k))
+
+    def update(self, samples: SampleFeatures) -> Self:
+        """Return a metric that includes these images."""
+        blocks = distances(in_float64(samples.features_BF), self.real_NF)
+        total = sum(float(self.value_of_each(block <= self.radius_N).sum()) for block in blocks)
+        return replace(self, total=self.total + total, count=self.count + len(samples))
+
+    def merge(self, other: Self) -> Self:
+        """Return a metric that includes the images of both."""
+        return replace(self, total=self.total + other.total, count=self.count + other.count)
+
+    def compute(self) -> float:
+        """Return the mean. Raises `ConfigError` without images."""
+        if not self.count:
+            raise ConfigError(f"{self.name} needs at least 1 generated image; raise evaluation.num_images")
+        return self.total / self.count
