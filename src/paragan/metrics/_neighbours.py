@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Direction, Metric, SampleFeatures, in_float64
+from paragan.core.metric import Metric, SampleFeatures, in_float64
 
 _ROWS_AT_ONCE = 512
 
@@ -55,7 +55,6 @@ class NeighbourhoodMean(Metric):
     """
 
     k: ClassVar[int]
-    direction = Direction.HIGHER
     names_extractor = True
     max_images = 10_000  # the cost is quadratic in this number
     is_default = False

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from paragan.core.metric import Direction
 from paragan.metrics._neighbours import NeighbourhoodMean
 
 K = 5
@@ -27,6 +28,7 @@ class Metric(NeighbourhoodMean):
         "How densely real images surround generated ones in feature space; 1 for a perfect generator. Low: images "
         "of poor quality; above 1: images keep to the most usual real ones."
     )
+    direction = Direction.HIGHER
     min_images = K + 1
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
     order = 14

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from paragan.core.metric import Direction
 from paragan.metrics._neighbours import NeighbourhoodMean
 
 K = 3
@@ -24,6 +25,7 @@ class Metric(NeighbourhoodMean):
 
     name = "precision"
     note = "Share of generated images that lie among the real ones in feature space. Low: images of poor quality."
+    direction = Direction.HIGHER
     min_images = K + 1
     settings: ClassVar[Mapping[str, Any]] = {"k": K}
     order = 12
