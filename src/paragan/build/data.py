@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +67,16 @@ class UnlabelledSource(Source):
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return the tensors of the source except `label`."""
-        fetched = self.source.fetch(indices, places, seed)
-        return {name: tensor for name, tensor in fetched.items() if name != "label"}
+        return self.decode(self.read(indices), indices, places, seed)
+
+    def read(self, rows: Any) -> Sequence[bytes]:
+        """Return what the source reads."""
+        return self.source.read(rows)
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return the tensors of the source except `label`."""
+        decoded = self.source.decode(encoded, rows, places, seed)
+        return {name: tensor for name, tensor in decoded.items() if name != "label"}
 
 
 def open_data(config: RunConfig, shared: bool = False) -> Data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class Source(ABC):
     images, folders that are no classes. fingerprint: equal for equal data; cheap, not computed from
     all samples. is_decoded: `fetch` reads or decodes files, so that reading ahead in threads pays.
 
-    Several threads may call `fetch` at the same time.
+    Several threads may call `fetch`, `read` and `decode` at the same time.
     """
 
     tensors: Mapping[str, TensorSpec]
@@ -63,6 +63,38 @@ class Source(ABC):
         int64 (B,); random crops and flips of a training split depend only on the seed and the
         position. None: no crops and flips.
         """
+
+    def read(self, rows: Any) -> Sequence[bytes]:
+        """Return what storage holds of these samples, undecoded; empty bytes: nothing to read.
+
+        rows: int64 array (B,).
+        """
+        return [b""] * len(rows)
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return the tensors of `fetch` from what `read` returned for these rows."""
+        return self.fetch(rows, places, seed)
+
+
+class EncodedSource(Source):
+    """Base class of sources that read files or requests, and decode them.
+
+    `read` may wait for storage, `decode` uses the CPU: stages run them in different threads.
+    """
+
+    is_decoded = True
+
+    @abstractmethod
+    def read(self, rows: Any) -> Sequence[bytes]: ...
+
+    @abstractmethod
+    def decode(
+        self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0
+    ) -> Mapping[str, Tensor]: ...
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Read and decode these samples."""
+        return self.decode(self.read(indices), indices, places, seed)
 
 
 def image_specs(

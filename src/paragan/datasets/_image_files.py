@@ -8,7 +8,7 @@ import operator
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paragan.core.source import Source, image_specs
+from paragan.core.source import EncodedSource, image_specs
 from paragan.core.types import present_tensors
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
 
 
-class EncodedImages(Source):
+class EncodedImages(EncodedSource):
     """Base class of sources of encoded images.
 
     labels: int32 (N,), or None. decode: returns uint8 (C, H, W) from the bytes of a file and its
@@ -32,8 +32,6 @@ class EncodedImages(Source):
     Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
     every row once, so eviction would gain nothing.
     """
-
-    is_decoded = True
 
     def __init__(
         self,
@@ -57,25 +55,35 @@ class EncodedImages(Source):
         return len(self._cache_index)
 
     @abstractmethod
-    def read_encoded(self, row: int) -> tuple[bytes, str]:
-        """Return the bytes of an image and its name in messages."""
+    def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the bytes of images. Raises `DataError` that names a damaged one."""
 
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return uint8 images and int64 labels. indices: int64 array (B,) in [0, N).
+    @abstractmethod
+    def where(self, row: int) -> str:
+        """Return the name of an image in messages."""
 
-        Raises `DataError` that names a damaged file.
-        """
-        rows = [operator.index(row) for row in indices]
-        if rows and not 0 <= min(rows) <= max(rows) < len(self):
-            raise IndexError(f"rows {min(rows)} to {max(rows)} of {len(self)}")
-        x_BCHW = np.stack([self._row(row) for row in rows]) if rows else np.empty((0, *self.shape), np.uint8)
-        y_B = None if self._labels is None else torch.from_numpy(self._labels[rows].astype(np.int64))
+    def read(self, rows: Any) -> list[bytes]:
+        """Return the bytes of images; empty for those whose pixels are cached."""
+        numbers = [operator.index(row) for row in rows]
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(self):
+            raise IndexError(f"rows {min(numbers)} to {max(numbers)} of {len(self)}")
+        missing = [row for row in numbers if self._cache_index[row] < 0]
+        found = dict(zip(missing, self.read_encoded(missing), strict=True)) if missing else {}
+        return [found.get(row, b"") for row in numbers]
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return uint8 images and int64 labels. Raises `DataError` that names a damaged image."""
+        numbers = [operator.index(row) for row in rows]
+        x_BCHW = np.empty((len(numbers), *self.shape), np.uint8)
+        for x_CHW, data, row in zip(x_BCHW, encoded, numbers, strict=True):
+            x_CHW[:] = self._pixels(row, data)
+        y_B = None if self._labels is None else torch.from_numpy(self._labels[numbers].astype(np.int64))
         return present_tensors(image=torch.from_numpy(x_BCHW), label=y_B)
 
-    def _row(self, row: int) -> NDArray[np.uint8]:
+    def _pixels(self, row: int, data: bytes) -> NDArray[np.uint8]:
         if (index := self._cache_index[row]) >= 0:
             return self._cache[index]
-        pixels = self._decode(*self.read_encoded(row))
+        pixels = self._decode(data, self.where(row))
         with self._lock:
             if self._cache_index[row] < 0 and self._num_cached < len(self._cache):
                 self._cache[self._num_cached] = pixels
@@ -114,7 +122,10 @@ class ImageFiles(EncodedImages):
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
         return digest.hexdigest()
 
-    def read_encoded(self, row: int) -> tuple[bytes, str]:
-        """Return the bytes of a file and its name in messages."""
-        path = self._paths[row]
-        return self._files.read(path), self._files.where(path)
+    def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the bytes of files."""
+        return [self._files.read(self._paths[row]) for row in rows]
+
+    def where(self, row: int) -> str:
+        """Return the name of a file in messages."""
+        return self._files.where(self._paths[row])

@@ -8,6 +8,7 @@ R. Sara, "Spatial pattern templates for recognition of objects with regular stru
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natural
-from paragan.core.source import Source, image_specs
+from paragan.core.source import EncodedSource, Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._file_readers import FileReader, FolderReader, list_images
@@ -101,10 +102,8 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     return torch.stack(images)
 
 
-class PairedImages(Source):
+class PairedImages(EncodedSource):
     """A `Source` of the halves of wide images. reverse: the right half is the condition."""
-
-    is_decoded = True
 
     def __init__(self, wide: ImageFiles, size: int, reverse: bool, flip: bool) -> None:
         self._wide = wide
@@ -121,9 +120,13 @@ class PairedImages(Source):
     def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
         return self._wide.fingerprint
 
-    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+    def read(self, rows: Any) -> list[bytes]:
+        """Return the bytes of wide images."""
+        return self._wide.read(rows)
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return targets and conditions, uint8 (B, C, H, W) each; centred without `places`."""
-        wide_BCHW = self._wide.fetch(indices)["image"]
+        wide_BCHW = self._wide.decode(encoded, rows)["image"]
         both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._reverse else 1])
         centred = (self._num_offsets // 2, self._num_offsets // 2, False)
         draws = [centred] * len(wide_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]

@@ -5,7 +5,7 @@ Source: your images. The tar files follow the WebDataset format, https://github.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -75,10 +75,13 @@ class ShardImages(EncodedImages):
         self._folder = folder
         self._rows = rows
 
-    def read_encoded(self, row: int) -> tuple[bytes, str]:
-        """Return the bytes of an image and its name in messages; `DataError` if they are damaged."""
-        stored = int(self._rows[row])
-        return self._folder.read(stored), self._folder.where(stored)
+    def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the bytes of images. Raises `DataError` that names a damaged one."""
+        return [self._folder.read(int(self._rows[row])) for row in rows]
+
+    def where(self, row: int) -> str:
+        """Return the name of an image in messages."""
+        return self._folder.where(int(self._rows[row]))
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -40,6 +40,14 @@ class SubsetSource(Source):
         """Return samples by position in the subset."""
         return self.source.fetch(self._rows[np.asarray(indices)], places, seed)
 
+    def read(self, rows: Any) -> Sequence[bytes]:
+        """Return what the source reads of these positions in the subset."""
+        return self.source.read(self._rows[np.asarray(rows)])
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return samples by position in the subset."""
+        return self.source.decode(encoded, self._rows[np.asarray(rows)], places, seed)
+
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
     """Draw a sorted random share of `num` rows for one cell; the rows of cells may overlap."""

@@ -1,0 +1,60 @@
+"""The two halves of `fetch`: what waits for storage, and what uses the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from paragan.build.data import UnlabelledSource
+from paragan.core.source import EncodedSource
+from paragan.datasets import digits, folder, paired, shards
+from paragan.loading.subset import SubsetSource
+from tests.prepared_shards import image_folder, prepared
+
+ROWS = np.array([3, 0, 7, 3])
+PLACES = np.array([10, 11, 12, 13])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sources")
+    image_folder(folder / "images", side=13)  # an even width: pairs, too
+    prepared(folder / "images", folder / "shards")
+    return folder
+
+
+def opened(name, root, cache_mb=0):
+    if name == "digits":
+        return digits.source(digits.Options(), "train")
+    module = {"folder": folder, "shards": shards, "paired": paired}[name]
+    path = root / ("shards" if name == "shards" else "images")
+    return module.source(module.Options(str(path), size=8, cache_mb=cache_mb), "train")
+
+
+@pytest.mark.parametrize("name", ["folder", "shards", "paired", "digits"])
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: SubsetSource(s, np.arange(8)[::-1]), UnlabelledSource])
+def test_source_decodes_what_it_has_read(name, wrap, root):
+    source = wrap(opened(name, root))
+    fetched = source.fetch(ROWS, PLACES, 5)
+    encoded = source.read(ROWS)
+    decoded = source.decode(encoded, ROWS, PLACES, 5)
+    assert fetched.keys() == decoded.keys()
+    assert all(torch.equal(fetched[key], decoded[key]) for key in fetched)
+    assert all(len(data) > 0 for data in encoded) == source.is_decoded
+
+
+def test_decoding_reads_nothing(root, monkeypatch):
+    source = opened("folder", root)
+    encoded = source.read(ROWS)
+    monkeypatch.setattr(source, "_files", None)
+    monkeypatch.setattr(source, "where", str)
+    assert isinstance(source, EncodedSource)
+    assert source.decode(encoded, ROWS)["image"].shape == (4, 3, 8, 8)
+
+
+def test_cached_rows_are_not_read_again(root):
+    source = opened("shards", root, cache_mb=1)
+    fetched = source.fetch(ROWS)
+    assert source.read(ROWS) == [b""] * 4
+    assert torch.equal(source.fetch(ROWS)["image"], fetched["image"])
