@@ -103,6 +103,24 @@ def quick_judge():
         yield
 
 
+@pytest.fixture(scope="session")
+def transformer_file(tmp_path_factory):
+    """A tiny vision transformer with random weights, exported by torch: the network and its file."""
+    from tests.exported_programs import TinyTransformer, exported
+
+    path = tmp_path_factory.mktemp("programs") / "tiny-vit.pt2"
+    return exported(TinyTransformer(depth=1), path), path
+
+
+@pytest.fixture(scope="session")
+def maps_file(tmp_path_factory):
+    """A network that returns maps of two layers, for images of any size: the network and its file."""
+    from tests.exported_programs import TinyMaps, exported
+
+    path = tmp_path_factory.mktemp("programs") / "maps.pt2"
+    return exported(TinyMaps(), path, is_any_size=True), path
+
+
 @pytest.fixture
 def started():
     """Processes that are gone, with all below them, when the test is."""

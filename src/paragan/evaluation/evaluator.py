@@ -120,6 +120,7 @@ class Evaluator:
             "extractor_crop": extractor.crop,
             "extractor_resize": extractor.resize if self.train.shape != extractor.shape else None,
             "extractor_dtype": str(extractor.dtype).removeprefix("torch."),
+            **({"extractor_settings": dict(extractor.settings)} if extractor.settings else {}),
             "reference": reference,
             **{name: values for name, values in compared.items() if values != reference},
             "real": {"split": "held_out", "num_images": self._num_real},

@@ -44,7 +44,7 @@ def real_features(
 
 def _key(extractor: FeatureExtractor, source: Source, count: int) -> str:
     """Hash everything that the features depend on."""
-    settings = (extractor.sha256, extractor.crop, extractor.resize, str(extractor.dtype))
+    settings = (extractor.sha256, extractor.crop, extractor.resize, str(extractor.dtype), dict(extractor.settings))
     data = (source.fingerprint, list(source.shape), len(source), count)
     return hashlib.sha256(json.dumps([_FORMAT, settings, data]).encode()).hexdigest()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
@@ -29,7 +31,9 @@ def resolve_features(options: EvaluationOptions, dataset: str, shape: tuple[int,
 
 
 def extractor_name(chosen: Choice) -> str:
-    """Return the recorded name of an extractor; of outside code, the last part of its path."""
+    """Return the recorded name of an extractor; of outside code and of a program, that of its file."""
+    if chosen.name == "exported" and chosen.options.weights is not None:
+        return re.sub(r"\W", "_", Path(chosen.options.weights).stem)
     return chosen.name.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
 
 

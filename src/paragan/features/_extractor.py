@@ -43,7 +43,7 @@ class FeatureExtractor:
     to the input size; None: another size is refused. takes_any_size: the network does so itself, for
     one and three channels. is_slow: features of real images are cached. batch_size: images per call
     of the network. published_names: of metrics whose values by this extractor are published under
-    another name.
+    another name. settings: more that must be equal for two scores to compare, for the record.
     """
 
     name: str
@@ -61,6 +61,7 @@ class FeatureExtractor:
     takes_any_size: bool = False
     is_slow: bool = False
     published_names: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network.to(self.device, self.dtype).eval().requires_grad_(False)
