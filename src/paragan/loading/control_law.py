@@ -1,0 +1,185 @@
+"""Control law of the loading pipeline: depth and threads from measured latency and demand.
+
+Source: ParaGAN (arXiv 2411.03999), congestion-aware data pipeline. Its thresholds are not
+published; law and constants are of this project (docs/design/019-controller.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from paragan.loading.stage_load import MAX_WINDOW_S, StageMeter
+from paragan.loading.stage_size import Reason, StageSize
+
+PERIOD_S = 0.25  # between two decisions
+DEMAND_COUNT = 8  # batches in a window of demand
+DEMAND_WINDOW_S = 2.0  # the shortest
+MAX_STALL = 0.02  # share of the time that the consumer may wait
+URGENT_STALL = 0.1  # share of the last second that the consumer waited
+STALL_WINDOW_S = 5.0
+DEPTH_STEP = 1.5  # factor
+MAX_FACTOR = 8.0
+_MAX_DEMAND = 1e4  # batches per second, of a consumer that does nothing else
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the pipeline: batches ahead of the consumer, threads that read, that decode."""
+
+    depth: int
+    readers: int
+    decoders: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the sizes. least: while nothing is congested; the memory may require fewer.
+
+    memory_bytes: of all batches between storage and consumer.
+    """
+
+    least: Sizes
+    most_readers: int
+    most_decoders: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Sums over the life of a pipeline, at `time_s` of a monotonic clock.
+
+    num_taken: batches that the consumer received. wait_s: seconds that it waited. num_reads,
+    read_s: completed reads, and seconds of all reads. num_decodes, decode_s: the same of batches
+    being decoded. Seconds include what is in progress. reads_per_batch: mean. batch_bytes: host
+    memory of a batch.
+    """
+
+    time_s: float
+    num_taken: int = 0
+    wait_s: float = 0.0
+    num_reads: int = 0
+    read_s: float = 0.0
+    num_decodes: int = 0
+    decode_s: float = 0.0
+    reads_per_batch: float = 1.0
+    batch_bytes: int = 1
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Sizes from now on, why they changed, and what was measured.
+
+    latency_s, decode_s: seconds of a read, and of decoding a batch. demand: batches per second that
+    the consumer takes when it does not wait. wait: share of the time that it waited.
+    """
+
+    sizes: Sizes
+    reason: Reason
+    latency_s: float
+    decode_s: float
+    demand: float
+    wait: float
+
+
+class Lookahead:
+    """Factors of the depth, because a slow read delays all batches after it.
+
+    A factor grows while the consumer waits although the threads suffice, and remains: one for the
+    least number of readers (True), one for more (False).
+    """
+
+    def __init__(self) -> None:
+        self.factors = {True: 1.0, False: 1.0}
+        self._since: Counters | None = None
+        self._num_stalls = 0
+
+    def restart(self, now: Counters) -> None:
+        """Start a new measurement, because a stage was resized."""
+        self._since = now
+        self._num_stalls = 0
+
+    def update(self, now: Counters, is_calm: bool, can_grow: bool) -> bool:
+        """Return whether the depth grows: after stalls in two windows one after the other."""
+        if self._since is None:
+            self.restart(now)
+        assert self._since is not None
+        elapsed_s = now.time_s - self._since.time_s
+        if elapsed_s < STALL_WINDOW_S:
+            return False
+        has_stalled = can_grow and now.wait_s - self._since.wait_s > MAX_STALL * elapsed_s
+        self._num_stalls = self._num_stalls + 1 if has_stalled else 0
+        self._since = now
+        if self._num_stalls < 2 or not can_grow or self.factors[is_calm] >= MAX_FACTOR:
+            return False
+        self.factors[is_calm] *= DEPTH_STEP
+        self._num_stalls = 0
+        return True
+
+
+class ControlLaw:
+    """Sizes of a pipeline by its counters: no clock, no threads, the same result every time."""
+
+    def __init__(self, least: Sizes) -> None:
+        self.sizes = least
+        self._lookahead = Lookahead()
+        self._readers = StageSize(least.readers)
+        self._decoders = StageSize(least.decoders)
+        self._history: deque[Counters] = deque()
+        self._demand = 0.0
+        self._read_meter = StageMeter()
+        self._decode_meter = StageMeter()
+
+    def update(self, now: Counters, limits: Limits) -> Decision:
+        """Return the decision at `now.time_s`, which is later than that of the last call."""
+        self._history.append(now)
+        while self._history[0].time_s < now.time_s - MAX_WINDOW_S:
+            self._history.popleft()
+        wait = self._measure_demand(now)
+        has_stalls = self._has_stalls(now)
+        reads_per_batch = max(1, round(now.reads_per_batch))
+        max_depth = max(1, limits.memory_bytes // now.batch_bytes)
+        readers = min(limits.most_readers, max_depth * reads_per_batch)
+        decoders = min(limits.most_decoders, max_depth)
+        reads = self._read_meter.update(
+            now.time_s, now.num_reads, now.read_s, self._demand * reads_per_batch, has_stalls
+        )
+        decodes = self._decode_meter.update(now.time_s, now.num_decodes, now.decode_s, self._demand, has_stalls)
+        reasons = [
+            self._readers.update(reads, min(limits.least.readers, readers), readers),
+            self._decoders.update(decodes, min(limits.least.decoders, decoders), decoders),
+        ]
+        is_calm = self._readers.size == limits.least.readers
+        can_grow = self.sizes.depth < max_depth and self._readers.suffices(reads) and self._decoders.suffices(decodes)
+        if any(reasons):
+            self._lookahead.restart(now)
+        elif self._lookahead.update(now, is_calm, can_grow):
+            reasons.append(Reason.STALLS)
+        ahead = limits.least.depth
+        if not is_calm:
+            ahead = max(ahead, math.ceil(2 * self._readers.size / reads_per_batch) + 1)
+        depth = math.ceil(ahead * self._lookahead.factors[is_calm])
+        sizes = Sizes(min(depth, max_depth), self._readers.size, self._decoders.size)
+        if sizes != self.sizes:
+            reasons.append(Reason.LIMIT)
+        self.sizes = sizes
+        reason = next((reason for reason in reasons if reason), Reason.NONE)
+        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait)
+
+    def _has_stalls(self, now: Counters) -> bool:
+        """Return whether the consumer waited for a tenth of the last second."""
+        recent = next((past for past in reversed(self._history) if now.time_s - past.time_s >= 1), now)
+        return now.wait_s - recent.wait_s > URGENT_STALL * (now.time_s - recent.time_s)
+
+    def _measure_demand(self, now: Counters) -> float:
+        """Update the demand and return the share of time waited; without batches it is unchanged."""
+        windows = (past for past in reversed(self._history) if now.time_s - past.time_s >= DEMAND_WINDOW_S)
+        start = next((past for past in windows if now.num_taken - past.num_taken >= DEMAND_COUNT), self._history[0])
+        elapsed_s = now.time_s - start.time_s
+        wait_s = now.wait_s - start.wait_s
+        if now.num_taken > start.num_taken:
+            busy_s = max(elapsed_s - wait_s, 0.0)
+            taken = now.num_taken - start.num_taken
+            self._demand = min(taken / busy_s, _MAX_DEMAND) if busy_s else _MAX_DEMAND
+        return wait_s / elapsed_s if elapsed_s else 0.0

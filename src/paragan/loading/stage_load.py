@@ -1,0 +1,78 @@
+"""Load of one stage of the loading pipeline, measured from sums of operations and seconds."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MIN_COUNT = 48  # operations in the window of the latency
+MIN_WINDOW_S = 0.5
+MAX_SURGE_S = 2.0  # the longest window of a surge
+MAX_WINDOW_S = 10.0
+
+
+class _Sums(NamedTuple):
+    time_s: float
+    completed: int
+    busy_s: float
+
+
+@dataclass(frozen=True)
+class StageLoad:
+    """Load of a stage at a time.
+
+    latency_s: mean seconds of an operation. need: threads that would be busy if the consumer never
+    waited. surge: the same over the window with the highest lower bound; surge_bound: that bound.
+    completed: operations since the start of the pipeline.
+    """
+
+    time_s: float
+    latency_s: float
+    need: float
+    surge: float
+    surge_bound: float
+    completed: int
+
+
+class StageMeter:
+    """Load of a stage over the last 10 s.
+
+    Seconds of all operations, also of those in progress, divided by completed operations is the
+    mean latency (Little's law); late operations raise it before they complete.
+    """
+
+    def __init__(self) -> None:
+        self._history: deque[_Sums] = deque()
+        self._latency_s = 0.0
+
+    def update(self, time_s: float, completed: int, busy_s: float, demand: float, has_stalls: bool) -> StageLoad:
+        """Add the sums at a time and return the load.
+
+        demand: operations per second. has_stalls: the consumer waits now, so less evidence is
+        enough for a surge.
+        """
+        now = _Sums(time_s, completed, busy_s)
+        self._history.append(now)
+        while self._history[0].time_s < time_s - MAX_WINDOW_S:
+            self._history.popleft()
+        windows = [past for past in reversed(self._history) if time_s - past.time_s >= MIN_WINDOW_S]
+        start = next((past for past in windows if completed - past.completed >= MIN_COUNT), self._history[0])
+        if completed > start.completed:
+            self._latency_s = (busy_s - start.busy_s) / (completed - start.completed)
+        deviations = 2 if has_stalls else 3
+        surges = [_surge(past, now, deviations) for past in windows if time_s - past.time_s <= MAX_SURGE_S]
+        bound_s, latency_s = max(surges, default=(0.0, 0.0))
+        need = demand * self._latency_s
+        return StageLoad(time_s, self._latency_s, need, demand * latency_s, demand * bound_s, completed)
+
+
+def _surge(start: _Sums, now: _Sums, deviations: int) -> tuple[float, float]:
+    """Return a lower bound of the latency over a window, and the latency.
+
+    deviations: of a Poisson process; those of log-normal latencies are smaller.
+    """
+    busy_s = now.busy_s - start.busy_s
+    count = now.completed - start.completed
+    return busy_s / (count + deviations * math.sqrt(count + 1)), busy_s / max(count, 1)

@@ -1,0 +1,159 @@
+"""Number of threads of one stage of the loading pipeline, by the utilisation of its threads."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from enum import StrEnum
+
+from paragan.loading.stage_load import StageLoad
+
+TARGET = 0.6  # utilisation after a change
+GROW_ABOVE = 0.9  # utilisation
+SHRINK_BELOW = 0.3  # utilisation
+MAX_GROWTH = 4  # factor of one change
+COOLDOWN_S = 0.5  # between two changes upwards
+HOLD_S = 3.0  # the need has been low for so long when threads are given back
+PROBE_AFTER_S = 10.0  # of too few threads, before a probe whether half of them are as fast
+PROBE_S = 2.0
+PROBE_COUNT = 32  # operations, at least, in each of the two rates that a probe compares
+MIN_GAIN = 0.25  # threads that bring less than this share of their part of the rate are given back
+MAX_PROBE_S = 10.0
+SETTLE_S = 5.0  # until the latency at a new limit is measured
+NEW_LATENCY = 1.5  # factor of the latency that ends the limit of a probe
+NO_LIMIT = sys.maxsize
+
+_Point = tuple[float, int]  # time and completed operations
+
+
+class Reason(StrEnum):
+    """Why a stage changed its size."""
+
+    NONE = ""
+    CONGESTION = "congestion"
+    CALM = "congestion has passed"
+    SATURATION = "more threads are not faster"
+    PROBE = "half of the threads were slower"
+    STALLS = "batches wait for slow reads"
+    LIMIT = "limit of threads or memory"
+
+
+class StageSize:
+    """Threads of one stage: grow at once to what is needed, give back after `HOLD_S`.
+
+    A stage whose threads do not suffice for `PROBE_AFTER_S` tries half of them, and stays there
+    if that is as fast: storage or CPU is saturated. The smallest size that is as fast is its limit
+    until the latency changes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._needs: deque[tuple[float, float]] = deque()  # of the last HOLD_S
+        self._grown_at = -math.inf
+        self._saturation = Saturation()
+
+    def update(self, load: StageLoad, least: int, most: int) -> Reason:
+        """Change `size` within both limits and return why."""
+        self._needs.append((load.time_s, max(load.need, load.surge_bound)))
+        while self._needs[0][0] < load.time_s - HOLD_S:
+            self._needs.popleft()
+        most = max(least, most)
+        if not least <= self.size <= most:
+            self.size = min(max(self.size, least), most)
+            self._saturation = Saturation()
+            return Reason.LIMIT
+        self.size, reason = self._saturation.update(load, self.size, least, most)
+        if reason is Reason.NONE and not self._saturation.is_probing:
+            limit = min(most, self._saturation.limit)
+            self.size, reason = self._follow(load, least, limit)
+        return reason
+
+    def suffices(self, load: StageLoad) -> bool:
+        """Return whether the threads are enough for the load."""
+        return load.need <= GROW_ABOVE * self.size
+
+    def _follow(self, load: StageLoad, least: int, limit: int) -> tuple[int, Reason]:
+        """Return the size for the need, and why, unless it is within the dead band."""
+        is_surge = load.surge_bound > max(load.need, GROW_ABOVE * self.size)
+        need = load.surge if is_surge else load.need
+        if need > GROW_ABOVE * self.size and self.size < limit:
+            if load.time_s - self._grown_at < COOLDOWN_S:
+                return self.size, Reason.NONE
+            self._grown_at = load.time_s
+            return min(math.ceil(need / TARGET), MAX_GROWTH * self.size, limit), Reason.CONGESTION
+        peak = max(need for _, need in self._needs)
+        calm = max(least, math.ceil(peak / TARGET))
+        if peak <= SHRINK_BELOW * self.size and calm < self.size and self._has_held(load.time_s):
+            return calm, Reason.CALM
+        return self.size, Reason.NONE
+
+    def _has_held(self, time_s: float) -> bool:
+        """Whether the needs cover the whole of `HOLD_S`."""
+        return time_s - self._needs[0][0] >= 0.8 * HOLD_S
+
+
+class Saturation:
+    """Search for the smallest size that is as fast as the present one, by halving it."""
+
+    def __init__(self) -> None:
+        self.limit = NO_LIMIT  # what the search has found
+        self._deficient: _Point | None = None  # from when on the threads have not sufficed
+        self._before: tuple[int, float] | None = None  # size and rate before the probe that runs
+        self._changed: _Point = (0.0, 0)  # of the last change by the search
+        self._latency_s: float | None = None  # at the limit; None: not measured yet
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether half of the threads are being tried."""
+        return self._before is not None
+
+    def update(self, load: StageLoad, size: int, least: int, most: int) -> tuple[int, Reason]:
+        """Start or evaluate a probe; return the size and why it changed."""
+        if self._before is not None:
+            return self._evaluate(load, size, least)
+        if self.limit != NO_LIMIT:
+            self._check_latency(load)
+            return size, Reason.NONE
+        if load.need <= GROW_ABOVE * size or size == least or size < most:
+            self._deficient = None
+        elif self._deficient is None:
+            self._deficient = (load.time_s, load.completed)
+        elif load.time_s - self._deficient[0] >= PROBE_AFTER_S:
+            return self._start(load, size, _rate(load, self._deficient), least)
+        return size, Reason.NONE
+
+    def _check_latency(self, load: StageLoad) -> None:
+        """Drop the limit once the latency is another; the first one is measured after a while."""
+        if load.time_s - self._changed[0] < SETTLE_S:
+            return
+        if self._latency_s is None:
+            self._latency_s = load.latency_s
+        elif not self._latency_s / NEW_LATENCY < load.latency_s < self._latency_s * NEW_LATENCY:
+            self.__init__()
+
+    def _start(self, load: StageLoad, size: int, rate: float, least: int) -> tuple[int, Reason]:
+        self._before = (size, rate)
+        self._changed = (load.time_s, load.completed)
+        return max(least, size // 2), Reason.SATURATION
+
+    def _evaluate(self, load: StageLoad, size: int, least: int) -> tuple[int, Reason]:
+        assert self._before is not None
+        since_s = load.time_s - self._changed[0]
+        is_over = since_s >= MAX_PROBE_S or load.completed - self._changed[1] >= PROBE_COUNT
+        if since_s < PROBE_S or not is_over:
+            return size, Reason.NONE
+        before, rate_before = self._before
+        rate = _rate(load, self._changed)
+        is_as_fast = rate >= rate_before * (1 - MIN_GAIN * (1 - size / before))
+        if is_as_fast and size > least:
+            return self._start(load, size, rate, least)
+        self._before = None
+        self._deficient = None
+        self.limit = size if is_as_fast else before
+        self._changed = (load.time_s, load.completed)
+        return self.limit, Reason.NONE if is_as_fast else Reason.PROBE
+
+
+def _rate(load: StageLoad, since: _Point) -> float:
+    return (load.completed - since[1]) / (load.time_s - since[0])
