@@ -10,17 +10,14 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from paragan.loading.stage_load import MAX_WINDOW_S, StageMeter
+from paragan.loading.lookahead import Lookahead
+from paragan.loading.stage_load import MAX_WINDOW_S
 from paragan.loading.stage_size import Reason, StageSize
 
 PERIOD_S = 0.25  # between two decisions
 DEMAND_COUNT = 8  # batches in a window of demand
 DEMAND_WINDOW_S = 2.0  # the shortest
-MAX_STALL = 0.02  # share of the time that the consumer may wait
 URGENT_STALL = 0.1  # share of the last second that the consumer waited
-STALL_WINDOW_S = 5.0
-DEPTH_STEP = 1.5  # factor
-MAX_FACTOR = 8.0
 _MAX_DEMAND = 1e4  # batches per second, of a consumer that does nothing else
 
 
@@ -53,7 +50,7 @@ class Counters:
     num_taken: batches that the consumer received. wait_s: seconds that it waited. num_reads,
     read_s: completed reads, and seconds of all reads. num_decodes, decode_s: the same of batches
     being decoded. Seconds include what is in progress. reads_per_batch: mean. batch_bytes: host
-    memory of a batch.
+    memory of a batch, at most. bytes_held: of all that is in the pipeline now.
     """
 
     time_s: float
@@ -65,6 +62,7 @@ class Counters:
     decode_s: float = 0.0
     reads_per_batch: float = 1.0
     batch_bytes: int = 1
+    bytes_held: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ class Decision:
     """Sizes from now on, why they changed, and what was measured.
 
     latency_s, decode_s: seconds of a read, and of decoding a batch. demand: batches per second that
-    the consumer takes when it does not wait. wait: share of the time that it waited.
+    the consumer takes when it does not wait. wait: share of the time that it waited. is_short: whether more
+    threads or memory than the limits are needed.
     """
 
     sizes: Sizes
@@ -81,41 +80,7 @@ class Decision:
     decode_s: float
     demand: float
     wait: float
-
-
-class Lookahead:
-    """Factors of the depth, because a slow read delays all batches after it.
-
-    A factor grows while the consumer waits although the threads suffice, and remains: one for the
-    least number of readers (True), one for more (False).
-    """
-
-    def __init__(self) -> None:
-        self.factors = {True: 1.0, False: 1.0}
-        self._since: Counters | None = None
-        self._num_stalls = 0
-
-    def restart(self, now: Counters) -> None:
-        """Start a new measurement, because a stage was resized."""
-        self._since = now
-        self._num_stalls = 0
-
-    def update(self, now: Counters, is_calm: bool, can_grow: bool) -> bool:
-        """Return whether the depth grows: after stalls in two windows one after the other."""
-        if self._since is None:
-            self.restart(now)
-        assert self._since is not None
-        elapsed_s = now.time_s - self._since.time_s
-        if elapsed_s < STALL_WINDOW_S:
-            return False
-        has_stalled = can_grow and now.wait_s - self._since.wait_s > MAX_STALL * elapsed_s
-        self._num_stalls = self._num_stalls + 1 if has_stalled else 0
-        self._since = now
-        if self._num_stalls < 2 or not can_grow or self.factors[is_calm] >= MAX_FACTOR:
-            return False
-        self.factors[is_calm] *= DEPTH_STEP
-        self._num_stalls = 0
-        return True
+    is_short: bool
 
 
 class ControlLaw:
@@ -128,8 +93,6 @@ class ControlLaw:
         self._decoders = StageSize(least.decoders)
         self._history: deque[Counters] = deque()
         self._demand = 0.0
-        self._read_meter = StageMeter()
-        self._decode_meter = StageMeter()
 
     def update(self, now: Counters, limits: Limits) -> Decision:
         """Return the decision at `now.time_s`, which is later than that of the last call."""
@@ -142,10 +105,10 @@ class ControlLaw:
         max_depth = max(1, limits.memory_bytes // now.batch_bytes)
         readers = min(limits.most_readers, max_depth * reads_per_batch)
         decoders = min(limits.most_decoders, max_depth)
-        reads = self._read_meter.update(
+        reads = self._readers.meter.update(
             now.time_s, now.num_reads, now.read_s, self._demand * reads_per_batch, has_stalls
         )
-        decodes = self._decode_meter.update(now.time_s, now.num_decodes, now.decode_s, self._demand, has_stalls)
+        decodes = self._decoders.meter.update(now.time_s, now.num_decodes, now.decode_s, self._demand, has_stalls)
         reasons = [
             self._readers.update(reads, min(limits.least.readers, readers), readers),
             self._decoders.update(decodes, min(limits.least.decoders, decoders), decoders),
@@ -153,8 +116,8 @@ class ControlLaw:
         is_calm = self._readers.size == limits.least.readers
         can_grow = self.sizes.depth < max_depth and self._readers.suffices(reads) and self._decoders.suffices(decodes)
         if any(reasons):
-            self._lookahead.restart(now)
-        elif self._lookahead.update(now, is_calm, can_grow):
+            self._lookahead.restart(now.time_s, now.wait_s)
+        elif self._lookahead.update(now.time_s, now.wait_s, is_calm, can_grow):
             reasons.append(Reason.STALLS)
         ahead = limits.least.depth
         if not is_calm:
@@ -164,8 +127,9 @@ class ControlLaw:
         if sizes != self.sizes:
             reasons.append(Reason.LIMIT)
         self.sizes = sizes
+        is_short = depth > max_depth or (self._readers.size == readers and not self._readers.suffices(reads))
         reason = next((reason for reason in reasons if reason), Reason.NONE)
-        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait)
+        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait, is_short)
 
     def _has_stalls(self, now: Counters) -> bool:
         """Return whether the consumer waited for a tenth of the last second."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 MIN_COUNT = 48  # operations in the window of the latency
 MIN_WINDOW_S = 0.5
 MAX_SURGE_S = 2.0  # the longest window of a surge
+HOLD_S = 3.0  # the window over which the need must be low before threads are given back
 MAX_WINDOW_S = 10.0
 
 
@@ -25,7 +26,8 @@ class StageLoad:
 
     latency_s: mean seconds of an operation. need: threads that would be busy if the consumer never
     waited. surge: the same over the window with the highest lower bound; surge_bound: that bound.
-    completed: operations since the start of the pipeline.
+    calm_bound: upper bound over the last `HOLD_S`; infinite until then. completed: operations
+    since the start of the pipeline.
     """
 
     time_s: float
@@ -33,6 +35,7 @@ class StageLoad:
     need: float
     surge: float
     surge_bound: float
+    calm_bound: float
     completed: int
 
 
@@ -65,7 +68,14 @@ class StageMeter:
         surges = [_surge(past, now, deviations) for past in windows if time_s - past.time_s <= MAX_SURGE_S]
         bound_s, latency_s = max(surges, default=(0.0, 0.0))
         need = demand * self._latency_s
-        return StageLoad(time_s, self._latency_s, need, demand * latency_s, demand * bound_s, completed)
+        held = next((past for past in windows if time_s - past.time_s >= HOLD_S), None)
+        calm = math.inf if held is None else max(need if completed == held.completed else 0, demand * _calm(held, now))
+        return StageLoad(time_s, self._latency_s, need, demand * latency_s, demand * bound_s, calm, completed)
+
+    def forget(self, time_s: float) -> None:
+        """Forget what was measured before a time."""
+        while self._history[0].time_s < time_s:
+            self._history.popleft()
 
 
 def _surge(start: _Sums, now: _Sums, deviations: int) -> tuple[float, float]:
@@ -76,3 +86,9 @@ def _surge(start: _Sums, now: _Sums, deviations: int) -> tuple[float, float]:
     busy_s = now.busy_s - start.busy_s
     count = now.completed - start.completed
     return busy_s / (count + deviations * math.sqrt(count + 1)), busy_s / max(count, 1)
+
+
+def _calm(start: _Sums, now: _Sums) -> float:
+    """Return an upper bound of the latency over a window: two standard deviations of a Poisson process."""
+    count = now.completed - start.completed
+    return (now.busy_s - start.busy_s) / max(count - 2 * math.sqrt(count), 0.5)

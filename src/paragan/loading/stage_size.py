@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import deque
 from enum import StrEnum
 
-from paragan.loading.stage_load import StageLoad
+from paragan.loading.stage_load import HOLD_S, StageLoad, StageMeter
 
 TARGET = 0.6  # utilisation after a change
 GROW_ABOVE = 0.9  # utilisation
-SHRINK_BELOW = 0.3  # utilisation
+SHRINK_BELOW = 0.4  # utilisation
 MAX_GROWTH = 4  # factor of one change
 COOLDOWN_S = 0.5  # between two changes upwards
-HOLD_S = 3.0  # the need has been low for so long when threads are given back
 PROBE_AFTER_S = 10.0  # of too few threads, before a probe whether half of them are as fast
 PROBE_S = 2.0
 PROBE_COUNT = 32  # operations, at least, in each of the two rates that a probe compares
@@ -49,15 +47,12 @@ class StageSize:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._needs: deque[tuple[float, float]] = deque()  # of the last HOLD_S
+        self.meter = StageMeter()
         self._grown_at = -math.inf
         self._saturation = Saturation()
 
     def update(self, load: StageLoad, least: int, most: int) -> Reason:
         """Change `size` within both limits and return why."""
-        self._needs.append((load.time_s, max(load.need, load.surge_bound)))
-        while self._needs[0][0] < load.time_s - HOLD_S:
-            self._needs.popleft()
         most = max(least, most)
         if not least <= self.size <= most:
             self.size = min(max(self.size, least), most)
@@ -82,15 +77,13 @@ class StageSize:
                 return self.size, Reason.NONE
             self._grown_at = load.time_s
             return min(math.ceil(need / TARGET), MAX_GROWTH * self.size, limit), Reason.CONGESTION
-        peak = max(need for _, need in self._needs)
-        calm = max(least, math.ceil(peak / TARGET))
-        if peak <= SHRINK_BELOW * self.size and calm < self.size and self._has_held(load.time_s):
-            return calm, Reason.CALM
+        if load.time_s - self._grown_at < HOLD_S or self.size == least:
+            return self.size, Reason.NONE
+        suffices_least = load.calm_bound <= TARGET * least
+        if suffices_least or load.calm_bound <= SHRINK_BELOW * self.size:
+            self.meter.forget(load.time_s - HOLD_S)
+            return max(least, math.ceil(load.calm_bound / TARGET)), Reason.CALM
         return self.size, Reason.NONE
-
-    def _has_held(self, time_s: float) -> bool:
-        """Whether the needs cover the whole of `HOLD_S`."""
-        return time_s - self._needs[0][0] >= 0.8 * HOLD_S
 
 
 class Saturation:
@@ -113,7 +106,9 @@ class Saturation:
         if self._before is not None:
             return self._evaluate(load, size, least)
         if self.limit != NO_LIMIT:
-            self._check_latency(load)
+            if self._is_latency_new(load):
+                self.limit = NO_LIMIT
+                self._latency_s = None
             return size, Reason.NONE
         if load.need <= GROW_ABOVE * size or size == least or size < most:
             self._deficient = None
@@ -123,14 +118,13 @@ class Saturation:
             return self._start(load, size, _rate(load, self._deficient), least)
         return size, Reason.NONE
 
-    def _check_latency(self, load: StageLoad) -> None:
-        """Drop the limit once the latency is another; the first one is measured after a while."""
+    def _is_latency_new(self, load: StageLoad) -> bool:
+        """Return whether the latency differs from that at the limit, which is measured first."""
         if load.time_s - self._changed[0] < SETTLE_S:
-            return
+            return False
         if self._latency_s is None:
             self._latency_s = load.latency_s
-        elif not self._latency_s / NEW_LATENCY < load.latency_s < self._latency_s * NEW_LATENCY:
-            self.__init__()
+        return not self._latency_s / NEW_LATENCY <= load.latency_s <= self._latency_s * NEW_LATENCY
 
     def _start(self, load: StageLoad, size: int, rate: float, least: int) -> tuple[int, Reason]:
         self._before = (size, rate)

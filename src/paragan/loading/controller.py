@@ -1,0 +1,92 @@
+"""Controller of a loading pipeline: a thread that resizes it by the control law."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Any, Protocol
+
+from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits, Sizes
+from paragan.loading.host_budget import Claim, HostBudget
+
+_MAX_DECISIONS = 1000
+_JOIN_S = 5.0
+
+
+class Resizable(Protocol):
+    """A pipeline as its controller sees it."""
+
+    def resize(self, depth: int, readers: int, decoders: int) -> None:
+        """Change the sizes, also while threads work."""
+
+    def counters(self) -> Counters:
+        """Return the sums since the start."""
+
+
+class Controller:
+    """Resize a pipeline four times a second, within the budget of the host.
+
+    least: sizes at the start, and whenever nothing is congested. most_decoders: usually the CPU
+    threads of this process. A deleted pipeline ends the thread.
+    """
+
+    def __init__(self, pipeline: Resizable, least: Sizes, most_decoders: int, budget: HostBudget) -> None:
+        self.newest: Decision | None = None
+        self._changes: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
+        self._law = ControlLaw(least)
+        self._least = least
+        self._most_decoders = most_decoders
+        self._budget = budget
+        self._pipeline = weakref.ref(pipeline)
+        self._is_ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="loading controller", daemon=True)
+        self._thread.start()
+
+    def take_changes(self) -> list[Decision]:
+        """Return the changes since the last call, oldest first."""
+        return [self._changes.popleft() for _ in range(len(self._changes))]
+
+    def end(self) -> None:
+        """End the thread."""
+        self._is_ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+
+    def _work(self) -> None:
+        while not self._is_ended.wait(PERIOD_S):
+            pipeline = self._pipeline()
+            if pipeline is None:
+                return
+            self.update(pipeline)
+            del pipeline  # so that it can be deleted
+
+    def update(self, pipeline: Resizable) -> None:
+        """Decide once, and resize the pipeline if anything changes."""
+        counters = pipeline.counters()
+
+        def decide(threads: int, num_bytes: int) -> Claim:
+            limits = Limits(self._least, threads, self._most_decoders, num_bytes)
+            self.newest = self._law.update(counters, limits)
+            sizes = self.newest.sizes
+            claimed = max(sizes.depth * counters.batch_bytes, counters.bytes_held)
+            return Claim(sizes.readers, claimed, self.newest.is_short)
+
+        self._budget.update(decide)
+        assert self.newest is not None
+        if self.newest.reason:
+            sizes = self.newest.sizes
+            pipeline.resize(sizes.depth, sizes.readers, sizes.decoders)
+            self._changes.append(self.newest)
+
+
+def decision_values(decision: Decision) -> dict[str, Any]:
+    """Return a decision as values of an event."""
+    return {
+        "depth": decision.sizes.depth,
+        "readers": decision.sizes.readers,
+        "decoders": decision.sizes.decoders,
+        "read_ms": round(1000 * decision.latency_s, 2),
+        "decode_ms": round(1000 * decision.decode_s, 2),
+        "stalls": round(decision.wait, 4),
+    }

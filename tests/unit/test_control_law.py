@@ -1,0 +1,193 @@
+"""The control law of the loading pipeline, on simulated time with models of storage."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+
+from paragan.loading.control_law import ControlLaw, Limits, Sizes
+from paragan.loading.host_budget import Claim, HostBudget
+from paragan.loading.stage_size import SHRINK_BELOW, Reason
+from tests.pipeline_model import PipelineModel, burst, lognormal
+
+LEAST = Sizes(5, 4, 2)
+MIB = 1 << 20
+LIMITS = Limits(LEAST, 64, 2, 1 << 30)
+GROW_S = 1.0  # after the need has doubled the threads
+SHRINK_S = 8.0  # after the end of a burst of 10 times the latency
+
+
+def simulate(latency, step_s, end_s, seed=0, limits=LIMITS, **settings):
+    model = PipelineModel(latency, step_s, LEAST, seed, **settings)
+    return model.control(ControlLaw(LEAST), limits, end_s)
+
+
+def readers(model):
+    return [(time_s, decision.sizes.readers) for time_s, decision in model.trace]
+
+
+def changes(model):
+    """Times at which the number of readers changed, with the direction."""
+    sizes = [(0.0, LEAST.readers), *readers(model)]
+    return [(after[0], after[1] > before[1]) for before, after in pairwise(sizes) if after[1] != before[1]]
+
+
+def reversals(model):
+    directions = [is_up for _, is_up in changes(model)]
+    return sum(one != other for one, other in pairwise(directions))
+
+
+@pytest.mark.parametrize(("median_s", "step_s"), [(0.02, 0.05), (0.02, 0.025), (0.1, 0.04), (0.1, 0.1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_law_burst_grows_and_returns_within_the_stated_windows(median_s, step_s, seed):
+    model = simulate(lognormal(median_s, factor=burst), step_s, 55, seed)
+    need = 1.13 * median_s / step_s  # the mean is 1.13 medians
+    returned = LEAST.readers if need <= 0.5 * LEAST.readers else math.ceil(1.3 * need / SHRINK_BELOW)
+    for start in (15, 35):
+        grown = [time_s for time_s, size in readers(model) if start < time_s < start + 5 and size > returned]
+        assert grown[0] - start <= (GROW_S if 10 * need > 2 * LEAST.readers else 3 * GROW_S)
+        after = [size for time_s, size in readers(model) if start + 5 + SHRINK_S <= time_s < start + 20]
+        assert max(after) <= returned
+
+
+@pytest.mark.parametrize("median_s", [0.02, 0.1])
+def test_law_burst_brings_more_batches_than_the_least_sizes(median_s):
+    latency = lognormal(median_s, factor=burst)
+    fixed = PipelineModel(latency, median_s * 0.4, LEAST)
+    fixed.run_until(60)
+    assert simulate(latency, median_s * 0.4, 60).taken > 1.2 * fixed.taken
+
+
+def check_steady(seeds, spreads):
+    """Any steady storage: at most one correction of a change, within 15 s; fixed afterwards up to one step."""
+    for seed in seeds:
+        draw = random.Random(seed)
+        median_s = draw.choice([0.02, 0.05, 0.1])
+        step_s = median_s / (4 * draw.uniform(0.05, 3))
+        model = simulate(lognormal(median_s, draw.choice(spreads)), step_s, 40, seed)
+        assert reversals(model) <= 1, (seed, changes(model))
+        assert sum(time_s > 15 for time_s, _ in changes(model)) <= 1, (seed, changes(model))
+
+
+def test_law_steady_storage_does_not_oscillate():
+    check_steady(range(30), (0.2, 0.3, 0.5))
+
+
+@pytest.mark.slow
+def test_law_steady_storage_does_not_oscillate_for_hundreds_of_seeds():
+    check_steady(range(1000, 1400), (0.2, 0.3, 0.5))
+
+
+def test_law_idle_storage_needs_no_change():
+    model = simulate(lognormal(0.01, 0.5), 0.1, 30)
+    assert {decision.sizes for _, decision in model.trace} == {LEAST}
+
+
+def test_law_step_change_is_followed_once():
+    model = simulate(lognormal(0.02, factor=lambda time_s: 1 if time_s < 20 else 6), 0.02, 60)
+    times = [time_s for time_s, _ in changes(model)]
+    assert 20 < times[0] <= 20 + GROW_S
+    assert not reversals(model)
+    assert model.trace[-1][1].wait <= 0.05
+
+
+def test_law_slow_drift_is_followed_without_reversal():
+    model = simulate(lognormal(0.02, 0.3, lambda time_s: 1 + time_s / 10), 0.02, 80)
+    assert not reversals(model)
+    assert model.sums["wait_s"] < 0.05 * 80
+
+
+def test_law_saturated_storage_returns_to_the_smallest_size_that_is_as_fast():
+    model = simulate(lambda time_s, draw, num: max(0.02, num / 40) * draw.uniform(0.9, 1.1), 0.02, 60)
+    assert readers(model)[-1][1] <= 2 * LEAST.readers
+    assert max(time_s for time_s, _ in changes(model)) < 30
+    assert Reason.SATURATION in {decision.reason for _, decision in model.trace}
+
+
+def test_law_fast_consumer_gets_all_readers_if_each_brings_batches():
+    model = simulate(lognormal(0.1, 0.3), 1e-4, 25)
+    assert readers(model)[-1][1] == LIMITS.most_readers
+
+
+@pytest.mark.parametrize("cap", [1, 3, 12, 40])
+def test_law_memory_cap_is_never_exceeded(cap):
+    limits = Limits(LEAST, 64, 2, cap * MIB)
+    model = PipelineModel(lognormal(0.1, factor=burst), 0.02, Sizes(1, 1, 1))
+    model.control(ControlLaw(Sizes(1, 1, 1)), limits, 45)
+    assert model.peak_bytes <= cap * MIB
+    assert {decision.sizes.readers for _, decision in model.trace} <= set(range(cap + 1))
+
+
+def test_law_larger_batches_reduce_the_depth_at_once():
+    model = PipelineModel(lognormal(0.1), 0.01, LEAST)
+    law = ControlLaw(LEAST)
+    model.control(law, Limits(LEAST, 64, 2, 60 * MIB), 10)
+    assert law.sizes.depth > 10
+    model.batch_bytes = 6 * MIB
+    model.control(law, Limits(LEAST, 64, 2, 60 * MIB), 10.25)
+    assert law.sizes.depth == 10
+
+
+def test_law_slow_decoders_grow_to_their_limit_only():
+    model = PipelineModel(lognormal(0.005), 0.01, Sizes(5, 4, 1), decode_s=0.03)
+    law = ControlLaw(Sizes(5, 4, 1))
+    model.control(law, Limits(Sizes(5, 4, 1), 64, 4, 1 << 30), 9)
+    assert law.sizes.decoders == 4
+
+
+def test_law_single_slow_reads_get_more_depth_and_no_more_readers():
+    def latency(time_s, draw, num):
+        return 0.3 if draw.random() < 0.05 else 0.005
+
+    model = simulate(latency, 0.02, 40)
+    sizes = model.trace[-1][1].sizes
+    assert sizes.depth > LEAST.depth
+    assert sizes.readers <= 2 * LEAST.readers
+
+
+def two_ranks(tmp_path, latencies, end_s, threads=24, num_bytes=60 * MIB):
+    """Two ranks on one budget, in turns; the threads and bytes that both use after each turn."""
+    budgets = [
+        HostBudget(threads, num_bytes, Claim(LEAST.readers, MIB), rank, 2, tmp_path / "budget") for rank in (0, 1)
+    ]
+    models = [PipelineModel(latency, 0.02, LEAST, seed) for seed, latency in enumerate(latencies)]
+    laws = [ControlLaw(LEAST) for _ in models]
+    used = []
+    while models[0].time_s < end_s:
+        for model, law, budget in zip(models, laws, budgets, strict=True):
+            model.run_until(model.time_s + 0.25)
+
+            def decide(most, memory, model=model, law=law):
+                decision = law.update(model.counters(), Limits(LEAST, most, 2, memory))
+                model.sizes = decision.sizes
+                return Claim(decision.sizes.readers, decision.sizes.depth * MIB, decision.is_short)
+
+            budget.update(decide)
+        used.append([(model.sizes.readers, model.sizes.depth * MIB) for model in models])
+    return used
+
+
+def test_budget_two_congested_ranks_share_it_equally(tmp_path):
+    used = two_ranks(tmp_path, [lognormal(0.4), lognormal(0.4)], 20)
+    assert all(sum(threads for threads, _ in both) <= 24 for both in used)
+    assert all(sum(num_bytes for _, num_bytes in both) <= 60 * MIB for both in used)
+    assert [threads for threads, _ in used[-1]] == [12, 12]
+
+
+def test_budget_idle_rank_leaves_its_share_and_gets_it_back(tmp_path):
+    later = lognormal(0.005, factor=lambda time_s: 1 if time_s < 15 else 80)
+    used = two_ranks(tmp_path, [lognormal(0.4), later], 30)
+    assert all(sum(threads for threads, _ in both) <= 24 for both in used)
+    assert used[55][0][0] == 20  # at 14 s
+    assert [threads for threads, _ in used[-1]] == [12, 12]
+
+
+def test_budget_damaged_file_counts_as_the_least(tmp_path):
+    (tmp_path / "budget").write_bytes(b"short")
+    budget = HostBudget(10, 100, Claim(2, 10), 1, 3, tmp_path / "budget")
+    given = []
+    budget.update(lambda threads, num_bytes: given.append((threads, num_bytes)) or Claim(threads, num_bytes))
+    assert given == [(6, 80)]
