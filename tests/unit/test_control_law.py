@@ -73,7 +73,7 @@ def check_steady(seeds, spreads):
 
 
 def test_law_steady_storage_does_not_oscillate():
-    check_steady(range(30), (0.2, 0.3, 0.5))
+    check_steady(range(12), (0.2, 0.3, 0.5))
 
 
 @pytest.mark.slow

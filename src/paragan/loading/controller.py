@@ -43,6 +43,11 @@ class Controller:
         self._thread = threading.Thread(target=self._work, name="loading controller", daemon=True)
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def take_changes(self) -> list[Decision]:
         """Return the changes since the last call, oldest first."""
         return [self._changes.popleft() for _ in range(len(self._changes))]
@@ -89,4 +94,4 @@ def decision_values(decision: Decision) -> dict[str, Any]:
         "read_ms": round(1000 * decision.latency_s, 2),
         "decode_ms": round(1000 * decision.decode_s, 2),
         "stalls": round(decision.wait, 4),
-    }
+    } | ({"reason": str(decision.reason)} if decision.reason else {})

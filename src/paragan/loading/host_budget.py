@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from paragan.core.files import open_lock_file
+
 _ROW = struct.Struct("=qq?7x")
 
 
@@ -52,19 +54,15 @@ class HostBudget:
         if self.path is None:
             yield rows
             return
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(self.path, flags, 0o600)
-        try:
+        with open_lock_file(self.path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             size = _ROW.size * self.num_ranks
-            content = os.pread(file, size, 0)
+            content = os.pread(file.fileno(), size, 0)
             if len(content) == size:
                 rows = [Claim(*values) for values in _ROW.iter_unpack(content)]
             yield rows
             packed = (_ROW.pack(row.threads, row.num_bytes, row.is_short) for row in rows)
-            os.pwrite(file, b"".join(packed), 0)
-        finally:
-            os.close(file)
+            os.pwrite(file.fileno(), b"".join(packed), 0)
 
 
 def available(budget: HostBudget, others: Sequence[Claim]) -> tuple[int, int]:
