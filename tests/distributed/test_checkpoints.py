@@ -50,9 +50,24 @@ def test_what_one_process_saves_ranks_resume(tmp_path, two_ranks):
 
 def test_ranks_on_their_own_ways_go_on_bit_for_bit(tmp_path, two_ranks, three_ranks):
     case = "tests.distributed.cases_checkpoints:stopped_and_not"
-    assert two_ranks.run(case, folder=str(tmp_path), steps=3) == [True, True]
+    assert two_ranks.run(case, folder=str(tmp_path), steps=3, g="local_sgd", d="local_sgd") == [True, True]
     go_on = "tests.distributed.cases_checkpoints:go_on"
     assert max(three_ranks.run(go_on, folder=str(tmp_path), g="ddp", d="local_sgd")) < 1  # another number of ranks can
+
+
+@pytest.mark.parametrize(
+    ("g", "d"),
+    [
+        ("zero1", "ddp"),
+        pytest.param("zero2", "zero3", marks=pytest.mark.slow),
+        pytest.param("hsdp", "hsdp", marks=pytest.mark.slow),
+    ],
+)
+def test_a_resume_on_many_ranks_is_exact(tmp_path, pools, g, d):
+    """Sums of three or more numbers depend on their order, which a new session must not change."""
+    ranks = pools[4 if g == "hsdp" else 3]
+    case = "tests.distributed.cases_checkpoints:stopped_and_not"
+    assert all(ranks.run(case, folder=str(tmp_path), steps=3, g=g, d=d))
 
 
 def test_later_pieces_may_be_empty(tmp_path, four_ranks):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.distributed.cases_numbers import SHARES
 from tests.golden.configurations import BASE, COMMON, CONFIGURATIONS, write_pairs
 from tests.processes import environment
 
@@ -73,3 +74,7 @@ def test_replay_of_a_run_on_real_data_is_equal(tmp_path, data_root):
     again = called(tmp_path, "replay", "run", "--step", "25")
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.endswith("equal bit for bit\n")
+
+
+def test_recorded_numbers_do_not_depend_on_how_many_there_are(three_ranks):
+    assert three_ranks.run("tests.distributed.cases_numbers:recorded") == [[sum(SHARES)] * 7] * 3

@@ -160,6 +160,17 @@ def test_fifty_steps_end_at_the_same_weights(name, steps):
             assert float(value) == pytest.approx(float(also[b.number][key]), rel=1e-5, abs=1e-7), key
 
 
+def test_numbers_of_a_generation_are_not_those_of_an_earlier_one():
+    """R1 is due in the first generation, of one step, and not in the second."""
+    reported = []
+    for executor in (loop.LoopExecutor(), stacked.StackedExecutor(BATCH)):
+        found = cells(**GAMES["r1"])
+        both = [executor.train(found, 1, loss_of)[0] for _ in range(2)]
+        reported.append([set(numbers) for numbers in both])
+    assert reported[0] == reported[1]
+    assert reported[1][0] - reported[1][1] == {"d/loss/r1"}
+
+
 @pytest.mark.parametrize("name", ["synchronous", "conv", "r1", "shared-fakes"])
 def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
     found = []

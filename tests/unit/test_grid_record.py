@@ -1,7 +1,15 @@
-"""What the record of a grid tells once more, or once for all: neighbourhoods that change, the metric of its scores."""
+"""What the record of a grid tells once more, or once for all, and its means over cells."""
 
 from __future__ import annotations
 
+from itertools import permutations
+from types import SimpleNamespace
+
+import torch
+
+from paragan.coevolution.evolution import Generations
+from paragan.coevolution.profile import Profile
+from paragan.core.clock import Clock
 from paragan.report.grid_record import Grid, GridHistory
 from paragan.report.plot import end_of
 from paragan.report.population import population_section
@@ -29,3 +37,13 @@ def test_record_names_the_metric_of_the_scores():
     )
     assert " with 1.5; " in population_section(population(line, scored_by=None), end_of(1.0, 1.0)).note
     assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40
+
+
+def test_mean_over_cells_does_not_depend_on_which_worker_is_first():
+    loss_of = {0: 1e8, 1: 1.0, 2: -1e8}  # the sum in float32 depends on the order
+    gan, means = SimpleNamespace(clock=Clock()), set()
+    for order in permutations(loss_of):
+        scalars = {number: {"d/loss": torch.tensor(loss_of[number])} for number in order}
+        scheme = Generations(SimpleNamespace(evolve=lambda scalars=scalars: (Profile(), scalars)))
+        means.add(float(scheme.step(gan, iter(())).scalars["d/loss"]))
+    assert len(means) == 1

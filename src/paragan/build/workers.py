@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from paragan.distributed.launch.local_workers import LocalWorkers
 from paragan.distributed.transports.control import ControlConnection, Listener
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import peers
+
+_REFUSED_S = 10.0  # between two messages about refused connections
 
 
 def evolution_on_workers(
@@ -89,6 +92,7 @@ class _CoordinatorServer:
     welcome: Mapping[str, Any]
     local_workers: LocalWorkers
     external_workers: ExternalWorkers | None
+    silent_until: float = 0.0  # for refused connections
     coordinator: Coordinator = field(init=False)
     store: dist.Store = field(init=False)  # stops serving when no object refers to it: over MPI only this does
 
@@ -150,6 +154,7 @@ class _CoordinatorServer:
 
     def _accept(self) -> ControlConnection | None:
         """Return the next compatible worker; refuse others with a reason."""
+        self._report_refused()
         while (line := self.listener.accept(0.0)) is not None:
             reason = incompatibility(line.peer_info, self.welcome["config"])
             if not reason and self.config.transport == "nccl":
@@ -163,3 +168,11 @@ class _CoordinatorServer:
                     return line
             line.close()
         return None
+
+    def _report_refused(self) -> None:
+        """Print how many clients did not prove that they know the token, at most once in 10 s."""
+        refused = self.listener.refused
+        if refused and time.monotonic() >= self.silent_until:
+            self.silent_until = time.monotonic() + _REFUSED_S
+            self.say(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
+            refused.clear()

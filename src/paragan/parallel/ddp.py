@@ -37,9 +37,7 @@ class Strategy(none.Strategy):
         if world.size == 1:
             return attach_placement(net, Placement(world, net))
         convert(net, world, self.memory.norm_ranks)
-        wrapped = DistributedDataParallel(
-            net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options()
-        )
+        wrapped = _FixedBuckets(net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options())
         if self.memory.bf16_reduce:
             wrapped.register_comm_hook(world.group, _bf16_hook)
         return attach_placement(net, Placement(world, wrapped))
@@ -86,6 +84,25 @@ class Strategy(none.Strategy):
 
     def _bytes_of(self, weight: Tensor) -> int:
         return weight.numel() * (2 if self.memory.bf16_reduce else weight.element_size())
+
+
+class _FixedBuckets(DistributedDataParallel):
+    """DistributedDataParallel with the same buckets of gradients in every step of every session.
+
+    torch's buckets follow the order of gradients in the first step of a session. The order in which
+    three or more ranks are added depends on the place in a bucket, so a resumed run would differ
+    from one that did not stop.
+    """
+
+    def __init__(self, net: nn.Module, **options: Any) -> None:
+        super().__init__(net, **options)
+        self.reducer._push_all_rebuilt_params()
+        self.reducer._rebuild_buckets()  # torch rebuilds once at most
+
+    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
+        """Return the weights last layer first, as gradients arrive, and which are sparse."""
+        weights, are_sparse = super()._build_params_for_reducer()
+        return weights[::-1], are_sparse[::-1]
 
 
 def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:

@@ -62,6 +62,10 @@ class Strategy(none.Strategy):
             convert(net, world, self.memory.norm_ranks)
         return attach_placement(net, Placement(world, net))
 
+    def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        net = make()
+        return attach_placement(net, Placement(world, net))
+
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
         if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -119,8 +123,7 @@ class Strategy(none.Strategy):
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         super().load(net, weights)
-        if hasattr(net, "_placed"):
-            placement_of(net).anchor.clear()  # the next anchor is the loaded state
+        placement_of(net).anchor.clear()  # the next anchor is the loaded state
 
 
 def _moments(optimizer: Any) -> list[Tensor]:

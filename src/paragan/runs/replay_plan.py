@@ -75,8 +75,7 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
         steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
         last = next((one for one in steps if one >= step), steps[-1])
         step = min(step, last)
-        bound = start + 1 if _rebuilds_buckets(config, ranks) else step
-        first, checkpoint = _nearest_checkpoint(recorded, bound)
+        first, checkpoint = _nearest_checkpoint(recorded, step)
         ranks = _ranks_of(recorded, config.history, first, last)
     plan = ReplayPlan(first, last, ranks, checkpoint)
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
@@ -92,16 +91,6 @@ def follows_order(config: RunConfig, ranks: int) -> bool:
 def _trains_d(config: RunConfig, step: int) -> bool:
     """Return whether D is updated in a step: all except those that `skipping` leaves out."""
     return config.scheme.name != "skipping" or (step - 1) % config.scheme.options.every == 0
-
-
-def _rebuilds_buckets(config: RunConfig, ranks: int) -> bool:
-    """Return whether sums of gradients depend on the first step of a session.
-
-    DistributedDataParallel rearranges its buckets after that step, and the order in which three or
-    more ranks are added depends on the place in a bucket.
-    """
-    chosen = [None if player.strategy is None else player.strategy.name for player in (config.g, config.d)]
-    return ranks > 2 and config.scheme.name != "parameter_server" and not {None, "ddp", "zero1"}.isdisjoint(chosen)
 
 
 def _refuse_unrepeatable(config: RunConfig) -> None:

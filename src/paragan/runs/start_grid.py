@@ -51,11 +51,11 @@ def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
         raise ConfigError(f"transport=mpi does not work under torchrun; {hint}")
     import torch
 
-    from paragan.core.dist import World
     from paragan.distributed.launch.join import destroy_groups, join
 
     # they exchange messages on the host, on any device
-    store = join(place, torch.device("cpu"), config.train.timeout_s).store
+    world = join(place, torch.device("cpu"), config.train.timeout_s)
+    store = world.store
     assert store is not None
 
     def receive() -> str:
@@ -66,7 +66,7 @@ def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
         with install(patient=True, message="") if place.rank else install() as interrupt:
             return _train_together(request, processes, interrupt)
     finally:
-        destroy_groups(World())
+        destroy_groups(world)
 
 
 def _on_mpiexec(request: RunRequest) -> int:
