@@ -16,6 +16,7 @@ Training:
     list_models, list_recipes, list_names
                         Names that a config may use.
     RunConfig, config   All settings of a run; `config.read_recipe("digits")` reads a recipe.
+    loading             Batches for any training loop: `loading.TensorBatches(loading.open_images(path), 64)`.
     Trainer             The loop below `train`: yields the events of a run.
     Estimator           A generator and a discriminator from memory.
     ScalingManager      The manager of the ParaGAN poster, for a custom training loop.
@@ -63,7 +64,7 @@ Layers:
     BatchNorm, spectral_norm, begin_update
 
 Interfaces of outside code:
-    Penalty, PenaltyContext, Augment, Source, TensorSpec
+    Penalty, PenaltyContext, Augment, Source, EncodedSource, TensorSpec
 
 Errors:
     ParaganError, and its children ConfigError, DataError, CheckpointError, DivergedError, RankError
@@ -77,7 +78,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads it, too
-    from paragan import config as config
+    from paragan import config as config, loading as loading
     from paragan.api.estimator import Estimator as Estimator
     from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
@@ -116,7 +117,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         PenaltyContext as PenaltyContext,
         Turn as Turn,
     )
-    from paragan.core.source import Source as Source, TensorSpec as TensorSpec
+    from paragan.core.source import EncodedSource as EncodedSource, Source as Source, TensorSpec as TensorSpec
     from paragan.core.types import (
         Batch as Batch,
         Can as Can,

@@ -15,7 +15,7 @@ from paragan.build import grid
 from paragan.config import read_recipe
 from paragan.engine.trainer import Trainer
 from paragan.loading.loader import Loader
-from paragan.loading.prefetch import Prefetcher
+from paragan.loading.pipeline import Pipeline
 
 SMALL = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "evaluation.features=null", "every.sample_kimg=0")
 
@@ -46,7 +46,7 @@ def weights(run):
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def inline(images, tmp_path_factory):
 @pytest.mark.parametrize("how", [(), ("data.threads=1",), ("data.prefetch=1",), ("data.prefetch=5", "data.threads=4")])
 def test_prefetch_has_the_weights_of_a_run_without(inline, images, tmp_path, how):
     run = trainer(tmp_path, images, 6, *how)
-    assert isinstance(run.batches, Prefetcher)
+    assert isinstance(run.batches, Pipeline)
     list(run.run())
     assert torch.equal(weights(run), inline)
     assert not threads()
@@ -121,7 +121,7 @@ def test_data_in_memory_is_not_read_ahead_unless_requested(tmp_path):
         build.trainer(read_recipe("digits", [*settings, *more]), tmp_path, print, lambda: False)
         for more in ((), ("data.prefetch=3",))
     )
-    assert isinstance(plain.batches, Loader) and isinstance(ahead.batches, Prefetcher)
+    assert isinstance(plain.batches, Loader) and isinstance(ahead.batches, Pipeline)
     assert torch.equal(next(plain.batches).image, next(ahead.batches).image)
     ahead.batches.close()
 
@@ -143,7 +143,7 @@ def test_a_grid_reads_ahead_if_requested(tmp_path, executor):
         )
         for n, more in enumerate(((), ("data.prefetch=2",)))
     )
-    assert isinstance(ahead.population.cells[0].batches, Prefetcher)
+    assert isinstance(ahead.population.cells[0].batches, Pipeline)
     for run in (plain, ahead):
         list(run.run())
         run.population.release_workers()

@@ -21,7 +21,7 @@ from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.batch_rows import BatchRows
 from paragan.loading.loader import BatchStream, Loader
-from paragan.loading.prefetch import Prefetcher
+from paragan.loading.pipeline import Pipeline
 
 _MAX_THREADS = 4  # enough for the training speed of most games
 
@@ -101,7 +101,7 @@ def batch_stream(
     flip: bool = False,
     is_automatic: bool = True,
 ) -> BatchStream:
-    """Return the batches of a run, read ahead as set by `data.prefetch` and `data.threads`.
+    """Return the batches of a run, made ahead as set by `data.prefetch`, `readers` and `threads`.
 
     is_automatic: whether decoded data is read ahead if `data.prefetch` is null.
     """
@@ -111,7 +111,10 @@ def batch_stream(
     depth = options.prefetch
     if depth is None:
         depth = threads + 1 if is_automatic and source.is_decoded else 0
-    return Prefetcher(loader, depth, min(threads, depth), config.train.timeout_s) if depth else loader
+    if not depth:
+        return loader
+    decoders = min(threads, depth)
+    return Pipeline(loader, depth, options.readers, decoders, options.prefetch_mb << 20, config.train.timeout_s)
 
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:

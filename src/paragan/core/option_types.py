@@ -73,10 +73,12 @@ class DatasetOptions:
     is needed; null: one more than `threads` for data that is decoded from files, 0 for data in
     memory and for grids.
     """
+    prefetch_mb: Count = field(default=1024, repr=False)
+    """MiB that files and batches read ahead may take, at most; the next batch is always read."""
+    readers: Annotated[int, Interval(ge=0, le=256)] = field(default=0, repr=False)
+    """Threads that only read files ahead, for storage that is slow to respond; 0: `threads` read."""
     threads: Annotated[int, Interval(ge=1, le=256)] | None = field(default=None, repr=False)
-    """Threads that read and decode batches ahead; null: one per CPU thread of the process, at most
-    4.
-    """
+    """Threads that decode batches ahead; null: one per CPU thread of the process, at most 4."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Source(ABC):
 
     @abstractmethod
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
-        """Return the tensors of these samples by name, each (B, *shape).
+        """Return the tensors of these samples by name, each (B, *shape), new ones: images are flipped in place.
 
         indices: int64 array (B,). places: positions of the rows in the endless stream of batches,
         int64 (B,); random crops and flips of a training split depend only on the seed and the

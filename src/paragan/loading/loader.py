@@ -57,7 +57,8 @@ class Loader(BatchStream):
     on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
     mirror each `image` with probability 1/2, drawn per place; sources of pairs draw flips
     themselves. Images, as the source declares them, are copied to the device as uint8 and returned
-    in [-1, 1] as `dtype`; other tensors are returned unchanged.
+    in [-1, 1] as `dtype`; other tensors are returned unchanged. is_pinned: whether copies to the
+    device start from pinned memory, which lets them overlap with computation.
 
     Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample
     differs from its declaration.
@@ -75,34 +76,38 @@ class Loader(BatchStream):
     ) -> None:
         super().__init__(source)
         self._batch = batch
-        self._device = device
+        self.device = device
         self._dtype = dtype
         self._flip = flip and not source.has_pairs
         self._share = share or (0, batch)
         _check(source, batch, self._share)
+        self.seed = seed
         self._order = Order(len(source), seed)
         # first place, and the rows from there
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))
-        self._pinned = _copies_from_pinned_memory(device)
+        self.is_pinned = _copies_from_pinned_memory(device)
 
     def fetch_next(self) -> dict[str, Tensor]:
         return self.fetch(self.position)
 
     def fetch(self, position: int) -> dict[str, Tensor]:
         """Return the host tensors of a batch, which depend on the position only; thread-safe."""
+        rows, places = self.rows_at(position)
+        return self.decode(self.source.read(rows), rows, places)
+
+    def rows_at(self, position: int) -> tuple[Places, Places]:
+        """Return the rows of this rank in a batch, and their places in the endless stream."""
         first = position * self._batch + self._share[0]
         places = np.arange(first, first + self._share[1], dtype=np.int64)
-        tensors = dict(self.source.fetch(self._rows_at(places), places, self._order.seed))
+        return self._permuted(places), places
+
+    def decode(self, encoded: Sequence[bytes], rows: Places, places: Places) -> dict[str, Tensor]:
+        """Decode and flip any samples of the stream; thread-safe."""
+        tensors = dict(self.source.decode(encoded, rows, places, self.seed))
         _check_declared(tensors, self.source, len(places))
         if self._flip:
-            is_flipped = _flip_draws(self._order.seed, places)[:, None, None, None]
-            tensors["image"] = torch.where(is_flipped, tensors["image"].flip(3), tensors["image"])
+            _flip_in_place(tensors["image"], _flip_draws(self.seed, places))
         return tensors
-
-    def fetch_pinned(self, position: int) -> dict[str, Tensor]:
-        """Return the tensors of `fetch`, in pinned memory if that speeds up the copy."""
-        tensors = self.fetch(position)
-        return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self._pinned else tensors
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
         first, count = self._share
@@ -110,7 +115,7 @@ class Loader(BatchStream):
         moved = {name: self._to_device(tensor) for name, tensor in tensors.items()}
         return Batch(rows, normalise_images(moved, self.source, self._dtype))
 
-    def _rows_at(self, places: Places) -> Places:
+    def _permuted(self, places: Places) -> Places:
         """Return the rows at consecutive places, permuting many batches at once."""
         first, ahead = self._lookahead  # read and replaced as a whole: threads share it
         if not first <= places[0] <= places[-1] < first + len(ahead):
@@ -122,9 +127,9 @@ class Loader(BatchStream):
         return ahead[places[0] - first : places[-1] - first + 1]
 
     def _to_device(self, tensor: Tensor) -> Tensor:
-        if self._pinned and not tensor.is_pinned():
+        if self.is_pinned and tensor.device != self.device and not tensor.is_pinned():
             tensor = tensor.pin_memory()
-        return tensor.to(self._device, non_blocking=True)
+        return tensor.to(self.device, non_blocking=True)
 
 
 def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
@@ -142,11 +147,18 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     return batch
 
 
-def _flip_draws(seed: int, places: Places) -> Tensor:
-    """Return whether to flip the image at each place, bool (B,); 32 places share one key."""
+def _flip_draws(seed: int, places: Places) -> list[bool]:
+    """Return whether to flip the image at each place; 32 places share one key."""
     keys, bits = np.divmod(places, 32)
     words = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
-    return torch.tensor([words[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
+    return [words[key] >> bit & 1 == 1 for key, bit in zip(keys.tolist(), bits.tolist(), strict=True)]
+
+
+def _flip_in_place(x_BCHW: Tensor, is_flipped: list[bool]) -> None:
+    """Mirror some images; one at a time, which needs no memory that the processor has not touched."""
+    for x_CHW, flip in zip(x_BCHW, is_flipped, strict=True):
+        if flip:
+            x_CHW.copy_(x_CHW.flip(2))
 
 
 def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

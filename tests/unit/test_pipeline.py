@@ -14,7 +14,7 @@ from paragan.coevolution.executors.inputs import CellStreams
 from paragan.core.errors import DataError
 from paragan.core.source import Source, image_specs
 from paragan.loading.loader import Loader
-from paragan.loading.prefetch import Prefetcher
+from paragan.loading.pipeline import Pipeline
 
 CPU = torch.device("cpu")
 WAIT_S = 30.0
@@ -56,7 +56,7 @@ def loader(source=None, seed=3):
 
 
 def prefetcher(depth=4, threads=2, source=None, timeout_s=WAIT_S, seed=3):
-    return Prefetcher(loader(source, seed), depth, threads, timeout_s)
+    return Pipeline(loader(source, seed), depth, 0, threads, timeout_s=timeout_s)
 
 
 def same(a, b):
@@ -72,7 +72,7 @@ def eventually(condition):
 
 
 def threads_alive():
-    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_limits_change_while_it_runs():
     source = Slow(longest_s=0.01)
     ahead, plain = prefetcher(depth=2, threads=1, source=source), loader()
     for depth, threads in ((2, 1), (8, 4), (3, 2), (1, 1), (6, 3)):
-        ahead.resize(depth, threads)
+        ahead.resize(depth, 0, threads)
         for _ in range(6):
             assert same(next(ahead), next(plain))
         assert eventually(lambda threads=threads: len(threads_alive()) == threads)

@@ -1,0 +1,83 @@
+"""Pipeline: the batches of a loader, read, decoded and copied ahead of the consumer."""
+
+from __future__ import annotations
+
+import weakref
+
+from torch import Tensor
+
+from paragan.core.types import Batch
+from paragan.loading.device_copy import DeviceCopy
+from paragan.loading.loader import BatchStream, Loader
+from paragan.loading.stages import LoadingStatistics, Stages
+
+_JOIN_S = 5.0
+
+
+class Pipeline(BatchStream):
+    """Batches of a loader, made by threads at most `depth` batches ahead of the consumer.
+
+    Batches and order are those of the loader: a batch depends on its position only. `position` is
+    that of the next batch; setting it drops the batches of other positions. An error is raised at
+    its batch; the next call reads it again. The threads start at the first batch and end with
+    `close`, or when the pipeline is deleted.
+
+    readers: threads that wait for storage; 0: the decoders read, too. decoders: threads that decode
+    and flip. max_bytes: memory of encoded samples and batches, at most; the next batch is made even
+    if it needs more. timeout_s: raises `DataError` if a batch takes longer.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        depth: int,
+        readers: int,
+        decoders: int,
+        max_bytes: int | None = None,
+        timeout_s: float = 300.0,
+    ) -> None:
+        super().__init__(loader.source)
+        self._loader = loader
+        self._limits = (depth, readers, decoders)
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._stages: Stages | None = None
+        self._device_copy = DeviceCopy(loader.device) if loader.is_pinned else None
+
+    def __next__(self) -> Batch:
+        batch = super().__next__()
+        if self._device_copy is not None and self._stages is not None and self._stages.has(self.position):
+            self._device_copy.start(self.position, self._stages.take(self.position, self._timeout_s))
+        return batch
+
+    def fetch_next(self) -> dict[str, Tensor]:
+        if self._device_copy is not None and (copied := self._device_copy.finish(self.position)) is not None:
+            return copied
+        if self._stages is None:
+            self._stages = Stages(self._loader, self._max_bytes)
+            self._end_stages = weakref.finalize(self, self._stages.end)
+            self._stages.resize(*self._limits)
+        return self._stages.take(self.position, self._timeout_s)
+
+    def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
+        return self._loader.to_batch(tensors, position, num_streams)
+
+    def resize(self, depth: int, readers: int, decoders: int) -> None:
+        """Change the limits, also while threads work; superfluous threads end after their part."""
+        self._limits = (depth, readers, decoders)
+        if self._stages is not None:
+            self._stages.resize(*self._limits)
+
+    def statistics(self) -> LoadingStatistics:
+        """Return limits, latencies, waits, lengths of queues and bytes held; some microseconds."""
+        if self._stages is not None:
+            return self._stages.statistics()
+        depth, readers, decoders = self._limits
+        return LoadingStatistics(depth, readers, decoders, max_bytes=self._max_bytes)
+
+    def close(self) -> None:
+        """End the threads, or abandon them after a timeout; the next batch starts new ones."""
+        if self._stages is not None:
+            self._end_stages()
+            self._stages.join(_JOIN_S)
+            self._stages = None

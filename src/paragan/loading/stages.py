@@ -1,0 +1,273 @@
+"""Stages of loading: threads that read parts of batches, threads that decode them, and what they hold."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.loading.batch_parts import BatchInWork, Part
+from paragan.loading.loader import Loader
+
+_POLL_S = 1.0  # the longest that an idle thread sleeps
+_RECENT = 256
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class LoadingStatistics:
+    """Limits and measurements of a pipeline at one moment; counts and sums are since its start.
+
+    fetch_s: seconds of the last reads, at most 256, oldest first; num_fetches counts all. wait_s:
+    seconds that the consumer waited for batches, num_batches those it took. num_encoded: parts
+    between the stages. num_ready: finished batches. bytes_held: of both, and of what is in work.
+    """
+
+    depth: int = 0
+    readers: int = 0
+    decoders: int = 0
+    fetch_s: tuple[float, ...] = ()
+    num_fetches: int = 0
+    wait_s: float = 0.0
+    num_batches: int = 0
+    num_encoded: int = 0
+    num_ready: int = 0
+    bytes_held: int = 0
+    max_bytes: int | None = None
+
+
+@dataclass
+class _Threads:
+    """Threads of one stage. target: as many as there should be."""
+
+    name: str
+    work: Callable[[], None]
+    wakeup: threading.Condition
+    target: int = 0
+    num_alive: int = 0
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def resize(self, target: int) -> None:
+        """Start threads up to the target; superfluous ones end after their part."""
+        self.target = target
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        while self.num_alive < target:
+            thread = threading.Thread(target=self.work, name=f"loading {self.name}", daemon=True)
+            self.threads.append(thread)
+            self.num_alive += 1
+            thread.start()
+        self.wakeup.notify_all()
+
+
+class Stages:
+    """Threads that make the batches of a window of positions.
+
+    The window has `depth` positions, from that of the consumer. Parts start in the order of the
+    stream. One lock protects everything; no thread holds it while it reads, decodes or copies.
+    """
+
+    def __init__(self, loader: Loader, max_bytes: int | None) -> None:
+        self._loader = loader
+        self._max_bytes = max_bytes
+        self._lock = threading.RLock()
+        self._is_ready = threading.Condition(self._lock)
+        self._readers = _Threads("reader", self._read_parts, threading.Condition(self._lock))
+        self._decoders = _Threads("decoder", self._decode_parts, threading.Condition(self._lock))
+        self._window = range(0)
+        self._depth = 0
+        self._next = 0  # position before which every part has started
+        self._batches: dict[int, BatchInWork] = {}
+        self._encoded: list[Part] = []  # a heap
+        self._bytes_held = 0
+        self._largest_sample: int | None = None
+        self._fetch_s: deque[float] = deque(maxlen=_RECENT)
+        self._num_fetches = 0
+        self._num_taken = 0
+        self._wait_s = 0.0
+
+    def take(self, position: int, timeout_s: float) -> dict[str, Tensor]:
+        """Wait for the batch of this position and return it; the threads continue from there."""
+        began = time.perf_counter()
+        with self._lock:
+            self._move_window(position)
+            is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
+            self._wait_s += time.perf_counter() - began
+            if not is_done:
+                raise DataError(
+                    f"data: batch {position} was not read within {timeout_s:g} s; check the "
+                    "storage of data.path, or increase train.timeout_s"
+                )
+            batch = self._batches[position]
+            if batch.error is not None:
+                self._drop(position)
+                raise batch.error
+            self._num_taken += 1
+            return batch.tensors
+
+    def has(self, position: int) -> bool:
+        """Return whether `take` would return at once."""
+        with self._lock:
+            return position in self._window and self._is_done(position) and self._batches[position].error is None
+
+    def resize(self, depth: int, readers: int, decoders: int) -> None:
+        with self._lock:
+            self._depth = depth
+            self._readers.resize(readers)
+            self._decoders.resize(decoders)
+
+    def end(self) -> None:
+        """Let the threads end, and drop all batches."""
+        with self._lock:
+            self._window = range(0)
+            for position in list(self._batches):
+                self._drop(position)
+            self.resize(0, 0, 0)
+
+    def join(self, timeout_s: float) -> None:
+        for thread in (*self._readers.threads, *self._decoders.threads):
+            thread.join(timeout_s)
+
+    def statistics(self) -> LoadingStatistics:
+        with self._lock:
+            return LoadingStatistics(
+                self._depth,
+                self._readers.target,
+                self._decoders.target,
+                tuple(self._fetch_s),
+                self._num_fetches,
+                self._wait_s,
+                self._num_taken,
+                len(self._encoded),
+                sum(batch.num_left == 0 for batch in self._batches.values()),
+                self._bytes_held,
+                self._max_bytes,
+            )
+
+    def _move_window(self, position: int) -> None:
+        """Start at this position; batches after a depth that was reduced remain."""
+        is_near = position in self._window or position == self._window.stop
+        stop = max(position + self._depth, self._window.stop if is_near else 0)
+        self._window = range(position, stop)
+        for key in [key for key in self._batches if key not in self._window]:
+            self._drop(key)
+        self._next = position
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake a thread that starts parts; each that finds one wakes another."""
+        (self._readers if self._readers.target else self._decoders).wakeup.notify()
+
+    def _wake_for_room(self) -> None:
+        if self._max_bytes is not None:
+            self._wake()
+
+    def _is_done(self, position: int) -> bool:
+        batch = self._batches.get(position)
+        return batch is not None and (batch.num_left == 0 or batch.error is not None)
+
+    def _drop(self, position: int) -> None:
+        batch = self._batches.pop(position)
+        batch.is_dropped = True
+        self._bytes_held -= batch.num_bytes
+        self._next = min(self._next, position)
+
+    def _read_parts(self) -> None:
+        while (part := self._wait_for(self._readers, self._start_part)) is not None:
+            if self._attempt(part, self._read):
+                with self._lock:
+                    heapq.heappush(self._encoded, part)
+                    self._decoders.wakeup.notify()
+
+    def _decode_parts(self) -> None:
+        while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
+            if part.encoded is not None or self._attempt(part, self._read):
+                self._attempt(part, self._decode)
+
+    def _wait_for(self, pool: _Threads, find: Callable[[], _T | None]) -> _T | None:
+        """Wait for work and return it; return None if this thread is superfluous."""
+        with self._lock:
+            while pool.num_alive <= pool.target:
+                if (found := find()) is not None:
+                    return found
+                pool.wakeup.wait(_POLL_S)
+            pool.num_alive -= 1
+            return None
+
+    def _attempt(self, part: Part, work: Callable[[Part], None]) -> bool:
+        """Return whether the work succeeded; its error is raised by `take`."""
+        try:
+            work(part)
+        except BaseException as error:
+            with self._lock:
+                self._bytes_held -= part.num_bytes
+                part.batch.error = error
+                self._is_ready.notify_all()
+            return False
+        return True
+
+    def _next_encoded(self) -> Part | None:
+        while self._encoded:
+            part = heapq.heappop(self._encoded)
+            if not part.batch.is_dropped:
+                return part
+            self._bytes_held -= part.num_bytes
+        return None if self._readers.target else self._start_part()
+
+    def _start_part(self) -> Part | None:
+        """Start the next part of the window, if it fits into the memory."""
+        first = self._window.start
+        while first <= self._next < first + self._depth:
+            position = self._next
+            batch = self._batches.get(position)
+            if batch is not None and not batch.has_parts:
+                self._next += 1
+                continue
+            new = BatchInWork(self._loader, position, self._num_parts) if batch is None else batch
+            sample_bytes = self._largest_sample or 0
+            needed = new.next_part_bytes(sample_bytes) + (new.num_bytes if batch is None else 0)
+            if position != first and not self._has_room(needed):
+                return None
+            self._batches[position] = new
+            self._bytes_held += needed
+            self._wake()
+            return new.start_part(sample_bytes)
+        return None
+
+    @property
+    def _num_parts(self) -> int:
+        """Parts of a batch: every thread can have one, unless the batch needs no decoding."""
+        is_divided = self._loader.source.is_decoded
+        return max(self._readers.target, self._decoders.target) if is_divided else 1
+
+    def _has_room(self, num_bytes: int) -> bool:
+        if self._max_bytes is None:
+            return True
+        return self._largest_sample is not None and self._bytes_held + num_bytes <= self._max_bytes
+
+    def _read(self, part: Part) -> None:
+        began = time.perf_counter()
+        encoded = self._loader.source.read(part.rows)
+        seconds = time.perf_counter() - began
+        with self._lock:
+            self._fetch_s.append(seconds)
+            self._num_fetches += 1
+            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
+            self._bytes_held += part.set_encoded(encoded)
+            self._wake_for_room()
+
+    def _decode(self, part: Part) -> None:
+        part.decode_into_batch()
+        with self._lock:
+            self._bytes_held -= part.num_bytes
+            part.batch.num_left -= 1
+            if part.batch.num_left == 0 and part.batch.position == self._window.start:
+                self._is_ready.notify_all()
+            self._wake_for_room()
