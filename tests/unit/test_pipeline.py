@@ -207,3 +207,29 @@ def test_wait_is_that_of_the_consumer():
         next(ahead)
     assert ahead.wait_s > waited_s > 0
     ahead.close()
+
+
+class CopyToNowhere:
+    """Stands in for the copy to a device: holds one batch."""
+
+    def __init__(self):
+        self.started, self.held = [], {}
+
+    def start(self, position, tensors):
+        self.started.append(position)
+        self.held = {position: tensors}
+
+    def finish(self, position):
+        return self.held.pop(position, None)
+
+
+def test_next_batch_is_copied_while_the_consumer_computes():
+    ahead, plain = prefetcher(depth=4, threads=2), loader()
+    ahead._device_copy = copy = CopyToNowhere()
+    for position in (0, 1, 2, 3, 30, 31, 4):  # resumed, rewound
+        ahead.position = plain.position = position
+        assert same(next(ahead), next(plain))
+        assert ahead.position == position + 1
+        assert eventually(lambda p=position: ahead._stages.has(p + 1) or p + 1 in copy.started)
+    assert copy.started and all(position in (1, 2, 3, 4, 31, 32, 5) for position in copy.started)
+    ahead.close()
