@@ -265,7 +265,7 @@ def test_the_recipe_is_the_papers_but_for_length_and_averaging():
     assert (config.train.batch, config.model.name, config.scheme.name) == (1, "pix2pix", "shared_fakes")
     assert (config.loss.name, config.loss.options.d_weight) == ("nonsaturating", 0.5)
     assert [(p.name, p.options.weight) for p in config.penalties] == [("l1", 100.0)]
-    assert (config.data.options.direction, config.evaluation.mode) == ("b_to_a", "train-stats")
+    assert (config.data.options.direction, config.evaluation.sampling) == ("b_to_a", "train-stats")
     for player in (config.g, config.d):
         assert (player.optimizer.name, player.optimizer.lr) == ("Adam", 2e-4)
         assert player.optimizer.arguments == {"betas": [0.5, 0.999]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +13,33 @@ import torch
 
 from paragan.build.data import Data
 from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.answering_processes import source_environment
+from paragan.core.errors import ConfigError
 from paragan.core.source import Source
+from paragan.engine.background_scores import FOLDER, BackgroundScores
 from paragan.evaluation import scorer as scorers
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
+from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.features._extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.metrics import fd
+
+# variables of a launcher, which make a process one of several ranks
+_OF_A_RANK = (
+    "RANK",
+    "LOCAL_",
+    "WORLD_SIZE",
+    "GROUP_",
+    "ROLE_",
+    "MASTER_",
+    "TORCHELASTIC_",
+    "PARAGAN_L",
+    "PARAGAN_STORE",
+)
 
 
 def never() -> bool:
@@ -54,6 +74,27 @@ def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
     options = config.evaluation
     features = scorers.resolve_features(options, config.data.name, train.shape)
     return replace(options, features=features)
+
+
+def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | None:
+    """Return what scores the checkpoints of a run in another process; None: the trainer does.
+
+    The process has the threads of this one, and none of its variables as a rank.
+    """
+    options = config.evaluation
+    if options.mode == "inline" or options.features is None:
+        return None
+    if config.model.name == registry.FROM_MEMORY:
+        raise ConfigError(
+            "evaluation.mode=background is not available for networks from memory, which another process cannot "
+            "build; name a model, or leave it at inline"
+        )
+    threads = str(torch.get_num_threads())
+    program = (sys.executable, "-P", "-m", "paragan.runs.score_checkpoints")
+    command = (*program, str(folder.resolve()), threads, str(os.getpid()))
+    rank_free = {name: value for name, value in source_environment().items() if not name.startswith(_OF_A_RANK)}
+    process = ScoringProcess(command, rank_free | {"OMP_NUM_THREADS": threads}, folder / FOLDER / "log.txt")
+    return BackgroundScores(folder, process, options.timeout_s)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:

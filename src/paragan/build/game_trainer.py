@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from paragan.build.data import batches, open_data
-from paragan.build.evaluation import extractor_context, never, scorer
+from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -21,6 +21,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
+from paragan.engine.time_box import TimeBox
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.game.compiled import refuse_unsupported_executor
@@ -68,7 +69,9 @@ def trainer(
         scorer(config, context),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
-        fixed_samples=FixedSamples(config.evaluation.mode, found.held_out if found.has_pairs else None),
+        fixed_samples=FixedSamples(config.evaluation.sampling, found.held_out if found.has_pairs else None),
+        background=None if reading else background_scores(config, folder),
+        time_box=TimeBox(config.evaluation.max_time_share),
         roles=roles,
         sync_period=_period(config, roles),
     )

@@ -53,7 +53,7 @@ def population_trainer(
         round(config.train.kimg * 1000),
         replace(config.every, log_steps=1),
         stop=stop,
-        fixed_samples=FixedSamples(score.mode),
+        fixed_samples=FixedSamples(score.sampling),
         population=population,
         scored_by=evaluation.distance_name(config, data) if factory.are_scored else None,
         losses=[chosen.name for chosen in grid_losses(config)] if factory.has_different_losses else [],

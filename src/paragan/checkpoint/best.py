@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.manifest import MANIFEST
+from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
-from paragan.core.files import link_or_copy, read_bytes, refuse_link, write_text
+from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.evaluation.score import Score
 
 _SCORE = "score.json"
@@ -61,9 +62,7 @@ class Best:
             self.finish_replacement()
             new.mkdir(parents=True)
             write_text(new / _SCORE, json.dumps(values, indent=1) + "\n")
-            names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
-            for name in (*names, MANIFEST):  # the manifest last: it makes the folder valid
-                link_or_copy(checkpoint / name, new / name)
+            link_checkpoint(checkpoint, new, omit=_SCORE)
             (self.folder / MANIFEST).unlink(missing_ok=True)  # from here on, only `new` is valid
             self.finish_replacement()
         except OSError as error:

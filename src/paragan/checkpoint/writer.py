@@ -19,12 +19,20 @@ from typing import Any, TypeVar
 
 from safetensors.torch import save_file
 
-from paragan.checkpoint.manifest import STATE, Boxes, NewerFormat, assign_files, describe_boxes, write_manifest
+from paragan.checkpoint.manifest import (
+    MANIFEST,
+    STATE,
+    Boxes,
+    NewerFormat,
+    assign_files,
+    describe_boxes,
+    write_manifest,
+)
 from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, read_checkpoint
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import refuse_link, write_text
+from paragan.core.files import link_or_copy, refuse_link, write_text
 from paragan.core.pieces import Pieces
 
 T = TypeVar("T")
@@ -174,6 +182,19 @@ class CheckpointWriter:
         if self.paths():
             raise CheckpointError(f"{self.folder}: all checkpoints are damaged; start anew with --fresh")
         return None
+
+
+def link_checkpoint(checkpoint: Path, folder: Path, omit: str = "") -> None:
+    """Link the files of a checkpoint into a new or empty folder, as hard links if possible.
+
+    omit: name of a file that is not part of it. The manifest is last, because it makes a folder
+    valid.
+    """
+    refuse_link(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (omit, MANIFEST))
+    for name in (*names, MANIFEST):
+        link_or_copy(checkpoint / name, folder / name)
 
 
 def _sync(path: Path) -> None:

@@ -86,6 +86,8 @@ class RunConfig:
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "
                 "eager and set grid.executor instead"
             )
+        if self.grid is not None and self.evaluation.mode != "inline":
+            raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
             raise ValueError(
                 f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "

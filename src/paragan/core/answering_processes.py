@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
 import select
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 from paragan.core.local_processes import LocalProcesses
 
 _PIECE_BYTES = 1 << 16
+_PR_SET_PDEATHSIG = 1  # of Linux
 
 
 class AnsweringProcesses(LocalProcesses):
@@ -67,6 +72,26 @@ def reserve_output() -> Callable[[Mapping[str, Any]], None]:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return lambda message: print(json.dumps(message), file=replies, flush=True)
+
+
+def requests(parent: int) -> Iterator[dict[str, Any]]:
+    """Yield the requests that this child receives; the process ends with its parent.
+
+    parent: process id. On Linux the kernel ends a child, also a suspended one, with the thread that
+    started it; elsewhere, the end of the pipe does.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    received: Queue[bytes] = Queue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            received.put(line)
+        os._exit(0)
+
+    Thread(target=read, daemon=True).start()
+    while os.getppid() == parent:
+        yield json.loads(received.get())
 
 
 def source_environment() -> dict[str, str]:

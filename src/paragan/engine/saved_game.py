@@ -99,11 +99,12 @@ class SavedGame:
         checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
         if checkpoint is None:
             return False
-        run_on_all_ranks(self.world, lambda: self._resume(checkpoint))
+        run_on_all_ranks(self.world, lambda: self.resume_from(checkpoint))
         self.saved_at = self.clock.step
         return True
 
-    def _resume(self, checkpoint: Checkpoint) -> None:
+    def resume_from(self, checkpoint: Checkpoint) -> None:
+        """Restore this checkpoint, on this rank."""
         values = checkpoint.values
         with restoring(checkpoint):
             position = read_counts(values, "position")["position"]

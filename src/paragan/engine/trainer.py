@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
@@ -11,19 +12,24 @@ from torch import Tensor
 
 from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks
+from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.types import Report
+from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.options import EveryOptions
 from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
+from paragan.engine.time_box import TimeBox
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+
+_PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 
 
 @dataclass
@@ -34,7 +40,8 @@ class Trainer(SavedGame):
     off. stop: called between steps; True saves a checkpoint and ends the run. telemetry: measures
     the game whenever samples are due, without side effects. fixed_samples: the images of the sample
     sheets. roles: which player trains on which rank. sync_period: steps after which all ranks of a
-    player hold the same weights again (`local_sgd`).
+    player hold the same weights again (`local_sgd`). background: computes the scores in another
+    process; None: training waits for them, within `time_box`.
     """
 
     images: int
@@ -43,6 +50,8 @@ class Trainer(SavedGame):
     stop: Callable[[], bool] = lambda: False
     telemetry: Callable[[GAN, Mapping[str, Tensor | float]], Mapping[str, float]] | None = None
     fixed_samples: FixedSamples = FixedSamples()
+    background: BackgroundScores | None = None
+    time_box: TimeBox = field(default_factory=TimeBox)
     scored_at: int = field(default=-1, init=False)  # step of the newest score
     _log: StepLog | None = None  # from the first event on
     _observed_at: int = 0  # images when periods were last checked
@@ -77,11 +86,15 @@ class Trainer(SavedGame):
             if self.is_synchronized:
                 self._consistency.check(self.clock, self.players)
                 yield from self._run_due(report)
+            if self.background is not None:
+                yield from self.background.events()
         if num_steps is None:
             yield from self.end()
 
     def _begin(self) -> Iterator[Event]:
         yield self.event("start", self.describe())
+        if self.background is not None and self.world.is_main:
+            yield from self.background.resume(self.clock.step)
         if self.clock.step == 0:
             yield from self._evaluate_untrained()
         elif self.is_score_pending and not self.is_finished:
@@ -101,6 +114,21 @@ class Trainer(SavedGame):
         self.batches.close()
         if self._log is not None:
             yield from self._log.last_events(self.clock)
+        if self.background is not None and self.is_finished:
+            yield from self._wait_for_scores(self.background)
+
+    def _wait_for_scores(self, background: BackgroundScores) -> Iterator[Event]:
+        """Wait for the scores in the background, each up to its time-out, or for a stop. Collective.
+
+        The ranks meet at every look, so that none waits long for another.
+        """
+        while self.world.any(background.is_busy):
+            if self.stop():
+                self.is_score_pending = True
+                break
+            yield from background.events(is_end=True)
+            time.sleep(_PAUSE_S)
+        background.process.end()
 
     def _should_stop(self) -> bool:
         """Return whether to stop; with split players True at log points only. Collective."""
@@ -132,7 +160,7 @@ class Trainer(SavedGame):
             self.scheme.quiesce()
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.is_finished:
-            yield from self.scores()
+            yield from self._scores_in_time()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
@@ -150,20 +178,53 @@ class Trainer(SavedGame):
                 yield self.event("telemetry", self.telemetry(self.gan, scalars))
         self.roles.wait_for_all()
 
+    def _scores_in_time(self) -> Iterator[Event]:
+        """Score, unless inline scores would take too much of the time: rank 0 decides. Collective."""
+        refusal = self.time_box.refusal() if self.world.is_main else ""
+        if self.score is not None and self.background is None and self.world.any(bool(refusal)):
+            yield self.event("event", {"text": f"the score of step {self.clock.step} is skipped: {refusal}"})
+        else:
+            yield from self.scores()
+
+    def _scores_in_background(self, background: BackgroundScores) -> Iterator[Event]:
+        """Save a checkpoint and request its score. Collective."""
+        step = self.clock.step
+        if self.world.any(background.has(step)):
+            return
+        if self.world.is_main:
+            background.reserve(step)
+        if self.saved_at != step:
+            try:
+                yield self.save()
+            except CheckpointError as error:
+                yield self.event("event", {"text": f"warning: the score of step {step} is skipped: {error}"})
+                return
+        if self.world.is_main:
+            yield from background.request(self.checkpoints.path_of(step), step, self.clock.images)
+
     def scores(self) -> Iterator[Event]:
-        """Score the sampling generator; save a checkpoint if the score is the best. Collective."""
+        """Score the sampling generator; save a checkpoint if the score is the best. Collective.
+
+        With `background`, the score follows later, as an event of this step.
+        """
         if self.score is None:
+            return
+        if self.background is not None:
+            yield from self._scores_in_background(self.background)
             return
         self.scheme.quiesce()
         score = None
         if "g" in self.players:
             self.is_score_pending = True
             try:
-                score = self.compute_score()
+                with self.time_box.measured():
+                    score = self.compute_score()
             except StopRequested:
                 return
             self.is_score_pending = False
-            yield replace(self.event("score", score.values), repeat_s=score.seconds)
+            self.time_box.expect(score.seconds)
+            values = {**score.values, "evaluation_mode": "inline"}
+            yield replace(self.event("score", values), repeat_s=score.seconds)
         self.roles.wait_for_all()
         self.scored_at = self.clock.step
         if self.clock.step == 0:

@@ -28,6 +28,12 @@ class Score:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Score:
+        """Return the score whose fields these are, read from JSON."""
+        directions = {name: Direction(number) for name, number in values["directions"].items()}
+        return cls(**{**values, "directions": directions})
+
     @property
     def values(self) -> dict[str, Any]:
         """Values of an event and of `score.json`."""

@@ -50,7 +50,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
             )
-        return PairEvaluator(held_out, options.num_images, options.mode, options.metrics, options.resamples)
+        return PairEvaluator(held_out, options.num_images, options.sampling, options.metrics, options.resamples)
 
     found = build_evaluator(options, context)
     return None if found is None else lambda player, prior: found()(player, prior)
@@ -73,7 +73,7 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
             context.train,
             context.held_out,
             options.num_images,
-            options.mode,
+            options.sampling,
             options.metrics,
             options.resamples,
             context.world,

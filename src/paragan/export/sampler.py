@@ -80,7 +80,7 @@ class Sampler:
     @property
     def mode(self) -> Mode:
         """Sampling mode of the run, the default of `sample`."""
-        return getattr(getattr(self.config, "evaluation", None), "mode", "eval")
+        return getattr(getattr(self.config, "evaluation", None), "sampling", "eval")
 
     def sample(
         self,

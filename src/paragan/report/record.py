@@ -35,6 +35,7 @@ _MAX_ADVICE = 50
 _MAX_CHECKPOINTS = 10
 _MAX_BINS = 64
 _MAX_SECONDS = 1e15
+_MAX_SAVES = 1000  # of checkpoints whose time is known
 _MAX_STAMPS = 50  # evaluations by further protocols are left out
 _HISTOGRAMS = ("lag", "age", "wait_ms")
 
@@ -68,6 +69,7 @@ class History:
     population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
+    _saved_s: dict[int, float] = field(default_factory=dict)  # seconds of the newest checkpoints by step
     _session_s: float = 0.0  # time of the last line within its session
 
     @property
@@ -78,8 +80,9 @@ class History:
 
     def add(self, kind: object, entry: RecordEntry) -> None:
         """Add the next line."""
-        self.step = entry.step
-        self.kimg = entry.kimg
+        if kind != "score" or entry.step > self.step:  # scores in the background are late
+            self.step = entry.step
+            self.kimg = entry.kimg
         self._count_seconds(finite_or_nan(entry.values.get("seconds")))
         entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
@@ -105,6 +108,9 @@ class History:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
                 self.checkpoints += 1
+                self._saved_s[entry.step] = entry.seconds
+                if len(self._saved_s) > _MAX_SAVES:
+                    del self._saved_s[next(iter(self._saved_s))]
                 self.saves.append((entry.step, single_line(entry.values.get("path"))))
             case "event":
                 self.events.append((entry.step, single_line(entry.values.get("text"))))
@@ -125,6 +131,8 @@ class History:
 
     def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
+        if entry.values.get("evaluation_mode") == "background":  # of the weights, not of their score
+            entry = replace(entry, seconds=self._saved_s.get(entry.step, entry.seconds))
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
         self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {NUM_IMAGES}))

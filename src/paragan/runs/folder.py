@@ -16,7 +16,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import open_lock_file, read_bytes, refuse_link, write_text
 
 # folders that training writes to
-WRITTEN = ("checkpoints", "best", "samples", "judge", "ranks", "tensorboard", "wandb", "mlflow")
+WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
 _MOST_BYTES = 1 << 20
 
 

@@ -95,8 +95,10 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
 
 
 def _release(trainer: Trainer) -> None:
-    """End the threads and the workers of a run."""
+    """End the threads and the other processes of a run."""
     trainer.batches.close()
+    if trainer.background is not None:
+        trainer.background.process.end()
     if isinstance(trainer, Evolution):
         trainer.population.release_workers()
 

@@ -66,6 +66,7 @@ class _WandbRun:
         os.environ.setdefault("WANDB_SILENT", "true")  # also: no prompt for an API key
         import wandb
 
+        self._step = 0  # of the newest row
         mode = os.environ.get("WANDB_MODE") or options.mode
         try:
             self._run = _init(mode, options, folder, identifier, config)
@@ -86,7 +87,10 @@ class _WandbRun:
             row["score/protocol"] = dict(entry.protocol)
         if entry.sheet is not None:
             row["samples"] = wandb.Image(entry.sheet)
-        self._run.log(row, step=entry.step)
+        if entry.step < self._step:  # wandb drops rows of earlier steps, such as scores in the background
+            row["score/kimg"] = row.pop("kimg", None)
+        self._step = max(self._step, entry.step)
+        self._run.log(row, step=self._step)
 
     def finish(self, code: int) -> None:
         """Finish the run: finished, preempted (it can resume) or failed."""
