@@ -83,7 +83,7 @@ def test_best_disk_full_keeps_previous(kept, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "link_or_copy", full)
+    monkeypatch.setattr("paragan.checkpoint.writer.link_or_copy", full)
     with pytest.raises(CheckpointError, match=r"not written .*; free disk space"):
         kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "three"

@@ -99,6 +99,11 @@ def test_both_learning_rates_follow_the_batch_by_rule(manager, rule, factor):
     assert (now.g.schedule, now.g.optimizer.arguments) == (before.g.schedule, before.g.optimizer.arguments)
 
 
+def test_manager_refuses_scores_in_the_background(manager):
+    with pytest.raises(ConfigError, match=r"evaluation\.mode=background does not work in a ScalingManager"):
+        manager("evaluation.mode=background")
+
+
 def test_an_unknown_rule_is_one_line(manager):
     with pytest.raises(pg.ConfigError, match=r"^rule must be one of sqrt, linear, none, not 'cubic'$"):
         manager(rule="cubic")

@@ -54,6 +54,9 @@ class ScalingManager:
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
+        if config.evaluation.mode != "inline":
+            problem = "evaluation.mode=background does not work in a ScalingManager, whose eval returns the score"
+            raise ConfigError(f"{problem}; leave it at inline")
         self._place = from_environment()
         self._out = Path(out or f"runs/{program_name()}")
         self._fresh = fresh

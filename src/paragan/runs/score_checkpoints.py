@@ -53,7 +53,8 @@ class _Scorer:
         return build.trainer(config, self._run, self._say, lambda: False, reading=True)
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk
+            print(line, file=sys.stderr, flush=True)
         if line.startswith("warning:") and line not in self._warnings:
             self._warnings.append(line)
 
