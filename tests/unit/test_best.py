@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import paragan as pg
-from paragan.checkpoint import best as module
 from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
@@ -106,7 +105,9 @@ def test_best_killed_replacement_leaves_a_complete_checkpoint(kept, tmp_path, mo
     assert (kept.path() / "g.safetensors").read_text() == left
     assert kept.is_beaten_by(score(1.7)) is (left == "three")
     five = checkpoint(tmp_path / "step-5", "five")
-    monkeypatch.setattr(module, "link_or_copy", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(
+        "paragan.checkpoint.writer.link_or_copy", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+    )
     with pytest.raises(CheckpointError):
         kept.update(five, 5, 500, score(1.0))
     monkeypatch.undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd, lcm
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -55,10 +56,8 @@ def trainer(
         options = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
     _describe_micro_batches(game, say)
-    stop_scores = never if roles.is_split else stop
-    context = extractor_context(
-        config, found, folder, say, device, must_save=not reading, world=roles.batch_world, stop=stop_scores
-    )
+    collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
+    context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
     return Trainer(
         game,
         order,
