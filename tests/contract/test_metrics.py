@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Direction, ImagePairs, Needs, SampleFeatures, SplitFeatures
+from paragan.core.metric import ClassifierTest, Direction, ImagePairs, Needs, SampleFeatures, SplitFeatures
 from paragan.core.tree import map_tensors
+from paragan.layers.image_input import ImageInput
+from paragan.metrics.perceptual_distance import Layers
 
 CLASSES = 3
 
@@ -19,7 +22,10 @@ def judged(count, seed, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
     features = spread * torch.randn(count, 6, generator=generator, dtype=torch.float64)
     logits = torch.randn(count, CLASSES, generator=generator, dtype=torch.float64)
-    return SampleFeatures(features, logits, torch.randint(CLASSES, (count,), generator=generator))
+    labels = torch.randint(CLASSES, (count,), generator=generator)
+    noise = torch.randint(80, (count, 1, 2, 2), generator=generator)
+    images = (80 * labels[:, None, None, None] + noise).to(torch.uint8)
+    return SampleFeatures(features, logits, labels, image_BCHW=images)
 
 
 def pairs(count, seed):
@@ -34,14 +40,39 @@ KINDS = {name: registry.load_module("metrics", name).Metric for name in registry
 PAIRED = [name for name, kind in KINDS.items() if Needs.PAIRS in kind.needs]
 JUDGED = [name for name in KINDS if name not in PAIRED]
 WITHOUT_BEST_VALUE = ("density", "inception_score", "kid")  # real images in place of generated ones have no round value
-WORSE = SampleFeatures(0.2 * FAKE.features_BF + 5, torch.zeros_like(FAKE.logits_BK), FAKE.requested_labels_B)
-PERFECT = SampleFeatures(
-    REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
+WORSE = SampleFeatures(
+    0.2 * FAKE.features_BF + 5,
+    torch.zeros_like(FAKE.logits_BK),
+    FAKE.requested_labels_B,
+    image_BCHW=torch.zeros_like(FAKE.image_BCHW),
 )
+PERFECT = replace(REAL, logits_BK=torch.nn.functional.one_hot(REAL.requested_labels_B).double())
+
+
+def accuracy_after(images, labels):
+    """The accuracy on REAL of a classifier by the nearest mean."""
+    means = torch.stack([images[labels == label].double().mean((0, 1, 2, 3)) for label in range(CLASSES)])
+    nearest = (REAL.image_BCHW.double().mean((1, 2, 3))[:, None] - means).abs().argmin(1)
+    return float((nearest == REAL.requested_labels_B).double().mean())
+
+
+class TwoMaps(torch.nn.Module):
+    """Two layers of maps: the pixels, and their differences."""
+
+    def forward(self, x):
+        return {"0": x, "1": x[:, :, 1:] - x[:, :, :-1]}
+
+
+def empty_of_pairs(kind):
+    if kind.name != "perceptual_distance":
+        return kind.from_reference(None)
+    return kind(layers=Layers(TwoMaps(), ImageInput(3, None, (0.4, 0.5, 0.6), (1.0, 1.0, 1.0)), ("0", "1"), True))
 
 
 def empty_metric(kind, real):
     """The metric of no images; held-out images, where it reads them, are as many and slightly different."""
+    if kind.reference == "classifier":
+        return kind.from_reference(ClassifierTest(accuracy_after, (1, 2, 2)))
     if kind.reference != "both":
         return kind.from_reference(real)
     shifted = SampleFeatures(real.features_BF + 0.1, real.logits_BK, real.requested_labels_B)
@@ -53,7 +84,7 @@ def metric_of(request):
     """A metric that has seen nothing yet, and what it may be shown."""
     kind = KINDS[request.param]
     if request.param in PAIRED:
-        return kind.from_reference(None), pairs(60, seed=2)
+        return empty_of_pairs(kind), pairs(60, seed=2)
     return empty_metric(kind, REAL), FAKE
 
 
@@ -102,7 +133,9 @@ def test_metric_reads_only_what_it_needs(name):
     def only(samples):
         features = samples.features_BF if Needs.FEATURES in needs else torch.zeros(len(samples), 1)
         logits = samples.logits_BK if needs & {Needs.LOGITS, Needs.CLASS_LOGITS} else None
-        return SampleFeatures(features, logits, samples.requested_labels_B if Needs.LABELS in needs else None)
+        labels = samples.requested_labels_B if Needs.LABELS in needs else None
+        images = samples.image_BCHW if Needs.IMAGES in needs else None
+        return SampleFeatures(features, logits, labels, image_BCHW=images)
 
     value = empty_metric(KINDS[name], only(REAL)).update(only(FAKE)).compute()
     assert value == empty_metric(KINDS[name], REAL).update(FAKE).compute()
@@ -112,7 +145,7 @@ def test_metric_reads_only_what_it_needs(name):
 def test_metric_direction_is_that_of_better_images(name):
     if name in PAIRED:
         target = pairs(9, seed=3).target
-        empty = KINDS[name].from_reference(None)
+        empty = empty_of_pairs(KINDS[name])
         better, worse = (empty.update(ImagePairs(made, target)).compute() for made in (target, target + 0.3))
     else:
         empty = empty_metric(KINDS[name], REAL)
@@ -164,7 +197,7 @@ def test_metric_is_immutable(empty, shown, parts):
 def test_paired_metric_float32_is_accumulated_in_float64(name):
     found, kind = pairs(9, seed=3), KINDS[name]
     found = ImagePairs(found.made.float(), found.target.float())
-    empty = kind.from_reference(None)
+    empty = empty_of_pairs(kind)
     assert empty.update(found) == empty.update(ImagePairs(found.made.double(), found.target.double()))
 
 
@@ -173,7 +206,7 @@ def test_metric_equal_pairs_have_best_value(name):
     target = pairs(9, seed=3).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
-        KINDS[name].from_reference(None).update(ImagePairs(made, target)).compute() for made in (target, near, far)
+        empty_of_pairs(KINDS[name]).update(ImagePairs(made, target)).compute() for made in (target, near, far)
     )
     assert equal in (0, 1, 100)
     assert abs(equal - near) < abs(equal - far)
@@ -184,10 +217,7 @@ def test_metric_float32_is_accumulated_in_float64(name):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
 
     def value(dtype):
-        real, fake = (
-            SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.requested_labels_B) for j in (REAL, FAKE)
-        )
-        real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.requested_labels_B) for j in (real, fake))
+        real, fake = (replace(j, features_BF=(j.features_BF.float() + 1000).to(dtype)) for j in (REAL, FAKE))
         return empty_metric(KINDS[name], real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)

@@ -142,7 +142,7 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
     without = {name for name in names if not explanation(name)}
     assert not without
     without_direction = {name for name in names if not note_of(name).direction}
-    assert without_direction == {"class_variance_min", "class_variance_mean", "memorisation"}
+    assert without_direction == {"class_variance_min", "class_variance_mean", "diversity", "memorisation"}
     assert f'<dt title="{explanation("coverage")}">coverage</dt>' in page
     assert explanation("fd[judge]").endswith("Features of: judge.") and explanation("unknown") == ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Self
@@ -19,6 +19,7 @@ class Needs(Enum):
     LOGITS = "logits"
     CLASS_LOGITS = "logits over the classes of the data"
     LABELS = "labels"
+    IMAGES = "images"
     PAIRS = "pairs"
 
 
@@ -36,13 +37,15 @@ class SampleFeatures:
 
     logits_BK: over the classes; None if the extractor does not classify. requested_labels_B: int64
     in [0, K): the label of a real image, or that which a generator received; None without classes.
-    row_B: int64, the number of each image within the score; by default 0 … B - 1.
+    row_B: int64, the number of each image within the score; by default 0 … B - 1. image_BCHW: uint8,
+    for metrics that need images.
     """
 
     features_BF: Tensor
     logits_BK: Tensor | None = None
     requested_labels_B: Tensor | None = None
     row_B: Tensor = field(default=None)  # type: ignore[assignment]  # set in __post_init__
+    image_BCHW: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.row_B is None:
@@ -54,7 +57,7 @@ class SampleFeatures:
 
     def select(self, rows: slice | Tensor) -> SampleFeatures:
         """Return these images; they keep their numbers."""
-        columns = (self.features_BF, self.logits_BK, self.requested_labels_B, self.row_B)
+        columns = (self.features_BF, self.logits_BK, self.requested_labels_B, self.row_B, self.image_BCHW)
         return SampleFeatures(*(None if column is None else column[rows] for column in columns))  # type: ignore[arg-type]
 
     @classmethod
@@ -62,8 +65,9 @@ class SampleFeatures:
         """Concatenate at least one set, in order; the images are numbered anew."""
         logits = [piece.logits_BK for piece in pieces]
         labels = [piece.requested_labels_B for piece in pieces]
+        images = [piece.image_BCHW for piece in pieces]
         features_BF = torch.cat([piece.features_BF for piece in pieces])
-        return cls(features_BF, _concatenate(logits), _concatenate(labels))
+        return cls(features_BF, _concatenate(logits), _concatenate(labels), image_BCHW=_concatenate(images))
 
     def __len__(self) -> int:
         return len(self.features_BF)
@@ -75,6 +79,18 @@ class SplitFeatures:
 
     train: SampleFeatures
     held_out: SampleFeatures
+
+
+@dataclass(frozen=True)
+class ClassifierTest:
+    """Test of classifiers that are trained on generated images: the reference `classifier`.
+
+    accuracy_after: trains one on images, uint8 (N, C, H, W), and their labels (N,), and returns its
+    accuracy on held-out images. shape: (C, H, W) of images.
+    """
+
+    accuracy_after: Callable[[Tensor, Tensor], float]
+    shape: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -108,12 +124,16 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`."""
+    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`;
+    `classifier` for a test on held-out images.
+    """
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
     """Most images that it compares, real or generated; None: no limit."""
     is_default: ClassVar[bool] = True
     """Whether a score includes it that names no metrics."""
+    has_interval: ClassVar[bool] = True
+    """Whether a score estimates an interval, for which it computes the value of 20 halves of the images."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """Constants that must be equal for two values to compare, for the record."""
     order: ClassVar[int] = 100
@@ -127,6 +147,10 @@ class Metric(ABC):
         real: features of the reference; None for pairs. options: the file's `Options`. Raises
         `ConfigError` if the reference has too few images, or lacks what the metric needs.
         """
+
+    def protocol(self) -> dict[str, Any]:
+        """Return what must be equal for two values to compare, besides the reference."""
+        return dict(self.settings)
 
     @abstractmethod
     def update(self, samples: Any) -> Self:

@@ -17,6 +17,7 @@ _WORDS = {
     Needs.LOGITS: "the logits of a classifier, which evaluation.features does not have",
     Needs.CLASS_LOGITS: "a classifier of the data's classes, which evaluation.features is not",
     Needs.LABELS: "classes, which the data does not have",
+    Needs.IMAGES: "images, and data of pairs is compared with its targets",
     Needs.PAIRS: "pairs, which the data does not have",
 }
 

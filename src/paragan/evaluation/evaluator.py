@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,15 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Metric, Needs, SampleFeatures, SplitFeatures
+from paragan.core.metric import ClassifierTest, Metric, Needs, SampleFeatures, SplitFeatures
 from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.evaluation.chosen_metrics import ChosenMetric, choose_metrics, refuse_few
+from paragan.evaluation.classifier_test import classifier_test
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, classifies_data, require_accepted
 from paragan.evaluation.generated_features import Generate, compute_features, sample_generator
 from paragan.evaluation.interval import half_sample_interval
-from paragan.evaluation.reference_features import real_features
+from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import Score
 from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
@@ -71,7 +72,8 @@ class Evaluator:
         began = time.monotonic()
         # In mode `train-stats` every rank generates all images, because batches must be equal.
         world = self.world if self.mode == "eval" else ALONE
-        fakes = compute_features(generate, self.extractor, self.num_images, self._block_size, world, self.say)
+        counts = (self.num_images, self._block_size)
+        fakes = compute_features(generate, self.extractor, *counts, world, self.say, self._needs_images)
         values = self._measure(fakes, fakes)
         intervals = self._intervals(fakes, values)
         real = {name: real_values[name] for name in values if name in real_values}
@@ -98,6 +100,8 @@ class Evaluator:
 
     def _num_compared(self, metric: ChosenMetric) -> int:
         """Return the number of reference images of a metric, or 0 if they are too few."""
+        if metric.kind.reference == "classifier":
+            return min(MAX_FOR_ACCURACY, len(self.held_out))
         split = self.held_out if metric.kind.reference == "held_out" else self.train
         if metric.kind.reference == "both" and not metric.count(len(self.held_out)):
             return 0
@@ -141,7 +145,8 @@ class Evaluator:
             count = self._num_compared(metric)
             if not count or (Needs.LABELS in metric.kind.needs and samples.requested_labels_B is None):
                 continue
-            compared = self._compared_rows(metric, covering if metric.kind.reference == "held_out" else samples)
+            is_tested = metric.kind.reference in ("held_out", "classifier")
+            compared = self._compared_rows(metric, covering if is_tested else samples)
             values[self._recorded_name(metric)] = self._empty_metric(metric).update(compared).compute()
         return values
 
@@ -150,7 +155,7 @@ class Evaluator:
         found = {}
         for metric in self.metrics:
             name = self._recorded_name(metric)
-            if name not in values:
+            if name not in values or not metric.kind.has_interval:
                 continue
             compared = self._compared_rows(metric, fakes)
             empty = self._empty_metric(metric)
@@ -174,11 +179,13 @@ class Evaluator:
             self._empty[name] = metric.kind.from_reference(self._reference_of(metric), metric.options)
         return self._empty[name]
 
-    def _reference_of(self, metric: ChosenMetric) -> SampleFeatures | SplitFeatures:
+    def _reference_of(self, metric: ChosenMetric) -> SampleFeatures | SplitFeatures | ClassifierTest:
         count = self._num_compared(metric)
         match metric.kind.reference:
             case "held_out":
                 return self._held_out.rows(0, count)
+            case "classifier":
+                return classifier_test(self.held_out, self.say)
             case "both":
                 return SplitFeatures(self.reference.rows(0, count), self._held_out.rows(0, count))
             case _:
@@ -207,19 +214,26 @@ class Evaluator:
     @cached_property
     def reference(self) -> SampleFeatures:
         """Features of the real training images. Raises `ConfigError` if they are all equal."""
-        found = real_features(self.extractor, self.train, self._num_reference, self.say)
+        found = real_features(self.extractor, self.train, self._num_reference, self.say, self.world)
         if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
             raise ConfigError(
                 f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
                 "extractor, or evaluation.features=judge"
             )
+        if self._needs_images:
+            return replace(found, image_BCHW=real_images(self.train, self._num_reference))
         return found
+
+    @property
+    def _needs_images(self) -> bool:
+        return any(Needs.IMAGES in metric.kind.needs for metric in self.metrics)
 
     @cached_property
     def _held_out(self) -> SampleFeatures:
         """Features of the held-out images, as many as any metric needs."""
-        compared = [self._num_compared(metric) for metric in self.metrics if metric.kind.reference != "train"]
-        enough = max(self._num_real, *compared, 0)
+        compared = [metric for metric in self.metrics if metric.kind.reference in ("held_out", "both")]
+        enough = max(self._num_real, *map(self._num_compared, compared), 0)
         needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
-        return real_features(self.extractor, self.held_out, max(enough, min(count, len(self.held_out))), self.say)
+        count = max(enough, min(count, len(self.held_out)))
+        return real_features(self.extractor, self.held_out, count, self.say, self.world)

@@ -23,7 +23,7 @@ def require_accepted(extractor: FeatureExtractor, train: Source) -> None:
 
 def available_needs(train: Source, extractor: FeatureExtractor | None = None) -> frozenset[Needs]:
     """Return what metrics can read about images of this data; None: by any extractor."""
-    found = {Needs.FEATURES}
+    found = {Needs.FEATURES, Needs.IMAGES}
     if len(train.class_names) > 1:
         found |= {Needs.LABELS}
     if extractor is None or extractor.num_classes is not None:

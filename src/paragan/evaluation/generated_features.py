@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from paragan.core.dist import ALONE, World
@@ -40,11 +42,13 @@ def compute_features(
     block_size: int,
     world: World,
     say: Callable[[str], None] = lambda line: None,
+    with_images: bool = False,
 ) -> SampleFeatures:
     """Compute the features of all rows, gathered on every rank. Collective.
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
-    equally often. say: receives lines of progress. Raises `ConfigError` if images are not finite.
+    equally often. say: receives lines of progress. with_images: also return the images. Raises
+    `ConfigError` if images are not finite.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     mine = blocks[world.rank :: world.size] or blocks[-1:]
@@ -54,7 +58,8 @@ def compute_features(
     for first, count in mine:
         progress(first)
         x, labels = generate(first, count)
-        found.append(extractor.compute(require_finite(x, world), labels))
+        features = extractor.compute(require_finite(x, world), labels)
+        found.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
     return _gather(SampleFeatures.concatenate(found), [count for _, count in blocks], world)
 
 
@@ -64,15 +69,22 @@ def _gather(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeat
         return mine
     columns = [
         None if column is None else world.gather_tensors(column)
-        for column in (mine.features_BF, mine.logits_BK, mine.requested_labels_B)
+        for column in (mine.features_BF, mine.logits_BK, mine.requested_labels_B, mine.image_BCHW)
     ]
     found: list[SampleFeatures] = []
     for number, count in enumerate(counts):
         rank = number % world.size
         before = sum(counts[number % world.size : number : world.size])
-        theirs = SampleFeatures(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
+        features, logits, labels, images = (None if column is None else column[rank] for column in columns)
+        assert features is not None
+        theirs = SampleFeatures(features, logits, labels, image_BCHW=images)
         found.append(theirs.rows(before, before + count))
     return SampleFeatures.concatenate(found)
+
+
+def to_uint8(x_BCHW: Tensor) -> Tensor:
+    """Return images in [-1, 1] as data sets have them, uint8 on the CPU."""
+    return ((x_BCHW.detach().clamp(-1, 1) + 1) * 127.5).round().to("cpu", torch.uint8)
 
 
 def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:

@@ -44,7 +44,8 @@ class PairEvaluator:
 
     def __post_init__(self) -> None:
         self.num_pairs = min(self.num_images, len(self.held_out))
-        self.metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
+        metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
+        self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator."""
@@ -64,15 +65,14 @@ class PairEvaluator:
         Raises `ConfigError` if they are not finite.
         """
         began = time.monotonic()
-        empty = [chosen.kind.from_reference(None, chosen.options) for chosen in self.metrics]
         blocks = []
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
             target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
             both = ImagePairs(require_finite(translate(first, condition)), target)
-            blocks.append([metric.update(both) for metric in empty])
+            blocks.append([metric.update(both) for metric in self.empty])
         by_block = {column[0].name: column for column in zip(*blocks, strict=True)}
         values = {name: reduce(Metric.merge, column).compute() for name, column in by_block.items()}
-        directions = {metric.name: metric.direction for metric in empty}
+        directions = {metric.name: metric.direction for metric in self.empty}
         intervals = {name: self._interval(values[name], column) for name, column in by_block.items()}
         known = {name: ends for name, ends in intervals.items() if ends is not None}
         seconds = time.monotonic() - began
@@ -89,6 +89,7 @@ class PairEvaluator:
     def protocol(self) -> dict[str, Any]:
         """Settings that must be equal where two scores are compared."""
         return {
+            **{metric.name: metric.protocol() for metric in self.empty if metric.protocol()},
             "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
             "mode": self.mode,
             "sampling": MODE_DESCRIPTIONS[self.mode],

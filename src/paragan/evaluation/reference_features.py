@@ -8,14 +8,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from paragan.core.dist import ALONE, World
 from paragan.core.files import read_bytes, write_bytes
 from paragan.core.metric import SampleFeatures
 from paragan.core.source import Source
-from paragan.features._extractor import FeatureExtractor
+from paragan.evaluation.generated_features import compute_features, to_uint8
+from paragan.features._extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
 from paragan.storage.download import cache_dir
 
 _FORMAT = 1
@@ -23,23 +26,41 @@ _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
 
 
 def real_features(
-    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None]
+    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None], world: World = ALONE
 ) -> SampleFeatures:
-    """Return `extractor.compute_rows(source, count, say)`, from the cache if it has them.
+    """Return `extractor.compute_rows(source, count, say)`, from the cache if it has them. Collective.
 
-    Cached are features of extractors with `is_slow`, in the folder `features` of `cache_dir()`, by
-    a hash of all that they depend on. A damaged file is computed anew.
+    Each rank computes a part. Cached are features of extractors with `is_slow`, in the folder
+    `features` of `cache_dir()`, by a hash of all that they depend on. A damaged file is computed anew.
     """
     if not extractor.is_slow or not source.fingerprint:
-        return extractor.compute_rows(source, count, say)
+        return _compute(extractor, source, count, say, world)
     path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
     found = _read(path, count)
-    if found is None:
-        found = extractor.compute_rows(source, count, say)
+    if world.any(found is None) or found is None:
+        found = _compute(extractor, source, count, say, world)
         with suppress(OSError):  # without space or permission, nothing is cached
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(path, save(_tensors(found)))
     return found
+
+
+def _compute(
+    extractor: FeatureExtractor, source: Source, count: int, say: Callable[[str], None], world: World
+) -> SampleFeatures:
+    if world.size == 1:
+        return extractor.compute_rows(source, count, say)
+
+    def rows(first: int, number: int) -> tuple[Tensor, Tensor | None]:
+        samples = real_batch(source, first, number)
+        return samples["image"], samples.get("label")
+
+    return compute_features(rows, extractor, count, REAL_AT_ONCE, world, say)
+
+
+def real_images(source: Source, count: int) -> Tensor:
+    """Return the images whose features `real_features` returns, uint8 (N, C, H, W)."""
+    return torch.cat([to_uint8(batch["image"]) for batch in real_batches(source, count)])
 
 
 def _key(extractor: FeatureExtractor, source: Source, count: int) -> str:

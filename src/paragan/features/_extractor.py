@@ -26,7 +26,7 @@ CLASSES = "classes"  # the usual task of an extractor: those of the data
 OTHER_CLASSES = "other classes"
 MAX_FOR_ACCURACY = 10_000
 _CPU = torch.device("cpu")
-_AT_ONCE = 500  # real images that are fetched at once
+REAL_AT_ONCE = 500  # real images that are fetched at once
 _REFERENCE = 0  # the seed of the order in which real images are taken
 
 Shape = tuple[int, int, int]
@@ -102,7 +102,7 @@ class FeatureExtractor:
         """
         progress = ProgressLines("score", "real images", count, say)
         parts: list[SampleFeatures] = []
-        for samples in _batches(source, count):
+        for samples in real_batches(source, count):
             progress(sum(map(len, parts)))
             parts.append(self.compute(samples["image"], samples.get("label")))
         return SampleFeatures.concatenate(parts)
@@ -172,12 +172,17 @@ def accuracy(judged: SampleFeatures) -> float:
     return float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean())
 
 
-def _batches(source: Source, count: int) -> Iterator[dict[str, Tensor]]:
-    """Yield random batches of `count` images, always the same ones.
+def real_batches(source: Source, count: int) -> Iterator[dict[str, Tensor]]:
+    """Yield random batches of `count` images, always the same ones."""
+    for first in range(0, count, REAL_AT_ONCE):
+        yield real_batch(source, first, min(REAL_AT_ONCE, count - first))
+
+
+def real_batch(source: Source, first: int, count: int) -> dict[str, Tensor]:
+    """Return images `first` … of the random order in which scores read a data set.
 
     Random, because files may be sorted by class. (MNIST is not shuffled: the fd between training
     images of even and uneven row numbers is 6.7, between random halves 0.4.)
     """
-    rows = Order(len(source), _REFERENCE).at(np.arange(count))
-    for first in range(0, count, _AT_ONCE):
-        yield normalise_images(source.fetch(rows[first : first + _AT_ONCE]), source)
+    rows = Order(len(source), _REFERENCE).at(np.arange(first, first + count))
+    return normalise_images(source.fetch(rows), source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from torch import Tensor
@@ -26,11 +26,12 @@ class MeanMetric(Metric):
 
     def update(self, samples: Any) -> Self:
         """Return a metric that includes these images."""
-        return type(self)(self.total + float(self.of_each(samples).sum()), self.count + len(samples))
+        total = self.total + float(self.of_each(samples).sum())
+        return replace(self, total=total, count=self.count + len(samples))
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""
-        return type(self)(self.total + other.total, self.count + other.count)
+        return replace(self, total=self.total + other.total, count=self.count + other.count)
 
     def compute(self) -> float:
         """Return the mean over all images. Raises `ConfigError` without images."""

@@ -1,0 +1,73 @@
+"""Diversity: how far generated images are from one another, relative to real ones; 1 is ideal.
+
+The mean perceptual distance of two generated images, as published for image-to-image translation (J.-Y.
+Zhu et al., "Toward multimodal image-to-image translation", NeurIPS 2017, section 5.2), over that of two
+real images. The distance is that of Zhang et al. 2018 for one layer of one position: the squared distance
+of features that are scaled to length 1. Over all pairs of images it needs only the sum of the features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core import metric
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Direction, SampleFeatures, in_float64
+
+
+@dataclass(frozen=True)
+class Metric(metric.Metric):
+    """Ratio >= 0 of mean squared distances; exact over all pairs, and linear in time."""
+
+    name = "diversity"
+    direction = Direction.NEITHER
+    note = (
+        "Mean distance of two generated images in feature space, over that of two real images. About 1 is ideal; "
+        "towards 0 the generator makes one image; above 1 its images differ more than real ones, as noise does."
+    )
+    names_extractor = True
+    min_images = 2
+    is_default = False
+    order = 17
+    real_distance: float
+    sum_F: Tensor
+    count: int = 0
+
+    @classmethod
+    def from_reference(cls, real: SampleFeatures, options: Any = None) -> Metric:
+        """Return an empty metric. Raises `ConfigError` if all real images have equal features."""
+        sum_F = _unit(real.features_BF).sum(0)
+        real_distance = _mean_distance(sum_F, len(real))
+        if real_distance <= 0:
+            raise ConfigError("diversity needs real images whose features differ; use another extractor")
+        return cls(real_distance, torch.zeros_like(sum_F))
+
+    def update(self, samples: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
+        sum_F = self.sum_F + _unit(samples.features_BF).sum(0)
+        return replace(self, sum_F=sum_F, count=self.count + len(samples))
+
+    def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
+        return replace(self, sum_F=self.sum_F + other.sum_F, count=self.count + other.count)
+
+    def compute(self) -> float:
+        """Return the ratio. Raises `ConfigError` below two images."""
+        return _mean_distance(self.sum_F, self.count) / self.real_distance
+
+
+def _unit(features_BF: Tensor) -> Tensor:
+    """Scale features to length 1; features of 0 remain."""
+    return torch.nn.functional.normalize(in_float64(features_BF), dim=1)
+
+
+def _mean_distance(sum_F: Tensor, count: int) -> float:
+    """Return the mean squared distance of two different rows of length 1 with this sum."""
+    if count < 2:
+        raise ConfigError(f"diversity needs at least 2 images, not {count}; raise evaluation.num_images")
+    mean_product = (float(sum_F.square().sum()) - count) / (count * (count - 1))
+    return max(0.0, 2 * (1 - mean_product))

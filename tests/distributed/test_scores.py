@@ -1,0 +1,18 @@
+"""Scores do not depend on the number of ranks: every metric of the registry, of generated and of real images."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.distributed.cases_scores import metrics_without_pairs
+
+CASES = "tests.distributed.cases_scores"
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.mark.parametrize("ranks", ["one_rank", "two_ranks", "four_ranks"])
+def test_every_metric_is_the_same_on_any_number_of_ranks(ranks, request):
+    for found in request.getfixturevalue(ranks).run(f"{CASES}:differences"):
+        assert {name.partition("[")[0] for name in found} == set(metrics_without_pairs())
+        assert max(found.values()) <= 1e-9, found
