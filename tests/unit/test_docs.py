@@ -35,6 +35,7 @@ def test_docs_have_python_blocks():
 @pytest.mark.parametrize(("page", "before", "block"), BLOCKS)
 def test_python_block_runs(page, before, block, folders, monkeypatch):
     monkeypatch.chdir(folders[page])
+    monkeypatch.setenv("PARAGAN_CACHE", str(folders[page] / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
     for command in re.findall(r"before: (.*) -->", before):  # what the reader has done by then, in short
         assert main(shlex.split(command)) == 0

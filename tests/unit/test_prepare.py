@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_metadata_of_the_source_is_not_copied(tmp_path, images):
 
 
 def test_a_stopped_preparation_continues_with_the_missing_shards(tmp_path, images, monkeypatch):
-    expected = prepared(images, tmp_path / "expected").folder
+    expected = Path(prepared(images, tmp_path / "expected").address)
     out = tmp_path / "out"
     original = ShardWriter.write
 
@@ -95,7 +96,7 @@ def test_a_stopped_preparation_continues_with_the_missing_shards(tmp_path, image
 def test_a_killed_preparation_continues(tmp_path):
     """SIGKILL after two shards; the bytes are those of one go."""
     images = image_folder(tmp_path / "images", 60, 400)
-    expected = prepared(images, tmp_path / "expected", Encoding(256)).folder
+    expected = Path(prepared(images, tmp_path / "expected", Encoding(256)).address)
     out = tmp_path / "out"
     words = ["data", "prepare", str(images), str(out), "--size=256", "--shard-samples=5", "--threads=2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -182,7 +183,7 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
     assert len(result.folder) == 22
     assert "1 of 23 image is damaged and excluded" in result.notices[0]
     path.unlink()
-    assert contents(prepared(images, tmp_path / "clean").folder) == contents(tmp_path / "out")
+    assert contents(Path(prepared(images, tmp_path / "clean").address)) == contents(tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,10 @@ def format_shards(prepared: PreparedShards) -> list[str]:
     description = folder.description
     total = sum(shard.num_bytes for shard in description.shards)
     size = "" if description.encoding is None else f" of {description.encoding.size} px"
-    words = ["train", "own", "data.name=shards", f"data.path={folder.folder}", "data.size=null"]
+    words = ["train", "own", "data.name=shards", f"data.path={folder.address}", "data.size=null"]
     return [
         *(f"warning: {line}" for line in prepared.notices),
-        f"{folder.folder}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
+        f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
         f"  shards   {len(description.shards):,}, {prepared.num_written:,} of them written now",
         f"  classes  {len(description.class_names) or 'none'}",
         "",

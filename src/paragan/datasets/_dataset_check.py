@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -24,6 +23,8 @@ from paragan.storage.shard_folder import ShardFolder, has_shards, sample_key
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
+_READ_AHEAD = 64  # samples
+_READ_AHEAD_BYTES = 8 << 20
 _SIZES: tuple[int, ...] = get_args(ImageSize)
 # largest size suggested by default; larger networks are slow without an accelerator
 _DEFAULT_SIDE = 64
@@ -64,7 +65,7 @@ def check_dataset(
     """
     if size is not None and size not in _SIZES:
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
-    checked = _check_shards(path) if has_shards(Path(path)) else _check_files(path)
+    checked = _check_shards(path) if has_shards(path) else _check_files(path)
     report = DatasetReport(path, len(checked.names), classes=checked.classes, warnings=checked.warnings)
     sides = []
     kinds: Counter[str] = Counter()
@@ -111,21 +112,43 @@ def _check_files(path: str) -> _CheckedImages:
 
 
 def _check_shards(path: str) -> _CheckedImages:
-    shards = ShardFolder(Path(path))
+    shards = ShardFolder(path)
+    ahead = _ReadAhead(shards)
     labels = shards.index["label"].tolist() if shards.description.class_names else []
     counts = Counter(labels)
     classes = {name: counts[label] for label, name in enumerate(shards.description.class_names)}
 
     def damaged_files(damaged: list[str]) -> list[str]:
         """Return a message for each file that is damaged outside of the images named already."""
-        changed = [shards.folder / file.name for file in shards.damaged_files()]
+        changed = list(shards.damaged_files())
         unnamed = [file for file in changed if not any(line.startswith(f"{file}: ") for line in damaged)]
         return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
 
     names = list(map(sample_key, range(len(shards))))
     return _CheckedImages(
-        names, lambda name: shards.read(int(name)), lambda name: shards.where(int(name)), classes, (), damaged_files
+        names, lambda name: ahead.read(int(name)), lambda name: shards.where(int(name)), classes, (), damaged_files
     )
+
+
+class _ReadAhead:
+    """Samples of shards in their order, read a few at a time: remote ones are one request."""
+
+    def __init__(self, shards: ShardFolder) -> None:
+        self._shards = shards
+        self._rows = range(0)
+        self._contents: list[bytes] = []
+
+    def read(self, row: int) -> bytes:
+        """Return the image of a sample; `DataError` that names it if it is damaged."""
+        if row not in self._rows:
+            sizes = self._shards.index["num_bytes"][row : row + _READ_AHEAD].astype(np.int64)
+            self._rows = range(row, row + max(1, int((sizes.cumsum() <= _READ_AHEAD_BYTES).sum())))
+            try:
+                self._contents = self._shards.read_rows(self._rows)
+            except DataError:  # of any of them
+                self._rows = range(0)
+                return self._shards.read(row)
+        return self._contents[self._rows.index(row)]
 
 
 def _count_classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
@@ -146,7 +169,7 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
     report.size = size or max(fitting, default=min(_SIZES))
     report.num_smaller = int((sides < report.size).sum())
     report.advice = _advice(report)
-    dataset = ["data.name=shards"] if has_shards(Path(report.path)) else []
+    dataset = ["data.name=shards"] if has_shards(report.path) else []
     words = ["train", "own", *dataset, f"data.path={report.path}", f"data.size={report.size}"]
     if set(report.kinds) == {"grey"}:
         words.append("data.channels=1")
@@ -158,7 +181,7 @@ def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> N
 def _advice(report: DatasetReport) -> list[str]:
     """Return advice, one line each, the most important first."""
     lines = []
-    if report.damaged and has_shards(Path(report.path)):
+    if report.damaged and has_shards(report.path):
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
     elif report.damaged:
         lines.append(

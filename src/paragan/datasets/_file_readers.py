@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.datasets import _image_paths, _tar_stream
@@ -149,6 +150,9 @@ def list_images(
     images.
     """
     root = Path(path)
+    if is_url(path):
+        problem = f"data set {dataset!r} reads local files"
+        raise DataError(f"{option}: {problem}; pass data.name=shards for shards at an address")
     if not path:
         raise DataError(f"{option} is required for dataset {dataset!r}; pass {option}=DIR")
     if not root.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from paragan.core.addresses import secret_in_url as secret_in_url
 from paragan.core.option_types import FilePath
 
 

@@ -14,6 +14,7 @@ from typing import get_args
 import PIL
 from PIL import Image
 
+from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
@@ -23,7 +24,8 @@ from paragan.datasets._image_decoding import decode_square_image, image_suffix
 from paragan.datasets._samples import ArraySamples, FileSamples, Samples, ShardSamples
 from paragan.datasets._table_samples import TableSamples, table_files
 from paragan.datasets._tar_samples import TarSamples, is_plain_tar
-from paragan.storage.shard_folder import VERSION, Encoding, ShardDescription, ShardFolder, StoredFile, has_shards
+from paragan.storage.byte_store import StoredFile
+from paragan.storage.shard_folder import VERSION, Encoding, ShardDescription, ShardFolder, has_shards
 from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_writer
 
 SAMPLES_PER_SHARD = 1000
@@ -78,6 +80,8 @@ def open_samples(source: str, damaged: str = "stop") -> Samples:
 
     Raises `DataError` if there are no images.
     """
+    if is_url(source):
+        return ShardSamples(ShardFolder(source))
     root = Path(source)
     if root.is_dir():
         return _open_folder(root, damaged)
@@ -91,7 +95,7 @@ def open_samples(source: str, damaged: str = "stop") -> Samples:
 
 
 def _open_folder(root: Path, damaged: str) -> Samples:
-    if has_shards(root):
+    if has_shards(str(root)):
         return ShardSamples(ShardFolder(root))
     tables = table_files(root)
     if tables and tables[0].suffix == ".arrow":

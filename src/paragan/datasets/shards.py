@@ -1,4 +1,4 @@
-"""Shards: images that `data prepare` has packed into tar files with an index, read at random from disk.
+"""Shards: images that `data prepare` has packed into tar files with an index, read at random from disk or network.
 
 Source: your images. The tar files follow the WebDataset format, https://github.com/webdataset/webdataset.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
@@ -21,6 +21,8 @@ from paragan.datasets import _image_decoding
 from paragan.datasets._image_files import EncodedImages
 from paragan.datasets._image_paths import held_out_mask
 from paragan.datasets._in_memory import compute_fingerprint
+from paragan.datasets._options import secret_in_url
+from paragan.storage.disk_cache import DiskCache
 from paragan.storage.shard_folder import INDEX, Encoding, ShardFolder
 
 _DEFAULT_SIZE = 64
@@ -28,13 +30,13 @@ _DEFAULT_SIZE = 64
 
 @dataclass(frozen=True)
 class Options:
-    """A folder written by `data prepare`: shards of images with an index.
+    """A folder written by `data prepare`, local or remote: shards of images with an index.
 
     Samples, classes and the two splits are those of the folder, zip or tar file they were made of.
     """
 
     path: FilePath = ""
-    """The folder with `dataset.json`."""
+    """The folder with `dataset.json`, or its address: http(s)://, s3://, gs:// or az://."""
     size: ImageSize | None = None
     """Height and width in pixels; null: that of `data prepare --size`, else 64."""
     channels: Literal[1, 3] = 3
@@ -47,8 +49,14 @@ class Options:
     """Share of the images held out from training, if the source had no folders `train` and `val`."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split."""
+    disk_cache_mb: Natural = 16384
+    """MiB of remote shards cached on the local disk, in PARAGAN_CACHE or ~/.cache/paragan; 0: none."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
+
+    def __post_init__(self) -> None:
+        if problem := secret_in_url(self.path):
+            raise ValueError(problem)
 
 
 class ShardImages(EncodedImages):
@@ -70,14 +78,14 @@ class ShardImages(EncodedImages):
         labels = folder.index["label"][rows] if self.class_names else None
         if labels is not None and not 0 <= labels.min() <= labels.max() < len(self.class_names):
             problem = f"labels range from {labels.min()} to {labels.max()} for {len(self.class_names)} classes"
-            raise DataError(f"{folder.folder / INDEX}: {problem}; the index is damaged: prepare the data again")
+            raise DataError(f"{folder.address}/{INDEX}: {problem}; the index is damaged: prepare the data again")
         super().__init__(len(rows), labels, shape, decode, cache_bytes, notices)
         self._folder = folder
         self._rows = rows
 
     def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
         """Return the bytes of images. Raises `DataError` that names a damaged one."""
-        return [self._folder.read(int(self._rows[row])) for row in rows]
+        return self._folder.read_rows([int(self._rows[row]) for row in rows])
 
     def where(self, row: int) -> str:
         """Return the name of an image in messages."""
@@ -92,7 +100,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     if not options.path:
         raise DataError("data.path is required for dataset 'shards'; pass data.path=DIR, as made by `data prepare`")
-    folder = ShardFolder(Path(options.path))
+    folder = ShardFolder(options.path, options.disk_cache_mb << 20)
     encoding = folder.description.encoding
     size = options.size or (encoding.size if encoding else _DEFAULT_SIZE)
     decode = partial(
@@ -104,7 +112,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     )
     is_held_out = _held_out(folder, options.held_out)
     rows = np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
-    notices = _notices(options, encoding, size)
+    notices = (*_notices(options, encoding, size), *_cache_notice(options, folder))
     images = ShardImages(folder, rows, (options.channels, size, size), decode, options.cache_mb << 20, notices)
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)
     images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings)
@@ -129,3 +137,14 @@ def _notices(options: Options, encoding: Encoding | None, size: int) -> tuple[st
     if options.channels > encoding.channels:
         lines.append("data.channels=3: the shards hold grey images; pass data.channels=1")
     return tuple(lines)
+
+
+def _cache_notice(options: Options, folder: ShardFolder) -> tuple[str, ...]:
+    """Return a warning if remote shards do not fit into the disk cache."""
+    limit_mb = options.disk_cache_mb
+    needed = sum(shard.num_bytes for shard in folder.description.shards)
+    capacity = DiskCache(limit_mb << 20).capacity_bytes
+    if not is_url(options.path) or not limit_mb or needed <= capacity:
+        return ()
+    problem = f"only the first {capacity >> 20:,} of {needed >> 20:,} MiB of shards are cached"
+    return (f"data.disk_cache_mb={limit_mb}: {problem}; raise it to {-(-needed * 8 // 7 >> 20) + 1}",)

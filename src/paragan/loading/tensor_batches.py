@@ -114,12 +114,11 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
 def open_images(
     path: str | Path, size: int = 64, split: Literal["train", "held_out"] = "train", **options: Any
 ) -> Source:
-    """Open images as a source: a folder, .zip or .tar file, or shards of `data prepare`.
+    """Open images as a source: a folder, .zip or .tar file, or shards of `data prepare`, also at an address.
 
     size: height and width. options: those of data set `folder` or `shards`, such as `channels`,
     `crop`, `cache_mb` and `held_out`, the share that `split` "train" leaves out.
     """
-    is_sharded = "://" in str(path) or has_shards(Path(path))
-    module = registry.load_module("datasets", "shards" if is_sharded else "folder")
+    module = registry.load_module("datasets", "shards" if has_shards(str(path)) else "folder")
     source: Source = module.source(module.Options(path=str(path), size=size, **options), split)
     return source

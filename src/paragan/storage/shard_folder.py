@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +18,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.core.files import open_regular_file, read_bytes
+from paragan.core.files import open_regular_file
+from paragan.storage.byte_store import ByteRange, ByteStore, MissingFileError, StoredFile
+from paragan.storage.local_store import PREPARE_AGAIN, LocalStore, raise_read_errors
+from paragan.storage.open_store import open_store
 
 DESCRIPTION = "dataset.json"
 INDEX = "index.bin"
@@ -40,16 +43,7 @@ RECORD = np.dtype(
 )
 _MAX_DESCRIPTION_BYTES = 256 << 20
 _MAX_SIDE = 4096
-_CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """Name, size and sha256 of a file."""
-
-    name: str
-    num_bytes: int
-    sha256: str
+_CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -87,16 +81,19 @@ class ShardDescription:
 
 
 class ShardFolder:
-    """Random access to the samples of a folder of shards.
+    """Random access to the samples of shards in a folder or at an address (`open_store`).
 
-    index: records (N,) of type `RECORD`, mapped. Raises `DataError` if the description or the size
-    of the index is invalid. Several threads may read at the same time.
+    index: records (N,) of type `RECORD`, mapped. cache_bytes: limit of the disk cache of remote
+    shards. Raises `DataError` if the description or the size of the index is invalid. Several threads
+    may read at the same time.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.description = read_description(folder)
-        self.index = map_index(folder / INDEX, self.description.num_samples)
+    def __init__(self, path: str | Path, cache_bytes: int = 0) -> None:
+        store = open_store(str(path), cache_bytes)
+        self.address = store.address
+        self.description = read_description(store)
+        self.index = map_index(store.local_copy(self.description.index), self.description.num_samples)
+        self._store = store.with_cached_blocks(self.description.shards)
 
     def __len__(self) -> int:
         return self.description.num_samples
@@ -109,36 +106,58 @@ class ShardFolder:
 
     def read(self, row: int) -> bytes:
         """Return the image of a sample; `DataError` that names it if its sha256 differs."""
-        shard, offset, num_bytes = self.locate(row)
-        if offset + num_bytes > shard.num_bytes or num_bytes > MAX_SAMPLE_BYTES:
-            raise DataError(f"{self.where(row)}: {INDEX} is damaged; {_PREPARE_AGAIN}")
-        with _raise_read_errors(self.folder / shard.name):
-            handle = os.open(self.folder / shard.name, os.O_RDONLY)
-            try:
-                data = os.pread(handle, num_bytes, offset)
-            finally:
-                os.close(handle)
-        if hashlib.sha256(data).digest() != self.index[row]["sha256"].tobytes():
-            problem = "the bytes differ from the sha256 in the index" if len(data) == num_bytes else "the shard is cut"
-            raise DataError(f"{self.where(row)}: {problem}; {_PREPARE_AGAIN}")
-        return data
+        return self.read_rows([row])[0]
+
+    def read_rows(self, rows: Sequence[int]) -> list[bytes]:
+        """Return the images of samples, as `read`; neighbours in a remote shard share a request."""
+        ranges = [self._range(row) for row in rows]
+        contents = self._store.read_ranges(ranges)
+        for attempt in range(1, self._store.num_attempts + 1):
+            wrong = [n for n, row in enumerate(rows) if not self._is_intact(row, contents[n])]
+            if not wrong:
+                return contents
+            if attempt == self._store.num_attempts:
+                break
+            again = [ranges[n] for n in wrong]
+            self._store.forget(again)
+            for n, content in zip(wrong, self._store.read_ranges(again), strict=True):
+                contents[n] = content
+        is_cut = len(contents[wrong[0]]) < ranges[wrong[0]].num_bytes
+        problem = "the shard is cut" if is_cut else "the bytes differ from the sha256 in the index"
+        raise DataError(f"{self.where(rows[wrong[0]])}: {problem}; {PREPARE_AGAIN}")
 
     def where(self, row: int) -> str:
         """Return shard and sample in messages."""
         shard = self.description.shards[row // self.description.samples_per_shard]
-        return f"{self.folder / shard.name}: sample {sample_key(row)}"
+        return f"{self._store.where(shard.name)}: sample {sample_key(row)}"
 
-    def damaged_files(self) -> Iterator[StoredFile]:
-        """Yield the index and the shards whose size or sha256 differs from the description."""
+    def damaged_files(self) -> Iterator[str]:
+        """Yield the paths of index and shards whose size or sha256 differs from the description."""
         for file in (self.description.index, *self.description.shards):
-            try:
-                if hash_file(self.folder / file.name, file.name) != file:
-                    yield file
-            except OSError:
-                yield file
+            if not self._is_whole(file):
+                yield self._store.where(file.name)
 
+    def _range(self, row: int) -> ByteRange:
+        shard, offset, num_bytes = self.locate(row)
+        if offset + num_bytes > shard.num_bytes or not 0 < num_bytes <= MAX_SAMPLE_BYTES:
+            raise DataError(f"{self.where(row)}: {INDEX} is damaged; {PREPARE_AGAIN}")
+        return ByteRange(shard.name, offset, offset + num_bytes)
 
-_PREPARE_AGAIN = "copy the file again, or prepare the data again"
+    def _is_intact(self, row: int, content: bytes) -> bool:
+        return hashlib.sha256(content).digest() == self.index[row]["sha256"].tobytes()
+
+    def _is_whole(self, file: StoredFile) -> bool:
+        """Return whether the bytes of a file are those of the description."""
+        digest = hashlib.sha256()
+        try:
+            if self._store.size(file.name) != file.num_bytes:
+                return False
+            for start in range(0, file.num_bytes, _CHUNK_BYTES):
+                chunk = ByteRange(file.name, start, min(start + _CHUNK_BYTES, file.num_bytes))
+                digest.update(self._store.read_ranges([chunk])[0])
+        except DataError:
+            return False
+        return digest.hexdigest() == file.sha256
 
 
 def sample_key(row: int) -> str:
@@ -151,73 +170,61 @@ def shard_name(number: int) -> str:
     return f"shard-{number:06d}.tar"
 
 
-def has_shards(folder: Path) -> bool:
-    """Return whether this is a folder of shards, also one whose preparation has not finished."""
-    return ((folder / DESCRIPTION).is_file() and (folder / INDEX).is_file()) or (folder / UNFINISHED).is_dir()
+def has_shards(path: str) -> bool:
+    """Return whether this is an address, or a folder of shards whose preparation may be unfinished."""
+    folder = Path(path)
+    has_files = (folder / DESCRIPTION).is_file() and (folder / INDEX).is_file()
+    return is_url(path) or has_files or (folder / UNFINISHED).is_dir()
 
 
-def read_description(folder: Path) -> ShardDescription:
+def read_description(store: ByteStore) -> ShardDescription:
     """Read `dataset.json`. Raises `DataError` if it is missing, invalid or of another version."""
     from pydantic import TypeAdapter, ValidationError
 
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        if (folder / UNFINISHED).is_dir():
-            command = f"{program_command()} data prepare SRC {folder}"
-            raise DataError(f"{folder}: the preparation of the shards was stopped; finish it with `{command}`")
-        raise DataError(f"{folder}: no {DESCRIPTION}; make shards with `{program_command()} data prepare SRC OUT`")
-    with _raise_read_errors(path):
-        content = read_bytes(path, _MAX_DESCRIPTION_BYTES)
+    where = store.where(DESCRIPTION)
+    try:
+        content = store.read_file(DESCRIPTION, _MAX_DESCRIPTION_BYTES)
+    except MissingFileError:
+        raise DataError(_missing_description(store)) from None
     try:
         found = TypeAdapter(ShardDescription).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
-        raise DataError(f"{path}: {key}: {first['msg']}; {_PREPARE_AGAIN}") from None
-    _check_description(found, path)
+        raise DataError(f"{where}: {key}: {first['msg']}; {PREPARE_AGAIN}") from None
+    _check_description(found, where)
     return found
 
 
-def _check_description(found: ShardDescription, path: Path) -> None:
+def _missing_description(store: ByteStore) -> str:
+    place = store.address
+    if not isinstance(store, LocalStore):
+        return f"{place}: no {DESCRIPTION}; upload the folder that `{program_command()} data prepare SRC OUT` writes"
+    if (Path(place) / UNFINISHED).is_dir():
+        command = f"{program_command()} data prepare SRC {place}"
+        return f"{place}: the preparation of the shards was stopped; finish it with `{command}`"
+    return f"{place}: no {DESCRIPTION}; make shards with `{program_command()} data prepare SRC OUT`"
+
+
+def _check_description(found: ShardDescription, where: str) -> None:
     """Raise `DataError` unless the numbers fit each other."""
     if found.version != VERSION:
         problem = f"version {found.version} of the format; this program reads version {VERSION}"
-        raise DataError(f"{path}: {problem}: prepare the data again")
+        raise DataError(f"{where}: {problem}: prepare the data again")
     fits = found.samples_per_shard >= 1 and found.num_samples >= 2
     fits = fits and len(found.shards) == -(-found.num_samples // found.samples_per_shard)
     fits = fits and [file.name for file in found.shards] == [shard_name(i) for i in range(len(found.shards))]
     fits = fits and (found.encoding is None or 1 <= found.encoding.size <= _MAX_SIDE)
     fits = fits and (found.num_train is None or 0 < found.num_train < found.num_samples)
     if not fits:
-        raise DataError(f"{path}: the numbers in it do not fit each other; {_PREPARE_AGAIN}")
+        raise DataError(f"{where}: the numbers in it do not fit each other; {PREPARE_AGAIN}")
 
 
 def map_index(path: Path, num_samples: int) -> NDArray[Any]:
     """Map the records of an index into memory, read-only; nothing is read."""
-    with _raise_read_errors(path), open_regular_file(path) as file:
+    with raise_read_errors(path), open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size != num_samples * RECORD.itemsize or size == 0:
             expected = f"expected {num_samples * RECORD.itemsize:,} for {num_samples:,} samples"
-            raise DataError(f"{path}: {size:,} bytes, {expected}; {_PREPARE_AGAIN}")
+            raise DataError(f"{path}: {size:,} bytes, {expected}; {PREPARE_AGAIN}")
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), RECORD)
-
-
-def hash_file(path: Path, name: str) -> StoredFile:
-    """Return size and sha256 of a file."""
-    digest = hashlib.sha256()
-    count = 0
-    with open_regular_file(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            count += len(chunk)
-    return StoredFile(name, count, digest.hexdigest())
-
-
-@contextmanager
-def _raise_read_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {_PREPARE_AGAIN}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the file") from None

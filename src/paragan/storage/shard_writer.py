@@ -18,6 +18,8 @@ import numpy as np
 
 from paragan.core.errors import DataError
 from paragan.core.files import atomic_write, open_lock_file, read_bytes, write_bytes, write_text
+from paragan.storage.byte_store import StoredFile
+from paragan.storage.local_store import LocalStore
 from paragan.storage.shard_folder import (
     BLOCK_BYTES,
     DESCRIPTION,
@@ -26,7 +28,6 @@ from paragan.storage.shard_folder import (
     RECORD,
     UNFINISHED,
     ShardDescription,
-    StoredFile,
     read_description,
     sample_key,
     shard_name,
@@ -136,7 +137,7 @@ def open_shard_writer(folder: Path, planned: ShardDescription) -> Iterator[Shard
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
-            _refuse_other(folder, asdict(read_description(folder)), asdict(planned))
+            _refuse_other(folder, asdict(read_description(LocalStore(folder))), asdict(planned))
             yield None
             return
         if folder.exists() and any(folder.iterdir()):

@@ -1,0 +1,83 @@
+"""Byte ranges of files in one place: a local folder, a web server or an object store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.core.errors import DataError
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes `start` to `stop` (excluded) of the file `name`."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Number of bytes."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """Name, size and sha256 of a file."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+
+class MissingFileError(DataError):
+    """A store has no file of this name."""
+
+
+class ByteStore(ABC):
+    """Base class of files in one place. address: of the place, as messages name it, without secrets.
+
+    num_attempts: number of reads after which bytes that differ from their sha256 are final; before
+    each but the first, `forget` drops local copies. Several threads may read at the same time.
+    """
+
+    address: str
+    num_attempts: int = 1
+
+    @abstractmethod
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """Return the bytes of each range, in their order.
+
+        A range beyond the end of a file gives fewer bytes, or `DataError`. Raises `DataError` if a
+        file cannot be read.
+        """
+
+    @abstractmethod
+    def read_file(self, name: str, max_bytes: int) -> bytes:
+        """Return a whole file; `DataError` above `max_bytes`, `MissingFileError` without the file."""
+
+    @abstractmethod
+    def size(self, name: str) -> int:
+        """Return the number of bytes of a file."""
+
+    @abstractmethod
+    def local_copy(self, file: StoredFile) -> Path:
+        """Return a path at which the whole file can be opened.
+
+        A copy of a remote file has its size and sha256; a local file is not compared.
+        """
+
+    def with_cached_blocks(self, files: Sequence[StoredFile]) -> ByteStore:
+        """Return a store that caches the blocks of these files on the local disk, if this is remote."""
+        return self
+
+    def forget(self, ranges: Sequence[ByteRange]) -> None:
+        """Drop local copies of these ranges; the next read returns them from their origin."""
+        return
+
+    def where(self, name: str) -> str:
+        """Return path or address of a file in messages."""
+        return f"{self.address}/{name}"

@@ -1,0 +1,204 @@
+"""Shards over http and S3: the samples of the disk under every fault, or a clear stop; messages; `data check URL`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.storage_emulator import QUIET, Conditions, read_files, serve
+from benchmarks.storage_emulator.conditions import FAULTS
+from paragan.cli.main import main
+from paragan.datasets import shards
+from paragan.storage import open_store
+from paragan.storage.shard_folder import ShardFolder
+from tests.data_refusals import refusal
+from tests.prepared_shards import flip_bit, image_folder, prepared
+from tests.remote_storage import remote_folder, skip_without_s3
+
+COUNT = 120
+SCHEMES = ("http", "s3")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    root = tmp_path_factory.mktemp("remote")
+    prepared(image_folder(root / "images", COUNT, side=40), root / "out", samples_per_shard=25)
+    return root / "out"
+
+
+@pytest.fixture(scope="module")
+def served(local):
+    with remote_folder(local) as found:
+        yield found
+
+
+@pytest.fixture(params=SCHEMES)
+def scheme(request):
+    skip_without_s3(request.param)
+    return request.param
+
+
+@pytest.fixture
+def remote(served, scheme):
+    """The URL and the proxy of one scheme, quiet before and after."""
+    server = served.servers[scheme]
+    server.conditions = QUIET
+    server.restart()
+    yield served.urls[scheme], server
+    server.conditions = QUIET
+
+
+@pytest.fixture(autouse=True)
+def _cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+
+
+def epoch(path, **options):
+    """The hash of all samples, in an order as the loader's, and the number of each."""
+    source = shards.source(shards.Options(str(path), size=8, cache_mb=0, **options), "train")
+    rows = np.random.default_rng(3).permutation(len(source))
+    digest = hashlib.sha256()
+    for start in range(0, len(rows), 16):
+        batch = source.fetch(rows[start : start + 16])
+        digest.update(batch["image"].numpy().tobytes() + batch["label"].numpy().tobytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("disk_cache_mb", [0, pytest.param(64, marks=pytest.mark.slow)])
+def test_epoch_under_each_fault_is_that_of_the_disk(local, remote, fault, disk_cache_mb, monkeypatch):
+    url, server = remote
+    if fault == "silent":
+        monkeypatch.setattr(open_store, "_TIMEOUT_S", 0.6)
+    share = 0.02 if fault == "wrong_bytes" else 0.1
+    server.conditions = Conditions(latency_ms=2, sigma=0.7, **{fault: share})
+    expected = epoch(local)
+    while not server.counts[fault]:  # a warm cache needs no request
+        assert epoch(url, disk_cache_mb=disk_cache_mb) == expected
+        assert server.counts["requests"] < 2000
+    if disk_cache_mb:
+        requests = server.counts["requests"]
+        assert epoch(url, disk_cache_mb=disk_cache_mb) == expected
+        assert server.counts["requests"] - requests <= 20  # dataset.json
+
+
+def test_a_sample_that_is_always_wrong_stops_with_its_name(local, remote):
+    url, server = remote
+    folder = ShardFolder(url)
+    server.conditions = Conditions(wrong_bytes=1.0)
+    place = f"{url}/shard-000001.tar: sample 000000031"
+    message = refusal(lambda: folder.read(31))
+    assert message.startswith(f"{place}: the bytes differ from the sha256 in the index")
+    assert server.counts["wrong_bytes"] == 2  # read again once
+
+
+def test_a_wrong_block_in_the_cache_is_replaced(local, remote, tmp_path):
+    url, _ = remote
+    expected = ShardFolder(local).read_rows(range(COUNT))
+    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    for block in (tmp_path / "cache").rglob("*.block"):
+        flip_bit(block, 2000)
+        assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    for index in (tmp_path / "cache").rglob("index.bin"):
+        flip_bit(index, 9)
+    assert (ShardFolder(url, 1 << 30).index == ShardFolder(local).index).all()
+
+
+def test_a_fresh_process_reads_from_the_cache_alone(local, remote):
+    url, server = remote
+    expected = ShardFolder(local).read_rows(range(COUNT))
+    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    requests = server.counts["requests"]
+    assert ShardFolder(url, 1 << 30).read_rows(range(COUNT)) == expected
+    assert server.counts["requests"] == requests + 2  # dataset.json
+
+
+def test_remote_shards_that_are_missing_are_named(remote):
+    url, _ = remote
+    assert refusal(lambda: ShardFolder(f"{url}/none")) == (
+        f"{url}/none: no dataset.json; upload the folder that `paragan data prepare SRC OUT` writes"
+    )
+
+
+def test_a_server_that_does_not_respond_is_named(remote, monkeypatch):
+    url, server = remote
+    monkeypatch.setattr("paragan.storage.transfers._FIRST_PAUSE_S", 0.001)
+    server.conditions = Conditions(unavailable=1.0)
+    message = f"{url}/dataset.json: status 503, after 9 tries; check the network and the server, then run the command"
+    assert refusal(lambda: ShardFolder(url)).startswith(message)
+
+
+def test_check_of_an_address_reads_all_and_ends_with_the_command(remote, capsys):
+    url, _ = remote
+    assert main(["data", "check", url, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["images"], report["damaged"], report["classes"]) == (COUNT, [], {"cats": 60, "dogs": 60})
+    assert report["command"] == f"paragan train own data.name=shards data.path={url} data.size=32"
+
+
+def test_check_of_an_address_names_damaged_samples_and_shards(local, tmp_path, capsys):
+    damaged = tmp_path / "out"
+    damaged.mkdir()
+    for path in local.iterdir():
+        (damaged / path.name).write_bytes(path.read_bytes())
+    shard, offset, _ = ShardFolder(local).locate(31)
+    flip_bit(damaged / shard.name, offset)
+    flip_bit(damaged / "shard-000003.tar", 3)
+    with serve(QUIET, read_files(damaged)) as server:
+        url = server.url
+        assert main(["data", "check", url, "--json"]) == 2
+    lines = json.loads(capsys.readouterr().out)["damaged"]
+    assert [line.partition(": ")[0] for line in lines] == [f"{url}/shard-000001.tar", f"{url}/shard-000003.tar"]
+
+
+@pytest.mark.parametrize("address", ["https://me:hunter2@host/x", "s3://bucket/x?X-Amz-Signature=hunter2"])
+def test_secrets_in_an_address_are_refused_and_not_repeated(address, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in (["train", "own", "data.name=shards", f"data.path={address}"], ["data", "check", address]):
+        assert main(command) == 2
+        printed = "".join(capsys.readouterr())
+        assert "path must not contain a user, password or query" in printed
+        assert "hunter2" not in printed
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_other_data_sets_refuse_an_address(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "own", "data.path=https://host/x"]) == 2
+    message = "data.path: data set 'folder' reads local files; pass data.name=shards for shards at an address"
+    assert message in capsys.readouterr().err
+
+
+def test_object_stores_without_obstore_name_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    expected = "s3://bucket/x: object stores need the package obstore; install it with: pip install 'paragan[cloud]'"
+    assert refusal(lambda: ShardFolder("s3://bucket/x")) == expected
+
+
+def test_a_forked_process_is_refused_instead_of_waiting_forever(served):
+    skip_without_s3("s3")
+    ShardFolder(served.urls["s3"])
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            ShardFolder(served.urls["s3"])
+        except Exception as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    assert b"cannot be read in a forked process; start processes with the method 'spawn'" in os.read(reader, 1000)
+
+
+def test_shards_larger_than_the_disk_cache_are_a_warning(served, local):
+    total = sum(shard.num_bytes for shard in ShardFolder(local).description.shards) >> 20
+    source = shards.source(shards.Options(served.urls["http"], size=8, disk_cache_mb=1), "train")
+    assert (len(source.notices) == 1) == (total >= 1)
+    assert not shards.source(shards.Options(str(local), size=8, disk_cache_mb=1), "train").notices
