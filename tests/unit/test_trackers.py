@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +17,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.event import Event
 from paragan.engine.multi_writer import MultiWriter
 from paragan.writers import _tracker
-from paragan.writers._tracker import TrackerWriter
+from paragan.writers._tracker import Entry, TrackerWriter
+from paragan.writers.wandb import Options as WandbOptions, _WandbRun
 
 STEP = Event("step", 4, 64, values={"d/loss/adversarial": 0.5, "eta_s": 3})
 SAMPLES = Event("samples", 4, 64, values={"path": "x"}, x_BCHW=torch.zeros(4, 3, 8, 8), columns=2)
@@ -188,6 +191,18 @@ def test_wandb_offline_writes_one_run_over_a_resume(folder):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the package
+def test_wandb_row_of_an_earlier_step_is_not_dropped(tmp_path, monkeypatch):
+    """wandb ignores rows of steps below the newest one: a score in the background moves to that."""
+    rows = []
+    run = SimpleNamespace(log=lambda row, step: rows.append((step, row)))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace())
+    monkeypatch.setattr("paragan.writers.wandb._init", lambda *_: run)
+    tracker = _WandbRun(WandbOptions(), tmp_path, "12345678", {})
+    tracker.log(Entry(8, {"step/loss": 1.0, "kimg": 0.8}, {}))
+    tracker.log(Entry(4, {"score/fd": 2.0, "kimg": 0.4}, {}))
+    assert rows == [(8, {"step/loss": 1.0, "kimg": 0.8}), (8, {"score/fd": 2.0, "score/kimg": 0.4})]
+
+
 def test_mlflow_local_store_has_one_run_over_a_resume(folder):
     pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     from mlflow.tracking import MlflowClient
