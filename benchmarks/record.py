@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
@@ -9,25 +10,26 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def write(name: str, found: Mapping[str, Any], on: str | None = None) -> Path:
-    """`results/DATE-NAME.json`, told on the console. on: the kind of machine where it is not the processor."""
-    told = {"date": date.today().isoformat(), "machine": on or machine(), "torch": torch.__version__, **found}
+    """Write `results/DATE-NAME.json`, print its path and return it.
+
+    on: the kind of machine if it is not the processor.
+    """
+    head = {"date": date.today().isoformat(), "machine": on or machine(), "torch": importlib.metadata.version("torch")}
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{told['date']}-{name}.json"
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    path = RESULTS / f"{head['date']}-{name}.json"
+    path.write_text(json.dumps({**head, **found}, indent=1) + "\n")
     print(path)
     return path
 
 
 def machine() -> str:
-    """The kind of machine: processor and whether it multiplies bfloat16."""
+    """Return the kind of machine: processor, and its bfloat16 instructions if it has any."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    flags = next((line for line in lines if line.startswith("flags")), "")
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
     return model + "".join(f", {flag}" for flag in ("avx512_bf16", "amx_bf16") if flag in flags)

@@ -22,7 +22,7 @@ from benchmarks.cellular_table.rows import (
     routines,
     slides_weak_scaling,
 )
-from benchmarks.machine import cpu_model
+from benchmarks.record import machine
 from paragan.core.files import write_text
 from paragan.core.process_environment import num_cores
 
@@ -43,7 +43,7 @@ def write(options: CellularOptions, results: Sequence[GridResult], out: Path, to
     """Write both files to `out` and return their paths. today: date of the first measurement."""
     record: dict[str, Any] = {
         "date": today,
-        "machine": cpu_model(),
+        "machine": machine(),
         "cores": num_cores(),
         "torch": importlib.metadata.version("torch"),
         "threads": 1,

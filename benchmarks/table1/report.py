@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import cpu_model
+from benchmarks.record import machine
 from benchmarks.table1.plot import Bar, plot
 from benchmarks.table1.rows import RowResult, Table, Table1Options
 from paragan.core.files import write_text
@@ -29,7 +29,7 @@ def write(options: Table1Options, results: Results, out: Path, today: str, compl
     """
     record = {
         "date": today,
-        "machine": cpu_model(),
+        "machine": machine(),
         "torch": importlib.metadata.version("torch"),
         "threads": 1,
         "complete": complete,

@@ -187,6 +187,23 @@ def test_read_inputs_returns_centre_crops(root, tmp_path):
         paired.read_inputs(str(tmp_path / "none"), (3, 16, 16))
 
 
+@pytest.mark.parametrize("archive", [False, True])
+def test_read_inputs_accepts_exactly_one_image_and_refuses_none(tmp_path, archive):
+    folder = tmp_path / "sketches"
+    folder.mkdir()
+    path = folder
+    if archive:
+        path = tmp_path / "sketches.zip"
+        zipfile.ZipFile(path, "w").close()
+    with pytest.raises(DataError, match=r"--input: no images .*, at least one is required"):
+        paired.read_inputs(str(path), (3, 16, 16))
+    Image.new("RGB", (20, 20), (10, 0, 0)).save(folder / "0.png")
+    if archive:
+        with zipfile.ZipFile(path, "w") as file:
+            file.write(folder / "0.png", "0.png")
+    assert paired.read_inputs(str(path), (3, 16, 16)).shape == (1, 3, 16, 16)
+
+
 def test_facades(data_root):
     path = data_root / "facades" / "facades-train-val.tar"
     options = paired.Options(str(path), direction="b_to_a")

@@ -141,13 +141,17 @@ class TarReader(FileReader):
 
 
 def list_images(
-    path: str, dataset: str = "folder", texts: frozenset[str] = frozenset(), option: str = "data.path"
+    path: str,
+    dataset: str = "folder",
+    texts: frozenset[str] = frozenset(),
+    option: str = "data.path",
+    fewest: int = 2,
 ) -> tuple[FileReader, list[bytes]]:
     """Return a reader and the sorted relative paths of the images in a folder, zip or tar file.
 
     dataset, option: names in messages. texts: names of other files of a tar file to hold for
-    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than two
-    images.
+    reading. Raises `DataError` if the folder or file is missing or damaged, or has fewer than
+    `fewest` images (1 or 2).
     """
     root = Path(path)
     if is_url(path):
@@ -162,9 +166,10 @@ def list_images(
         problem = f"{path!r} is not a folder, .zip or .tar file of images"
         raise DataError(f"{option}: {problem}; pass the folder that contains them")
     paths = files.images()
-    if len(paths) < 2:
-        count = "only one image" if paths else f"no images ({_FORMATS})"
-        raise DataError(f"{option}: {count} in {path!r}, at least two are required; check {option}")
+    if len(paths) < fewest:
+        found = "only one image" if paths else f"no images ({_FORMATS})"
+        required = "at least one is required" if fewest == 1 else "at least two are required"
+        raise DataError(f"{option}: {found} in {path!r}, {required}; check {option}")
     return files, paths
 
 
