@@ -5,10 +5,10 @@
 
 Rows are schemes, batches of either player and pairs of optimisers (`asynchronous_rows`). `sync` is `shared_fakes`,
 which the asynchronous scheme is, bit for bit, at S = 0; `async` has the defaults, S = 1 and A = 0. DATA is the
-folder of the data set, with the classifiers beside it; ring and digits need none. Every run is kept in FOLDER, so that
+folder of the data set, with the classifiers next to it; ring and digits need none. Every run is kept in FOLDER, so that
 a table that was stopped goes on. Set OMP_NUM_THREADS=1.
 
-One process saves nothing by two threads, so what is told of time is (a) seconds of this processor per image, of the
+One process saves nothing by two threads, so the times are (a) seconds of this processor per image, of the
 whole process, and (b) seconds that two devices would take, from what each player's part costs here:
 `asynchronous_summary.COST`.
 """
@@ -69,7 +69,7 @@ def result(table: Table, rows: Sequence[Row], runs: Runs, cost: Mapping[str, Cos
     return {**about, **summed(table, rows, runs, cost), "points of every seed": scores}
 
 
-def pictures(table: Table, found: dict[str, Any], runs: Runs) -> None:
+def write_plots(table: Table, found: dict[str, Any], runs: Runs) -> None:
     """async-TABLE.svg and async-TABLE-losses.svg."""
     IMAGES.mkdir(exist_ok=True)
     (IMAGES / f"async-{table.name}.svg").write_text(plots.scores(found, _GROUPS))
@@ -108,18 +108,18 @@ def _shown(table: Table, run: dict[str, Any]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    asked = argparse.ArgumentParser(prog="benchmarks.asynchronous_quality")
-    asked.add_argument("table", choices=list(TABLES))
-    asked.add_argument("data", nargs="?")
-    asked.add_argument("--seeds", type=int, default=5)
-    asked.add_argument("--only", default="")
-    asked.add_argument("--probes", action="store_true", help="more rows, to see what a difference comes from")
-    asked.add_argument("--keep", type=Path, default=Path("/tmp/paragan-quality"))
-    asked.add_argument("--kimg", type=float)
-    asked.add_argument("--points", type=int)
-    asked.add_argument("--name", default="", help="of the result, where it is not the whole table")
-    asked.add_argument("--no-result", action="store_true", help="tell, and write nothing")
-    given = asked.parse_args(words)
+    parser = argparse.ArgumentParser(prog="benchmarks.asynchronous_quality")
+    parser.add_argument("table", choices=list(TABLES))
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--probes", action="store_true", help="more rows, to see what a difference comes from")
+    parser.add_argument("--keep", type=Path, default=Path("/tmp/paragan-quality"))
+    parser.add_argument("--kimg", type=float)
+    parser.add_argument("--points", type=int)
+    parser.add_argument("--name", default="", help="of the result, where it is not the whole table")
+    parser.add_argument("--no-result", action="store_true", help="print, and write nothing")
+    given = parser.parse_args(words)
     torch.set_num_threads(1)
     table = TABLES[given.table]
     table = shortened(table, given.kimg or table.kimg, given.points or table.points)
@@ -132,7 +132,7 @@ def main(words: Sequence[str] | None = None) -> None:
         part = given.name or "probes" * given.probes
         write("-".join(["asynchronous", table.name, part]).rstrip("-"), found)
         if not part:
-            pictures(table, found, runs)
+            write_plots(table, found, runs)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """recipe: of the library's shelf ("": the ring). batch: of D's turn where a row's `d` is 1. kimg: length, in real
-    images. points: how often a run is scored, evenly spread. metric: what is told first, lower is better.
+    """recipe: of the library ("": the ring). batch: of D's turn where a row's `d` is 1. kimg: length, in real
+    images. points: how often a run is scored, evenly spread. metric: what is reported first, lower is better.
     """
 
     name: str

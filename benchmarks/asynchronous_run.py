@@ -60,8 +60,8 @@ def begun(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> Ga
 
 def identity(table: Table, row: Row) -> str:
     """Equal where settings are."""
-    told = json.dumps([asdict(table), asdict(row)], default=str)
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    text = json.dumps([asdict(table), asdict(row)], default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def played(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> dict[str, Any]:
@@ -83,14 +83,14 @@ def played(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> d
         diverged = "not finite" in str(error)
         if not diverged:
             raise
-    told = getattr(game.scheme, "lag_records", {})
-    lags = {side: {str(lag): n for lag, n in sorted(of.lags.items())} for side, of in told.items()}
-    in_step_at = next((of.in_step_at for of in told.values() if of.in_step_at is not None), None)
+    records = getattr(game.scheme, "lag_records", {})
+    lags = {side: {str(lag): n for lag, n in sorted(of.lags.items())} for side, of in records.items()}
+    in_step_at = next((of.in_step_at for of in records.values() if of.in_step_at is not None), None)
     game.scheme.close()
     steps = game.gan.clock.step
     return {
         "points": points,
-        "losses": losses.told(),
+        "losses": losses.summary(),
         "steps": steps,
         "g_images": game.gan.g.images,
         "busy_s": {side: sum(spent) / max(1, steps) for side, spent in seconds.items()},
@@ -176,7 +176,7 @@ class _Losses:
             if math.isfinite(value := numbers.get(name, math.nan)):
                 self._found[side][part].append(value)
 
-    def told(self) -> dict[str, list[dict[str, float]]]:
+    def summary(self) -> dict[str, list[dict[str, float]]]:
         width = self.images / NUM_BINS
         return {
             side: [_bin((part + 0.5) * width, found[part]) for part in sorted(found)]

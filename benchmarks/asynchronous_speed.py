@@ -1,6 +1,6 @@
 """What it is worth that G and D do not wait for each other: one rank each, whose computing is emulated by sleeping.
 
-An update of D takes 80 ms and one of G 100 ms, beside the little that networks of a few thousand weights cost. Lockstep
+An update of D takes 80 ms and one of G 100 ms, plus the little that networks of a few thousand weights cost. Lockstep
 is the same scheme on the same ranks with S = 0. Seconds by the clock, since what is measured is waiting.
 
 Then the cost model at several latencies L of every message. G's update t waits for D's step t - S, D's step j for
@@ -59,7 +59,7 @@ class LateSender(GlooSender):
 def played(
     world: World, staleness: int, age: int
 ) -> tuple[Callable[[], None], Callable[[], float], Callable[[], None]]:
-    """A call that makes STEPS steps, one that tells the mean seconds of this rank's update, one that ends the links."""
+    """Calls: one makes STEPS steps, one returns the mean seconds of this rank's update, one ends the links."""
     gan, scheme, stream = begun(world, 1, staleness=staleness, age=age, reuse=True)
     (side,) = scheme._roles.sides
     player, spent = getattr(gan, side.value), [0.0, 0]
@@ -98,16 +98,16 @@ def step_seconds(world: World, staleness: int, age: int, latency_s: float) -> di
     close()
     t_g, t_d = world.gather(update_s())
     model = max(t_g, t_d, (t_g + t_d + 2 * latency_s) / (staleness + age + 1))
-    told = {"staleness": staleness, "age": age, "latency_s": latency_s, "t_g": t_g, "t_d": t_d}
-    return told | {"measured_s": max(world.gather(measured)), "model_s": model}
+    settings = {"staleness": staleness, "age": age, "latency_s": latency_s, "t_g": t_g, "t_d": t_d}
+    return settings | {"measured_s": max(world.gather(measured)), "model_s": model}
 
 
 def on_a_rank(pairs: int) -> None:
     torch.set_num_threads(1)
     rank_step.GlooSender = LateSender
     world = join(from_environment(), torch.device("cpu"), 120.0)
-    (in_step, _, end_one), (apart, _, end_other) = played(world, 0, 0), played(world, 1, 0)
-    faster: Ratio = compare(in_step, apart, pairs, warm_up=1, clock=time.monotonic)
+    (in_step, _, end_one), (separate, _, end_other) = played(world, 0, 0), played(world, 1, 0)
+    faster: Ratio = compare(in_step, separate, pairs, warm_up=1, clock=time.monotonic)
     end_one(), end_other()
     table = [step_seconds(world, *bounds, latency) for bounds in BOUNDS for latency in LATENCIES_S]
     if world.is_main:

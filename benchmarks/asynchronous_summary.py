@@ -72,7 +72,7 @@ def unsteadiness(run: Run, side: str) -> float | None:
 
 
 def summed(table: Table, rows: Sequence[Row], runs: Runs, parts: Mapping[str, Cost]) -> dict[str, Any]:
-    """Everything that is told of a table, as plain values."""
+    """All results of a table, as plain values."""
     end = last(table.metric, table.points)
     rows = [row for row in rows if runs.get(row.name)]
     costs = {row.name: step_seconds(row, parts[row.name]) for row in rows}

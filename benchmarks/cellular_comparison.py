@@ -35,7 +35,7 @@ WITHIN = 0.05  # of a figure has the interval to end
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison. ratio: theirs over ours. least: what is asked for; None: nothing is."""
+    """One comparison. ratio: theirs over ours. least: the required ratio, if any."""
 
     ratio: Ratio
     least: float | None = None
@@ -48,15 +48,15 @@ class Line:
 
     def __str__(self) -> str:
         r = self.ratio
-        asked = "" if self.least is None else f"; asked {self.least:g}: {'met' if self.met else 'NOT met'}"
-        return f"{r.median:.3f} [{r.low:.3f}, {r.high:.3f}] ({r.a_seconds:.4f} s / {r.b_seconds:.4f} s){asked}"
+        required = "" if self.least is None else f"; required {self.least:g}: {'met' if self.met else 'NOT met'}"
+        return f"{r.median:.3f} [{r.low:.3f}, {r.high:.3f}] ({r.a_seconds:.4f} s / {r.b_seconds:.4f} s){required}"
 
 
 def keep(name: str, lines: Mapping[str, Line], note: str, **more: Any) -> None:
     """Print, and write to `results/`."""
     for label, line in lines.items():
         print(f"{label}: {line}", flush=True)
-    ratios = {label: {**asdict(line.ratio), "asked": line.least, "met": line.met} for label, line in lines.items()}
+    ratios = {label: {**asdict(line.ratio), "required": line.least, "met": line.met} for label, line in lines.items()}
     write(f"cellular-{name}", {"threads": 1, "note": note, "ratios": ratios, **more})
 
 

@@ -36,7 +36,7 @@ def step(data: Path, pairs: int) -> Ratio:
 
 
 def fitness(data: Path, pairs: int, forward_only: bool) -> Ratio:
-    """Of everybody in every neighbourhood of 4x4, 250 samples. forward_only: theirs without gradients prepared."""
+    """Of all players in every neighbourhood of 4x4, 250 samples. forward_only: theirs without gradients prepared."""
     theirs = upstream(data, "4x4", 1, num_fitness=250)
     ours = population(data, "4x4", 1, ("grid.fitness.num_images=250",))
     reals = [cell._fitness_samples() for cell in theirs.cells]
@@ -97,9 +97,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=21)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    data, pairs = told.data, told.pairs
+    data, pairs = arguments.data, arguments.pairs
     lines = {
         "S1 step of training": Line(step(data, pairs), 1.3),
         "S2 fitness of 4x4, forward only": Line(fitness(data, pairs, forward_only=True), 8.0),

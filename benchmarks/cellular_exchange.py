@@ -139,22 +139,23 @@ def main() -> None:
     parser.add_argument("--transport", default="gloo")
     parser.add_argument("--rank", type=int)
     parser.add_argument("--port", type=int)
-    told = parser.parse_args()
-    if told.rank is not None:
-        print(json.dumps(work(told.data, told.transport, told.port, told.rank, told.pairs, told.batches)), flush=True)
+    arguments = parser.parse_args()
+    if arguments.rank is not None:
+        given = (arguments.transport, arguments.port, arguments.rank, arguments.pairs, arguments.batches)
+        print(json.dumps(work(arguments.data, *given)), flush=True)
         return
-    over_gloo = both(told.data, "gloo", told.pairs, told.batches)
-    over_mpi = both(told.data, "mpi", told.pairs, 0)
+    over_gloo = both(arguments.data, "gloo", arguments.pairs, arguments.batches)
+    over_mpi = both(arguments.data, "mpi", arguments.pairs, 0)
     slower = max(over_gloo, key=lambda one: one["raw"]["a_seconds"])
     share = slower["raw"]["a_seconds"] / slower["iteration"]["wall_s"]
-    print(f"share of an iteration of {told.batches} batches: {share:.2%} (asked at most {SHARE:.0%})")
+    print(f"share of an iteration of {arguments.batches} batches: {share:.2%} (required: at most {SHARE:.0%})")
     weak = f"not run: found {len(os.sched_getaffinity(0))} cores, expected {CORES}, one for each cell of 4x4"
     print(f"weak scaling: {weak}")
     note = f"two processes, 2 cells each, {slower['bytes']} bytes each way, on one machine; seconds by the clock"
-    told_share = {"batches": told.batches, "share": share, "asked": SHARE, "met": share <= SHARE}
+    share_row = {"batches": arguments.batches, "share": share, "required": SHARE, "met": share <= SHARE}
     found = {"gloo": over_gloo, "mpi": over_mpi}
     every = lines("gloo", over_gloo) | lines("mpi", over_mpi)
-    keep("exchange", every, note, share=told_share, workers=found, weak_scaling=weak)
+    keep("exchange", every, note, share=share_row, workers=found, weak_scaling=weak)
 
 
 if __name__ == "__main__":

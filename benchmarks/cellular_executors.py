@@ -40,16 +40,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=21)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     lines: dict[str, Line] = {}
     chosen: dict[str, str] = {}
-    for name, (shape, num, words) in cases(told.data).items():
+    for name, (shape, num, words) in cases(arguments.data).items():
         work = {kind: steps(shape, num, words, kind) for kind in ("loop", "stacked", "auto")}
-        found = compare(work["loop"][1], work["stacked"][1], told.pairs)
+        found = compare(work["loop"][1], work["stacked"][1], arguments.pairs)
         lines[f"S7 loop / stacked, {name}"] = Line(found, 1.5 if name.startswith("toy") else None)
         best = "stacked" if found.median > 1 else "loop"
-        lines[f"S6 {best} / auto, {name}"] = Line(compare(work[best][1], work["auto"][1], told.pairs), 0.95)
+        lines[f"S6 {best} / auto, {name}"] = Line(compare(work[best][1], work["auto"][1], arguments.pairs), 0.95)
         chosen[name] = str(getattr(work["auto"][0].executor, "chosen", None))
     keep("executors", lines, "scheme skipping, every 2; no penalties; one thread", auto=chosen)
 

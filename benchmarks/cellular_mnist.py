@@ -2,13 +2,13 @@
 
     python -m benchmarks.cellular_mnist DATA [--seeds 3] [--kimg 100] [--out DIR] [--only ARMS] [--no-result]
 
-DATA is the folder of MNIST's idx files, with classifiers/mnist_cnn.npz beside it. Every run is one of `paragan train`
+DATA is the folder of MNIST's idx files, with classifiers/mnist_cnn.npz next to it. Every run is one of `paragan train`
 with the recipe `cellular-mnist`, one core, in a folder under DIR: the same command goes on where it was stopped, and
 plays nothing again. Set OMP_NUM_THREADS=1.
 
 The arms differ in what `ARMS` says and in nothing else: nine pairs of the same networks, from the same initial weights,
 on the same batches in the same order, each updated equally often (`refuse_unequal` looks). `independent` is what a
-person does who trains nine plain GANs with seeds of their own: nobody sees anybody, no learning rate moves, what was
+person does who trains nine plain GANs with seeds of their own: no cell sees another, no learning rate moves, what was
 trained is kept.
 
 Whatever has to be chosen, of a population or of nine GANs, is chosen by the same yardstick on as many images
@@ -81,7 +81,7 @@ def _train(words: Sequence[str], folder: Path) -> None:
     with open(f"{folder}.log", "a") as log:
         code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
     if code:
-        raise SystemExit(f"{folder}: found the exit code {code}, expected 0; {folder}.log tells more")
+        raise SystemExit(f"{folder}: found the exit code {code}, expected 0; see {folder}.log")
 
 
 def _shown(run: Mapping[str, Any]) -> str:
@@ -122,17 +122,17 @@ def say(found: Mapping[str, Any]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    asked = argparse.ArgumentParser(prog="benchmarks.cellular_mnist")
-    asked.add_argument("data", type=Path)
-    asked.add_argument("--seeds", type=int, default=3)
-    asked.add_argument("--kimg", type=float, default=100.0, help="of one cell's D")
-    asked.add_argument("--out", type=Path, default=Path("/tmp/paragan-cellular-mnist"))
-    asked.add_argument("--only", default=",".join(ARMS), help="arms, parted by commas")
-    asked.add_argument("--no-result", action="store_true", help="tell, and write nothing")
-    given = asked.parse_args(words)
+    parser = argparse.ArgumentParser(prog="benchmarks.cellular_mnist")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kimg", type=float, default=100.0, help="of one cell's D")
+    parser.add_argument("--out", type=Path, default=Path("/tmp/paragan-cellular-mnist"))
+    parser.add_argument("--only", default=",".join(ARMS), help="arms, parted by commas")
+    parser.add_argument("--no-result", action="store_true", help="print, and write nothing")
+    given = parser.parse_args(words)
     arms = [arm for arm in given.only.split(",") if arm]
     if unknown := set(arms) - set(ARMS):
-        asked.error(f"--only: found {', '.join(sorted(unknown))}, expected some of {', '.join(ARMS)}")
+        parser.error(f"--only: found {', '.join(sorted(unknown))}, expected some of {', '.join(ARMS)}")
     torch.set_num_threads(1)
     study = Study(given.kimg, given.out, (f"data.path={given.data}", "evaluation.features=mnist_cnn"))
     runs = measured(study, arms, given.seeds)

@@ -23,22 +23,23 @@ def scored(folder: Path) -> dict[str, Any]:
     """Of the run in this folder.
 
     fd: of mixtures and of single generators; singles: of every cell's generator; coverage: of the run's own mixture.
-    chosen: what the choice went by, and whom it fell on. updates: of each player of each cell.
+    chosen: what the choice went by, and the cell that it fell on. updates: of each player of each cell.
     """
     run = grid.evolution(read_recipe(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     if not run.resume() or run.ensemble is None:
         raise SystemExit(f"{folder}: found no finished run, expected one whose ensemble was looked for")
     own = run.compute_score().metrics
     metric = FD if FD in own else next(name for name in own if name.startswith("fd["))
-    ensemble, everybody = run.ensemble, range(len(run.cells))
-    singles = [_score(run, [cell], [1.0])[metric] for cell in everybody]
+    ensemble = run.ensemble
+    cells = range(len(run.cells))
+    singles = [_score(run, [cell], [1.0])[metric] for cell in cells]
     by = _distances(run)
-    best = min(everybody, key=lambda cell: (by[cell], cell))
+    best = min(cells, key=lambda cell: (by[cell], cell))
     fd = {
         "the run's own": own[metric],
         "best cell's mixture": _of_best_cell(run)[metric],
         "greedy ensemble": _score(run, list(ensemble.counts), list(ensemble.counts.values()))[metric],
-        "all equally": _score(run, list(everybody), [1.0] * len(run.cells))[metric],
+        "all equally": _score(run, list(cells), [1.0] * len(run.cells))[metric],
         "best single": singles[best],
         "median single": sorted(singles)[len(singles) // 2],
     }

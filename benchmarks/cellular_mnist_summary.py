@@ -1,4 +1,4 @@
-"""From runs of a grid to a table: what the record tells of each, means over seeds, differences seed by seed."""
+"""From runs of a grid to a table: what the record holds of each, means over seeds, differences seed by seed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PAIRS = (  # a population's minus the other arm's
 
 
 def generations(folder: Path) -> list[dict[str, Any]]:
-    """Of the run's record, in order; the last one is told twice, once with the ensemble."""
+    """Of the run's record, in order; the last one is listed twice, once with the ensemble."""
     lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
     return list({line["generation"]: line for line in lines if line["kind"] == "generation"}.values())
 
 
 def spent(folder: Path) -> dict[str, Any]:
-    """cpu_s, wall_s: of all generations, without scores, pictures and checkpoints. by: CPU seconds by routine."""
+    """cpu_s, wall_s: of all generations, without scores, images and checkpoints. by: CPU seconds by routine."""
     found = generations(folder)
     by = {name: sum(line["profile"]["cpu_s"][name] for line in found) for name in found[0]["profile"]["cpu_s"]}
     wall_s = sum(sum(line["profile"]["wall_s"].values()) for line in found)
@@ -62,7 +62,7 @@ def _moment(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summed(runs: Runs) -> dict[str, Any]:
-    """Everything that is told, as plain values; `half` is of the 95 % interval of a mean (Student's t)."""
+    """All results, as plain values; `half` is of the 95 % interval of a mean (Student's t)."""
     return {
         "seeds": max(map(len, runs.values())),
         "updates": {side: per[0] for side, per in next(iter(runs.values()))[0]["updates"].items()},

@@ -80,14 +80,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=15)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    plain = steps(told.data)
-    with_bf16, medium = steps(told.data, *_BF16), at("medium", steps(told.data))
+    plain = steps(arguments.data)
+    with_bf16, medium = steps(arguments.data, *_BF16), at("medium", steps(arguments.data))
     lines = {
-        "fp32 / bf16 autocast": Line(compare(plain, with_bf16, told.pairs)),
-        "fp32 / fp32 with medium products": Line(compare(plain, medium, told.pairs)),
-        "fp32 / its matrix products alone": Line(compare(plain, products(), told.pairs)),
+        "fp32 / bf16 autocast": Line(compare(plain, with_bf16, arguments.pairs)),
+        "fp32 / fp32 with medium products": Line(compare(plain, medium, arguments.pairs)),
+        "fp32 / its matrix products alone": Line(compare(plain, products(), arguments.pairs)),
     }
     keep("levers", lines, f"{EQUAL}; {STEPS} steps of {CELLS} cells per call")
 

@@ -3,7 +3,7 @@
     python -m benchmarks.cellular_speed DATA_FOLDER [--pairs 15] [--only 2x2-100 3x3-50 2x2-600]
 
 Aims: at 2x2 with 100 batches 3 times less, at 3x3 with 50 batches 4.5 times; at the paper's 600 batches, where training
-is all that is left, 2.3 times in float32. DATA_FOLDER holds the MNIST idx files, the classifier lies beside it.
+is all that is left, 2.3 times in float32. DATA_FOLDER holds the MNIST idx files, the classifier is next to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.cellular_comparison import EQUAL, Line, keep, population, upstre
 from benchmarks.cellular_upstream import gflops
 from benchmarks.paired_timing import compare
 
-# by name: shape, batches, how many times less is asked for
+# by name: shape, batches, how many times less is required
 CASES = {"2x2-100": ("2x2", 100, 3.0), "3x3-50": ("3x3", 50, 4.5), "2x2-600": ("2x2", 600, 2.3)}
 
 
@@ -46,11 +46,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for name in told.only:
+    for name in arguments.only:
         shape, batches, least = CASES[name]
-        line, parts = whole(told.data, shape, batches, told.pairs)
+        line, parts = whole(arguments.data, shape, batches, arguments.pairs)
         label = f"upstream-style / paragan, {shape}, {batches} batches"
         more = {"gflops": round(gflops()), "cpu_s_per_cell": parts}
         keep(f"iteration-{name}", {label: Line(line.ratio, least)}, EQUAL, **more)

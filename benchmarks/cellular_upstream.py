@@ -2,7 +2,7 @@
 
     python -m benchmarks.cellular_upstream DATA_FOLDER --grid 2x2 --batches 100 --iterations 3
 
-prints CPU seconds per cell and iteration by routine. DATA_FOLDER holds the MNIST idx files; the classifier lies beside
+prints CPU seconds per cell and iteration by routine. DATA_FOLDER holds the MNIST idx files; the classifier is next to
 it (classifiers/mnist_cnn.npz).
 
 Its habits are kept: a new Adam per batch with a copied state, which also undoes each mutation of the rate; fakes not
@@ -10,7 +10,7 @@ detached in D's step; fitness pair by pair with gradients prepared and nothing s
 the mixture's samples made one by one, against real ones judged anew for each score; whole individuals as text.
 
 Cells run one after another in one process and read their neighbours' newest centres. Where the description leaves
-something open it is the cheaper way: no server and no sockets; no labels, no loading of the set again, no pictures,
+something open it is the cheaper way: no server and no sockets; no labels, no loading of the set again, no images,
 log, data base or checkpoint; nothing recorded for gradients of D's weights in G's step or while scoring; the mixture's
 generators drawn at once; 100 images at a time to the classifier. Two faults that cost nothing are not copied: all of
 upstream's processes draw the same random numbers, and, unless `--transposed` is given, its cells read the neighbours of
@@ -108,24 +108,24 @@ def main() -> None:
     parser.add_argument("--mustangs", action="store_true")
     parser.add_argument("--no-codec", action="store_true")
     parser.add_argument("--transposed", action="store_true", help="read the neighbours of the transposed cell")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows, columns = map(int, told.grid.split("x"))
-    codec = not told.no_codec
+    rows, columns = map(int, arguments.grid.split("x"))
+    codec = not arguments.no_codec
     config = Config(
         rows,
         columns,
-        told.batches,
-        loss="mustangs" if told.mustangs else "bce",
+        arguments.batches,
+        loss="mustangs" if arguments.mustangs else "bce",
         codec=codec,
-        transposed=told.transposed,
+        transposed=arguments.transposed,
     )
-    found = mnist.source(mnist.Options(path=str(told.data)), "train")
+    found = mnist.source(mnist.Options(path=str(arguments.data)), "train")
     images_u8 = found.fetch(torch.arange(len(found)).numpy())["image"]
-    extractor = extractor_next_to(str(told.data), "mnist_cnn", found)
+    extractor = extractor_next_to(str(arguments.data), "mnist_cnn", found)
     upstream = Upstream(config, images_u8, extractor.network)
     print(f"{record.machine()}, {gflops():.0f} GFLOP per CPU second; CPU seconds per cell and iteration:")
-    for _ in range(told.iterations):
+    for _ in range(arguments.iterations):
         spent = {name: seconds / len(upstream.cells) for name, seconds in upstream.iterate().items()}
         parts = ", ".join(f"{name} {spent[name]:.3f}" for name in ROUTINES)
         scores = " ".join(f"{cell.distance:.1f}" for cell in upstream.cells)

@@ -141,7 +141,7 @@ class Cell:
         for number in range(min(self.config.batches, len(self._loader))):
             with self._ledger.routine(ledgers.DATA):
                 real_BP = next(batches).flatten(1)
-            d.net.requires_grad_(False)  # whether upstream does is not told; it is the cheaper way, by 5 % of an update
+            d.net.requires_grad_(False)  # the cheaper way, by 5 % of an update
             self._step(g, lambda: g_loss(g, g.net, d.net, self._z(self.config.batch)))
             d.net.requires_grad_(True)
             if number % (self.config.skip_d + 1) == 0:
@@ -183,7 +183,7 @@ class Cell:
 
 @torch.no_grad()
 def _distances(population: Sequence[Individual]) -> list[float]:
-    """L2 between the weights of each pair; upstream logs them, whether asked to or not."""
+    """L2 between the weights of each pair; upstream logs them, on request or not."""
     weights = [parameters_to_vector(individual.net.parameters()) for individual in population]
     return [torch.dist(a, b).item() for a, b in itertools.combinations(weights, 2)]
 

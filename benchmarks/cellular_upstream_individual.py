@@ -23,7 +23,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"bce": nn.BCELoss(), "m
 class Individual:
     """optimizer: Adam's state dict, None before the first step. lr: what mutates, whatever the optimiser makes of it.
 
-    loss: a key of `LOSSES`, for training and fitness alike. fitness: its loss against the others, lower is better.
+    loss: a key of `LOSSES`, for training and fitness. fitness: its loss against the others, lower is better.
     """
 
     net: nn.Module

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.cellular_upstream_images import Images
 
-_AT_ONCE = 100  # images to the extractor: not told, the fastest of a few
+_AT_ONCE = 100  # images to the extractor: not stated, the fastest of a few
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 GATHER = "gather"  # a neighbour's individuals, decoded into fresh networks
-SERVE = "serve"  # the neighbours' side of a gather: encoding what they are asked for
+SERVE = "serve"  # the neighbours' side of a gather: encoding what is requested
 DATA = "data loading"
 EVALUATE = "fitness evaluation"
 MUTATE = "mutate"

@@ -4,8 +4,8 @@ Aim: at most a tenth of it, within 20 minutes.
 
     python -m benchmarks.dcgan_mnist DATA_FOLDER RUNS_FOLDER [seeds]
 
-DATA_FOLDER holds the MNIST idx files; the classifier lies beside it (classifiers/mnist_cnn.npz). Runs stay in
-RUNS_FOLDER, pictures and all; one that was stopped goes on. `vanilla-mnist` is read from its newest result.
+DATA_FOLDER holds the MNIST idx files; the classifier is next to it (classifiers/mnist_cnn.npz). Runs stay in
+RUNS_FOLDER, with images; one that was stopped resumes. `vanilla-mnist` is read from its newest result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FD = "fd[mnist_cnn]"
 
 
 def trained(data: str, folder: Path, seed: int) -> dict[str, Any]:
-    """The command, and what its record tells: kimg, seconds since the start, distance and label accuracy by score.
+    """The command, and what its record holds: kimg, seconds since the start, distance and label accuracy by score.
 
     cpu_seconds: of this call; a run that went on has spent others before.
     """
@@ -59,10 +59,10 @@ def vanilla() -> float:
 
 
 def main(data: str, runs: str, seeds: int = 1) -> None:
-    told = [trained(data, Path(runs) / f"dcgan-mnist-{seed}", seed) for seed in range(seeds)]
-    ratios = [run["scores"][-1][FD] / vanilla() for run in told]
+    rows = [trained(data, Path(runs) / f"dcgan-mnist-{seed}", seed) for seed in range(seeds)]
+    ratios = [run["scores"][-1][FD] / vanilla() for run in rows]
     print(f"final {FD} / that of vanilla-mnist ({vanilla():.1f}):", [round(ratio, 4) for ratio in ratios])
-    write("dcgan-mnist", {"runs": told, "final of vanilla-mnist": vanilla(), "ratio": ratios})
+    write("dcgan-mnist", {"runs": rows, "final of vanilla-mnist": vanilla(), "ratio": ratios})
 
 
 if __name__ == "__main__":

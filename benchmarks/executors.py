@@ -47,9 +47,9 @@ def main() -> None:
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--compile", action="store_true")
-    told = parser.parse_args()
-    results = measured(told.pairs, told.recipe, told.words, told.compile)
-    keep(f"executors-{told.recipe}", results, "one step of the recipe's batch per call")
+    arguments = parser.parse_args()
+    results = measured(arguments.pairs, arguments.recipe, arguments.words, arguments.compile)
+    keep(f"executors-{arguments.recipe}", results, "one step of the recipe's batch per call")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a folder costs at n, 2n and 4n pictures: start-up, memory, and the time to the first batch of a resumed run.
+"""What a folder costs at n, 2n and 4n images: start-up, memory, and the time to the first batch of a resumed run.
 
 python -m benchmarks.folder_scaling [n]
 
-The pictures are 8x8 PNG files, 1,000 distinct ones; the others are hard links to them, so that writing them takes
+The images are 8x8 PNG files, 1,000 distinct ones; the others are hard links to them, so that writing them takes
 seconds. Each measurement is a fresh process with warm directories, times are CPU seconds. `listing_s` is one walk and
 sort; `start_s` is both parts, which list once each, then hash the names to draw the parts.
 """

@@ -1,7 +1,7 @@
 """Absolute step times on an accelerator: SNGAN 32 px in every precision and layout, images/s and peak memory.
 
-Then, as ratios of step times beside each other: one rank under each strategy, and an optimiser in the host's memory
-(for its ZeRO row at batch 1 Colossal-AI's poster tells 6.7). At last the executors of a grid (`benchmarks.gpu_cells`).
+Then, as ratios of step times in turn: one rank under each strategy, and an optimiser in the host's memory
+(for its ZeRO row at batch 1 Colossal-AI's poster has 6.7). At last the executors of a grid (`benchmarks.gpu_cells`).
 
 python -m benchmarks.gpu [steps] [batch]
 """
@@ -118,7 +118,7 @@ def ratio(strategy: str, memory: MemoryOptions, steps: int, batch: int, world: W
 
 
 def ratios(steps: int, batch: int, world: World) -> dict[str, float | str]:
-    """One that fails tells why in its place."""
+    """One that fails has the reason in its place."""
     found: dict[str, float | str] = {}
     for name, how in RATIOS.items():
         for size in (batch, 1):

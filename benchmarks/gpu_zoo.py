@@ -1,6 +1,6 @@
 """The zoo on an accelerator: images/s and share of the peak, for SNGAN 128, BigGAN 128, StyleGAN2 256 and R3GAN 32.
 
-Each beside a plain loop over the same networks in the same run, and what each lever adds. Floating point operations are
+Each and a plain loop over the same networks in the same run, and what each lever adds. Floating point operations are
 counted by torch over one step of the plain loop (convolutions and matrix products, forth and back). Others' figures are
 those of their own logs and papers, on other accelerators; they are printed, not compared.
 
@@ -223,12 +223,12 @@ def main(seconds: float = 10.0, batch: int = 0) -> None:
         found[name] = row(case, seconds, batch or case.batch, device)
         for variant, value in found[name]["images_per_s"].items():
             share = found[name]["share_of_peak"].get(variant)
-            told = (
+            text = (
                 value
                 if isinstance(value, str)
                 else f"{value:.0f} images/s" + (f", {share:.1%} of peak" if share else "")
             )
-            print(f"{name}: {variant}: {told}", flush=True)
+            print(f"{name}: {variant}: {text}", flush=True)
         print(f"{name}: others: {case.peers}")
     write("gpu-zoo", found, on=torch.cuda.get_device_name())
 

@@ -1,4 +1,4 @@
-"""Validation L1 of `pix2pix-facades` after 3 epochs against the best picture that knows the labels alone.
+"""Validation L1 of `pix2pix-facades` after 3 epochs against the best image that knows the labels alone.
 
 Aim: at least 10 % lower than one constant colour per label class.
 
@@ -54,7 +54,7 @@ def medians(train: Source) -> Tensor:
 
 
 def constant(train: Source, held_out: Source) -> dict[str, float]:
-    """Scores of the picture that paints every class in its median colour."""
+    """Scores of the image that paints every class in its median colour."""
     colours = medians(train).float() / 127.5 - 1
 
     def painted(first: int, condition: Tensor) -> Tensor:
@@ -75,8 +75,8 @@ def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:
             if event.kind == "score":
                 metrics = {name: value for name, value in event.values.items() if isinstance(value, float)}
                 found.append(metrics)
-                told = {name: round(value, 4) for name, value in metrics.items()}
-                print(f"{event.images} images, {time.monotonic() - began:.0f} s: {told}", flush=True)
+                rounded = {name: round(value, 4) for name, value in metrics.items()}
+                print(f"{event.images} images, {time.monotonic() - began:.0f} s: {rounded}", flush=True)
     return found, time.monotonic() - began
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.sngan_cifar10 DATA_FOLDER RUNS_FOLDER [share of the recipe's length for the naive loop] [seeds]
 
-DATA_FOLDER holds the lossless CIFAR-10 images; the classifier lies beside it (classifiers/resnet56_cifar10.npz). Runs
+DATA_FOLDER holds the lossless CIFAR-10 images; the classifier is next to it (classifiers/resnet56_cifar10.npz). Runs
 stay in RUNS_FOLDER. The naive loop is written in torch.nn alone, with torch's spectral norm, batch norm and embedding,
 its resampling written out; only data, initial weights, order and latents are the library's, so that the comparison sees
 the step and not the luck of the draw. It differs where torch does: one power iteration in every forward pass of D

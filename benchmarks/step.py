@@ -40,7 +40,7 @@ APART, SHARED = "scheme=synchronous", "scheme=shared_fakes"
 
 @dataclass(frozen=True)
 class Images:
-    """What `build` asks of a data set: the shape of its images, and the names of their classes."""
+    """What `build` needs of a data set: the shape of its images, and the names of their classes."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Case:
-    """One pair of networks and what it is shown. words: what the recipe is told beside the width."""
+    """One pair of networks and its inputs. words: settings of the recipe besides the width."""
 
     recipe: str
     words: tuple[str, ...]
@@ -69,7 +69,7 @@ class Case:
         return read_recipe(self.recipe, [*self.words, *always, *words])
 
     def real(self) -> Batch:
-        """One batch, which either side is shown at every step."""
+        """One batch, the input of either side at every step."""
         rows, shape = Rows(0, 0, self.batch, self.batch), (3, self.side, self.side)
         x, condition = (rng.uniform(1, name, rows, shape) * 2 - 1 for name in ("x", "condition"))
         if self.classes:
@@ -96,7 +96,7 @@ class Case:
         return step_loop.conditioned(g, d, x, condition)
 
     def ours(self, *words: str, unfolded: bool = False) -> Callable[[], object]:
-        """A step of the library. unfolded: its convolutions beside a resize are computed after or before it."""
+        """A step of the library. unfolded: its convolutions next to a resize are computed after or before it."""
         gan: Any = self.game(*words)
         if unfolded:
             unfold(gan.g.net), unfold(gan.d.net)
@@ -148,7 +148,7 @@ def levers(case: Case) -> Iterator[tuple[str, Callable[[], tuple[Callable[[], ob
 
 
 def measured(case: Case, pairs: int, only: str, with_levers: bool) -> dict[str, Ratio]:
-    """By label; what this processor cannot do is told. only: part of a label, and then run on any processor."""
+    """By label; what this processor cannot do is printed. only: part of a label, and then run on any processor."""
     wanted = {f"plain loop / {name}": words for name, words in rows(case).items()}
     found = {}
     for label, words in wanted.items():
@@ -169,12 +169,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--only", default="", help="rows that end so; bf16 is then run on any processor")
     parser.add_argument("--levers", action="store_true", help="also what each lever gives by itself")
-    told = parser.parse_args()
-    case = CASES[told.net]
-    found = measured(case, told.pairs, told.only, told.levers)
+    arguments = parser.parse_args()
+    case = CASES[arguments.net]
+    found = measured(case, arguments.pairs, arguments.only, arguments.levers)
     note = f"width {case.width}, batch {case.batch}, {case.side} px, one D and one G update, no average of weights"
     missing = "" if "bf16" in machine() else "; bf16 not run: no avx512_bf16"
-    keep(f"step-{told.net}", found, note + missing)
+    keep(f"step-{arguments.net}", found, note + missing)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.step_pages --net sngan|biggan|pix2pix [--pairs 15]
 
 A process with them and one without make the same steps in turn; CPU seconds of theirs. Linux hands out memory in pages
-of 4 KiB, and a step of these networks asks for some 200,000 of them; where it gives 2 MiB at once it is asked for less.
+of 4 KiB, and a step of these networks needs some 200,000 of them, and fewer where it gives 2 MiB at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SWITCH, _WAIT_S = "THP_MEM_ALLOC_ENABLE", 600.0
 
 
 class Stepper:
-    """A process of its own that makes a step when it is asked to. seconds: of its processor, so far."""
+    """A separate process that makes a step on request. seconds: of its processor, so far."""
 
     def __init__(self, net: str, plain: bool, environment: dict[str, str]) -> None:
         context = get_context("spawn")
@@ -58,14 +58,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", choices=list(CASES), required=True)
     parser.add_argument("--pairs", type=int, default=15)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     results = {}
     for label, plain in (("ours", False), ("plain loop", True)):
-        both = small, large = [Stepper(told.net, plain, on) for on in ({}, {_SWITCH: "1"})]
-        pages = compare(small.step, large.step, told.pairs, clock=lambda both=both: sum(s.seconds for s in both))
+        both = small, large = [Stepper(arguments.net, plain, on) for on in ({}, {_SWITCH: "1"})]
+        pages = compare(small.step, large.step, arguments.pairs, clock=lambda both=both: sum(s.seconds for s in both))
         results[f"{label}: small pages / large pages"] = pages
         small.close(), large.close()
-    keep(f"step-pages-{told.net}", results, "one D and one G update, channels last (plain loop: not)")
+    keep(f"step-pages-{arguments.net}", results, "one D and one G update, channels last (plain loop: not)")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Aim: within 5 % over 3 seeds.
 
     python -m benchmarks.vanilla_mnist DATA_FOLDER [seeds]
 
-DATA_FOLDER holds the MNIST idx files; the classifier lies beside it (classifiers/mnist_cnn.npz). The naive loop runs
+DATA_FOLDER holds the MNIST idx files; the classifier is next to it (classifiers/mnist_cnn.npz). The naive loop runs
 twice per seed: on the library's own initial weights, order and latents (so that the comparison sees the step and not
 the luck of the draw, which moves a single run's distance by 15 %), and as anybody writes it, on torch's global
 generator.
@@ -80,7 +80,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
     def generate(first: int, count: int):
         return g(z_score[first : first + count]).view(-1, 1, 28, 28), None
 
-    told = []
+    distances = []
     for step in range(round(EPOCHS * len(x) / BATCH)):
         at = np.arange(step * BATCH, (step + 1) * BATCH)
         rows = torch.from_numpy(order.at(at)) if paired else torch.randint(len(x), (BATCH,))
@@ -98,8 +98,8 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
         opt_g.step()
         opt_g.zero_grad()
         if (step + 1) * BATCH // len(x) > step * BATCH // len(x):
-            told.append(evaluator.score(generate).metrics[FD])
-    return told
+            distances.append(evaluator.score(generate).metrics[FD])
+    return distances
 
 
 def main(data: str, seeds: int = 3) -> None:

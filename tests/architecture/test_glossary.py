@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ALLOWANCES = Path(__file__).with_name("glossary_allowances.json")
-HISTORY = ("docs/journal.md", "docs/design/", "docs/glossary.md")  # of the past, or of the words themselves
+HISTORY = ("docs/journal.md", "docs/glossary.md")  # of the past, or of the words themselves
 GENERATED = ("docs/api.md", "docs/cli.md", "docs/settings.md", "docs/recipes/")  # from files that are checked
 PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
@@ -61,7 +61,7 @@ def texts() -> Iterator[tuple[str, str]]:
         name = path.relative_to(ROOT).as_posix()
         if name != "CHANGELOG.md" and not name.startswith((*HISTORY, *GENERATED)):
             yield name, path.read_text(encoding="utf-8")
-    for folder in ("examples", "pages"):
+    for folder in ("examples", "pages", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in (ROOT / "tests").rglob("*.py"):
