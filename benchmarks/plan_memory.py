@@ -48,7 +48,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[int, int]]] = {
         ),
         (16, 64),
     ),
-    "r3gan": (("model={name: r3gan, width: 128}", "loss=relativistic", "penalties=[r1, r2]"), (16, 64)),
+    "r3gan": (("model={name: r3gan, width: 128, groups: 16}", "loss=relativistic", "penalties=[r1, r2]"), (16, 64)),
 }
 
 

@@ -119,7 +119,7 @@ def test_a_kept_run_is_not_played_again(runs, small, monkeypatch):
 
 
 def test_a_run_that_fails_says_where_to_look(small):
-    with pytest.raises(SystemExit, match=r"exit code 2, expected 0; .*/bad\.log tells more"):
+    with pytest.raises(SystemExit, match=r"exit code 2, expected 0; see .*/bad\.log"):
         study._train(["digits", "nonsense=1"], small.out / "bad")
     assert "nonsense" in (small.out / "bad.log").read_text()
 

@@ -199,6 +199,40 @@ def test_measured_times_are_of_the_requested_batch():
     assert min(measured.d_turn_s, measured.g_turn_s, measured.load_s) > 0
 
 
+def assert_valid(value, schema, root):
+    """By JSON Schema, of what the schema of the plan uses."""
+    if "$ref" in schema:
+        return assert_valid(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    if "anyOf" in schema:
+        kinds = [kind for kind in schema["anyOf"] if (kind.get("type") == "null") == (value is None)]
+        return assert_valid(value, kinds[0], root)
+    if "const" in schema:
+        assert value == schema["const"]
+        return None
+    types = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "null": type(None)}
+    assert isinstance(value, types[schema["type"]]), (value, schema)
+    if schema["type"] == "array":
+        for item in value:
+            assert_valid(item, schema["items"], root)
+    for name, kind in schema.get("properties", {}).items():
+        assert_valid(value[name], kind, root)
+    assert schema.get("additionalProperties") is not False or set(value) == set(schema["properties"])
+    return None
+
+
+@pytest.mark.parametrize("arguments", [{}, {"memory_gb": 0.05, "is_measured": True, "cost_per_hour": 2.0}])
+def test_document_is_valid_by_the_schema(arguments):
+    schema = json.loads((Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json").read_text())
+    document = json.loads(json.dumps(planned(SMALL["mlp"], **arguments).to_dict()))
+    assert_valid(document, schema, schema)
+    with pytest.raises(AssertionError):
+        assert_valid(document | {"version": 2}, schema, schema)
+    with pytest.raises(AssertionError):
+        assert_valid(document | {"speed": 1}, schema, schema)
+    with pytest.raises(AssertionError):
+        assert_valid(document | {"data": document["data"] | {"batch": "64"}}, schema, schema)
+
+
 def test_command_prints_one_screen_and_the_document(capsys):
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -218,12 +252,48 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["digits", "--shape", "16"], "--shape: '16' is not CHANNELSxHEIGHTxWIDTH"),
         (["digits", "--cost-per-hour", "2"], "pass --measure"),
         (["digits", "--memory", "0"], "--memory"),
+        (["digits", "--memory", "much"], "--memory"),
+        (["digit"], "unknown recipe 'digit'; did you mean digits?"),
     ],
 )
 def test_command_refuses_in_one_line(words, message, capsys):
     assert main(["plan", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so(strategy):
+    words = [f"g.strategy={strategy}", f"d.strategy={strategy}"]
+    alone = planned(SMALL["mlp"])
+    assert planned(SMALL["mlp"], *words) == alone  # as a run in one process
+    several = planned(SMALL["mlp"], "devices=2", *words)
+    assert several.memory == alone.memory
+    assert several.notes == ("devices=2: planned as one process with the whole batch; strategies are not simulated",)
+
+
+def test_mixed_precision_and_micro_batches_need_less_memory():
+    terms = {
+        name: planned(SMALL["dcgan"], "train.batch=64", *words).memory.terms
+        for name, words in {
+            "fp32": ("g.precision=fp32", "d.precision=fp32"),
+            "bf16": ("g.precision=bf16", "d.precision=bf16"),
+            "parts": ("g.precision=fp32", "d.precision=fp32", "g.micro_batches=4", "d.micro_batches=4"),
+        }.items()
+    }
+    assert terms["bf16"]["activations"] < 0.8 * terms["fp32"]["activations"]
+    assert terms["parts"]["activations"] < 0.5 * terms["fp32"]["activations"]
+    assert terms["bf16"]["optimizer"] == terms["parts"]["optimizer"] == terms["fp32"]["optimizer"]
+
+
+def test_pairs_are_planned_from_their_shape():
+    words = ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"]
+    config = read_recipe("pix2pix-facades", words)
+    plan = plan_run(PlanRequest(config, "pix2pix-facades", (3, 16, 16)))
+    assert plan.data.batch_bytes == 2 * 2 * 3 * 16 * 16  # image and condition
+    assert plan.model.generator.parameters == sum(
+        p.numel() for p in build.gan(config, shape_only_data((3, 16, 16), 0, True), CPU).g.net.parameters()
+    )
 
 
 def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():

@@ -10,9 +10,10 @@ import tarfile
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from paragan.datasets import folder, shards
+from paragan.datasets import folder, npz, shards
 from paragan.datasets._prepare import open_samples
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
@@ -139,10 +140,13 @@ def test_arrays_have_their_pixels(tmp_path, channels):
     labels = np.arange(9) % 2
     np.savez(tmp_path / "mine.npz", images=pixels, labels=labels, class_names=["cats", "dogs"])
     opened = prepared(tmp_path / "mine.npz", tmp_path / "out")
+    splits = npz.split_rows(torch.from_numpy(labels), 9, held_out=0.1)
+    order = [*splits["train"].tolist(), *splits["held_out"].tolist()]
+    assert (sorted(order), opened.description.num_train) == (list(range(9)), len(splits["train"]))
     for row in range(9):
         found = np.asarray(Image.open(io.BytesIO(opened.read(row))))
-        assert np.array_equal(found.reshape(6, 7, channels), pixels[row])
-    assert labels_of(opened) == labels.tolist()
+        assert np.array_equal(found.reshape(6, 7, channels), pixels[order[row]])
+    assert labels_of(opened) == labels[order].tolist()
     assert opened.description.class_names == ("cats", "dogs")
 
 

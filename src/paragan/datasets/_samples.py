@@ -89,19 +89,23 @@ class FileSamples(Samples):
 
 
 class ArraySamples(Samples):
-    """Images of an npz file, which is held in memory, as PNG files."""
+    """Images of an npz file, which is held in memory, as PNG files; splits are those of data set `npz`."""
 
     def __init__(self, path: Path) -> None:
         options = npz.Options(str(path))
         self._where = str(path)
         self._images_NCHW = npz.read_images(options).numpy()
-        labels, self.class_names = npz.read_classes(options, len(self._images_NCHW))
-        self.labels = None if labels is None else labels.numpy().astype(np.int32)
-        self.split_hashes = hash_names(str(row) for row in range(len(self._images_NCHW)))
+        count = len(self._images_NCHW)
+        labels, self.class_names = npz.read_classes(options, count)
+        rows = npz.split_rows(labels, count, options.held_out)
+        self._rows = np.concatenate([rows["train"].numpy(), rows["held_out"].numpy()])
+        self.num_train = len(rows["train"])
+        self.labels = None if labels is None else labels.numpy().astype(np.int32)[self._rows]
+        self.split_hashes = np.zeros(count, np.uint32)
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the images as PNG files, which hold the same pixels."""
-        for row in range(start, stop):
+        for row in self._rows[start:stop]:
             pixels = self._images_NCHW[row]
             grey_or_colour = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
             stream = io.BytesIO()
@@ -110,7 +114,7 @@ class ArraySamples(Samples):
 
     def where(self, row: int) -> str:
         """Return file and row."""
-        return f"{self._where}: image {row}"
+        return f"{self._where}: image {self._rows[row]}"
 
     def _stamps(self) -> Iterator[str]:
         yield hashlib.sha256(np.ascontiguousarray(self._images_NCHW).data).hexdigest()

@@ -48,13 +48,18 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of shape (C, H, W). Raises `DataError` for a missing or invalid array."""
     images_NCHW = read_images(options)
     labels_N, class_names = read_classes(options, len(images_NCHW))
-    strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
-    rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
+    rows = split_rows(labels_N, len(images_NCHW), options.held_out)[split]
     labels_N = None if labels_N is None else labels_N[rows]
     fingerprint = compute_fingerprint(
         Path(options.path), options.image_array, options.label_array, options.held_out, split
     )
     return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
+
+
+def split_rows(labels_N: Tensor | None, count: int, held_out: float) -> dict[str, Tensor]:
+    """Return the rows of both splits of `count` images."""
+    strata_N = torch.zeros(count, dtype=torch.int64) if labels_N is None else labels_N
+    return stratified_split(strata_N, round(1 / held_out), "npz")
 
 
 def read_images(options: Options) -> Tensor:

@@ -89,7 +89,8 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
     if config.train.executor != "eager":
         notes.append(f"train.executor={config.train.executor}: planned as eager")
     if (config.devices or 1) > 1:
-        notes.append(f"devices={config.devices}: planned as one process with the whole batch")
+        whole = "planned as one process with the whole batch; strategies are not simulated"
+        notes.append(f"devices={config.devices}: {whole}")
     if build.scheme(config).is_concurrent:
         notes.append(f"scheme.name={config.scheme.name}: planned as synchronous, without its copies and buffers")
     return tuple(notes)
