@@ -53,11 +53,11 @@ def read_files(folder: Path) -> Upstream:
         common = {"Accept-Ranges": "bytes", "ETag": f'"{size}"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
         if request.method == "HEAD":
             return Response(200, b"", common, size)
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
-        if asked is None:
+        requested = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
+        if requested is None:
             return Response(200, path.read_bytes(), common)
-        start = int(asked[1])
-        stop = min(int(asked[2]) + 1, size)
+        start = int(requested[1])
+        stop = min(int(requested[2]) + 1, size)
         if start >= stop:
             return Response(416, b"", {"Content-Range": f"bytes */{size}"})
         with path.open("rb") as file:

@@ -61,7 +61,7 @@ def texts() -> Iterator[tuple[str, str]]:
         name = path.relative_to(ROOT).as_posix()
         if name != "CHANGELOG.md" and not name.startswith((*HISTORY, *GENERATED)):
             yield name, path.read_text(encoding="utf-8")
-    for folder in ("examples", "pages", "benchmarks"):
+    for folder in ("examples", "pages"):
         for path in (ROOT / folder).rglob("*.py"):
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in (ROOT / "tests").rglob("*.py"):
