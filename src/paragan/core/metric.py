@@ -124,12 +124,12 @@ class Metric(ABC):
     names_extractor: ClassVar[bool] = False
     """Whether values of different extractors are different metrics: `fd[judge]`."""
     reference: ClassVar[str] = "train"
-    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`;
-    `classifier` for a test on held-out images.
+    """Split of the reference: `train`, `held_out` to compare equal numbers of images, or `both`,
+    with all training images up to 60,000; `classifier` for a test on held-out images.
     """
     min_images: ClassVar[int] = 1
     max_images: ClassVar[int | None] = None
-    """Most images that it compares, real or generated; None: no limit."""
+    """Most generated images that it compares, and real ones unless `reference` is `both`; None: no limit."""
     is_default: ClassVar[bool] = True
     """Whether a score includes it that names no metrics."""
     has_interval: ClassVar[bool] = True

@@ -29,6 +29,7 @@ from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
 
 _AT_ONCE = 250
+_MAX_TRAIN = 60_000  # training images among which copies are searched
 
 
 @dataclass
@@ -72,8 +73,8 @@ class Evaluator:
         began = time.monotonic()
         # In mode `train-stats` every rank generates all images, because batches must be equal.
         world = self.world if self.mode == "eval" else ALONE
-        counts = (self.num_images, self._block_size)
-        fakes = compute_features(generate, self.extractor, *counts, world, self.say, self._needs_images)
+        sizes = (self.num_images, self._block_size)
+        fakes = compute_features(generate, self.extractor, *sizes, world, self.say, self._needs_images)
         values = self._measure(fakes, fakes)
         intervals = self._intervals(fakes, values)
         real = {name: real_values[name] for name in values if name in real_values}
@@ -102,10 +103,14 @@ class Evaluator:
         """Return the number of reference images of a metric, or 0 if they are too few."""
         if metric.kind.reference == "classifier":
             return min(MAX_FOR_ACCURACY, len(self.held_out))
-        split = self.held_out if metric.kind.reference == "held_out" else self.train
-        if metric.kind.reference == "both" and not metric.count(len(self.held_out)):
-            return 0
-        return metric.count(min(self.num_images, len(split)))
+        if metric.kind.reference == "both":
+            return min(_MAX_TRAIN, len(self.train)) if self._num_held_out(metric) else 0
+        if metric.kind.reference == "held_out":
+            return self._num_held_out(metric)
+        return metric.count(min(self.num_images, len(self.train)))
+
+    def _num_held_out(self, metric: ChosenMetric) -> int:
+        return metric.count(min(self.num_images, len(self.held_out)))
 
     def _recorded_name(self, metric: ChosenMetric) -> str:
         return metric.recorded_name(self.extractor, self.num_images)
@@ -187,7 +192,8 @@ class Evaluator:
             case "classifier":
                 return classifier_test(self.held_out, self.say)
             case "both":
-                return SplitFeatures(self.reference.rows(0, count), self._held_out.rows(0, count))
+                held_out = self._held_out.rows(0, self._num_held_out(metric))
+                return SplitFeatures(self._train.rows(0, count), held_out)
             case _:
                 return self.reference.rows(0, count)
 
@@ -198,8 +204,7 @@ class Evaluator:
         Training images replace the held-out ones. Empty if they are too few. Also emits the warning
         about the extractor, once, before the first score.
         """
-        warning = accuracy_warning(self.extractor, self._accuracy)
-        if warning is not None:
+        if warning := accuracy_warning(self.extractor, self._accuracy):
             self.say(warning)
         return self._measure(self._held_out.rows(0, self._num_real), self.reference) if self._num_real else {}
 
@@ -214,7 +219,7 @@ class Evaluator:
     @cached_property
     def reference(self) -> SampleFeatures:
         """Features of the real training images. Raises `ConfigError` if they are all equal."""
-        found = real_features(self.extractor, self.train, self._num_reference, self.say, self.world)
+        found = self._train.rows(0, self._num_reference)
         if len(found) > 1 and (found.features_BF == found.features_BF[0]).all():
             raise ConfigError(
                 f"evaluation.features: {self.extractor.name} returns equal features for all real images; use another "
@@ -224,6 +229,12 @@ class Evaluator:
             return replace(found, image_BCHW=real_images(self.train, self._num_reference))
         return found
 
+    @cached_property
+    def _train(self) -> SampleFeatures:
+        """Features of the training images, as many as any metric needs."""
+        enough = max(self._num_reference, *map(self._num_compared, self.metrics))
+        return real_features(self.extractor, self.train, min(enough, len(self.train)), self.say, self.world)
+
     @property
     def _needs_images(self) -> bool:
         return any(Needs.IMAGES in metric.kind.needs for metric in self.metrics)
@@ -232,7 +243,7 @@ class Evaluator:
     def _held_out(self) -> SampleFeatures:
         """Features of the held-out images, as many as any metric needs."""
         compared = [metric for metric in self.metrics if metric.kind.reference in ("held_out", "both")]
-        enough = max(self._num_real, *map(self._num_compared, compared), 0)
+        enough = max(self._num_real, *map(self._num_held_out, compared), 0)
         needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
         count = MAX_FOR_ACCURACY if needs_accuracy else enough
         count = max(enough, min(count, len(self.held_out)))
