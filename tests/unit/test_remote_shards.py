@@ -181,6 +181,30 @@ def test_object_stores_without_obstore_name_the_extra(monkeypatch):
     assert refusal(lambda: ShardFolder("s3://bucket/x")) == expected
 
 
+@pytest.mark.parametrize("scheme", ["gs", "az", "s3"])
+def test_missing_credentials_are_named(scheme, monkeypatch):
+    skip_without_s3("s3")
+    for name in os.environ:
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+            monkeypatch.delenv(name)
+    variable = {"gs": "GOOGLE_APPLICATION_CREDENTIALS", "az": "AZURE_STORAGE_ACCOUNT_NAME", "s3": "AWS_ACCESS_KEY_ID"}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
+    if scheme == "s3":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "half")
+    assert f"set {variable[scheme]}" in refusal(lambda: ShardFolder(f"{scheme}://bucket/x"))
+
+
+def test_azure_is_read_like_the_disk(local, tmp_path, monkeypatch):
+    """The range server answers like Azure's, as far as reading needs; it checks no signature."""
+    skip_without_s3("s3")
+    (tmp_path / "devstoreaccount1").mkdir()
+    (tmp_path / "devstoreaccount1" / "box").symlink_to(local)
+    monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+    with serve(QUIET, read_files(tmp_path)) as server:
+        monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", server.url)
+        assert ShardFolder("az://box").read_rows(range(COUNT)) == ShardFolder(local).read_rows(range(COUNT))
+
+
 def test_a_forked_process_is_refused_instead_of_waiting_forever(served):
     skip_without_s3("s3")
     ShardFolder(served.urls["s3"])

@@ -35,20 +35,26 @@ class ObjectClient(RequestClient):
             need = f"{address}: object stores need the package obstore"
             raise DataError(f"{need}; install it with: pip install 'paragan[cloud]'") from None
         self.address = address.rstrip("/")
+        self._has_read = False  # afterwards, missing credentials are a failure that may pass
         self._scheme = address.partition("://")[0]
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         options = {"timeout": f"{timeout_s:g}s", "connect_timeout": f"{timeout_s / 3:g}s"}
         if self._scheme == "s3" and endpoint.startswith("http://"):
             options["allow_http"] = "true"
-        with self._errors(""):
-            # `RemoteStore` repeats requests; here, only those for credentials are
+        _refuse_forked(address)
+        try:  # without repetitions, which are those of `Transfers`
             self._store: Any = from_url(self.address, client_options=options, retry_config={"max_retries": 0})
+        except Exception:
+            problem = f"set {_CREDENTIALS[self._scheme]} in the environment"
+            raise DataError(f"{self.address}: the settings of the object store are incomplete; {problem}") from None
 
     def get(self, name: str, start: int, stop: int) -> bytes:
         import obstore
 
         with self._errors(name):
-            return bytes(obstore.get_range(self._store, name, start=start, end=stop))
+            found = bytes(obstore.get_range(self._store, name, start=start, end=stop))
+        self._has_read = True
+        return found
 
     def get_file(self, name: str, max_bytes: int) -> bytes:
         import obstore
@@ -74,10 +80,10 @@ class ObjectClient(RequestClient):
 
     def _translated(self, error: Exception, name: str) -> Exception:
         text = str(error)
-        where = self.where(name) if name else self.address
+        where = self.where(name)
         kind = type(error).__name__
         fix = f"set {_CREDENTIALS[self._scheme]} in the environment"
-        if any(server in text for server in _METADATA_SERVERS):
+        if any(server in text for server in _METADATA_SERVERS) and not self._has_read:
             return DataError(f"{where}: no credentials; {fix}")
         if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
             return MissingFileError(f"{where}: no such file; check data.path")
@@ -94,7 +100,7 @@ class ObjectClient(RequestClient):
         if kind == "GenericError":
             timed_out = "no response in time" if "timed out" in text or "timeout" in text else "the connection failed"
             return TransientError(f"status {code}" if code else timed_out)
-        return DataError(f"{where}: cannot be opened ({kind}); check data.path and the environment")
+        return DataError(f"{where}: cannot be read ({kind}); check data.path and the environment")
 
 
 def _refuse_forked(address: str) -> None:
