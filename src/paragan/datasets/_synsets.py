@@ -26,12 +26,20 @@ _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 
 
 def source(
-    files: FileReader, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
+    files: FileReader,
+    paths: list[bytes],
+    labels: Labels,
+    names: tuple[str, ...],
+    size: int,
+    cache_mb: int,
+    reduce: bool = False,
 ) -> ImageFiles:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
-    settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
+    settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest() + (" reduced" if reduce else "")
     part = SplitPaths(PathList(paths), labels, names)
-    return ImageFiles(files, part, (3, size, size), partial(decode_square, size=size), cache_mb << 20, settings)
+    return ImageFiles(
+        files, part, (3, size, size), partial(decode_square, size=size, reduce=reduce), cache_mb << 20, settings
+    )
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
