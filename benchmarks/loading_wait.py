@@ -20,7 +20,7 @@ from benchmarks.loading import make
 from benchmarks.record import write
 from paragan.config import read_recipe
 
-HOW = {"decodes itself": ("data.prefetch=0",), "pipeline": (), "pipeline, 4 readers": ("data.readers=4",)}
+HOW = {"decodes itself": ("data.prefetch=0",), "pipeline": ()}
 
 
 def waits(photos: Path, out: Path, steps: int, width: int, batch: int, settings: tuple[str, ...]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def waits(photos: Path, out: Path, steps: int, width: int, batch: int, settings:
     began = time.process_time()
     run = pg.train(read_recipe("sngan-cifar10", words), out=out)
     seconds = time.process_time() - began
-    found = [row["data_wait"] for row in run.history() if row.get("data_wait") is not None]
+    found = [row["data_wait"] for row in run.history if row.get("data_wait") is not None]
     return {"data_wait": statistics.median(found[1:]), "largest": max(found[1:]), "cpu_s_per_step": seconds / steps}
 
 
