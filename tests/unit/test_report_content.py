@@ -63,6 +63,19 @@ def test_the_pace_is_described_as_a_moving_average(page):
     assert "moving average" in note and note in page
 
 
+def test_decisions_of_the_loading_controller_are_drawn(tmp_path):
+    sizes = [dict(depth=5, readers=4), dict(depth=33, readers=16), dict(depth=5, readers=4)]
+    lines = [
+        line("loading", number, **size, decoders=2, read_ms=20.0, decode_ms=3.0, stalls=0.1, reason="congestion")
+        for number, size in enumerate(sizes)
+    ]
+    page = Page(made(tmp_path / "run", start(), *lines)).render()
+    assert "<h2>Data loading</h2>" in page
+    for title in ("Read and decode time", "Stalls", "Loading threads", "Depth"):
+        assert title in page, title
+    assert "Other series" not in page
+
+
 def test_a_tie_is_reported_once(tmp_path):
     scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
     folder = made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512})

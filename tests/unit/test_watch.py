@@ -157,6 +157,18 @@ def test_watch_log_line_has_progress_and_scores(run):
     assert "\n" not in told and "step 2,000" in told and "128/160 kimg" in told and "ETA" in told
 
 
+def test_watch_shows_the_loading_pipeline(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    loading = made_run.line(
+        "loading", 4, depth=33, readers=16, decoders=2, read_ms=210.5, stalls=0.25, reason="congestion"
+    )
+    lines = [made_run.line("step", 2, images_per_s=9.0), loading]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "16 readers, 33 batches ahead" in summary_line(folder, history(folder))
+    assert "loading/read_ms" in shown(folder)
+
+
 def test_sparks_follow_the_values():
     rising, broken = Series(), Series()
     for n in range(8):

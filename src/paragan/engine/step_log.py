@@ -46,7 +46,10 @@ class StepLog:
         """
         self._scalars |= report.scalars
         at = Clock(report.step, report.images)
-        if report.step % self._log_steps:
+        is_log_point = report.step % self._log_steps == 0
+        for loading in self._batches.loading_values(is_log_point):
+            yield _event("loading", at, loading)
+        if not is_log_point:
             yield _event("step", at)
             return
         values = read_numbers(self._roles, replace(report, scalars=self._scalars), self._rates())

@@ -24,6 +24,12 @@ class Batches(Protocol):
     def wait_s(self) -> float:
         """Seconds that the consumer has waited so far."""
 
+    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
+        """Return the decisions of the loading controller since the last call, oldest first.
+
+        with_newest: also what it measured last. Empty without a controller.
+        """
+
     def __iter__(self) -> Iterator[Batch]: ...
 
     def __next__(self) -> Batch: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
@@ -21,6 +22,10 @@ class BatchRows(Iterator[Batch]):
         self.source = source
         self._batch = batch
         self._share = share
+
+    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
+        """Return nothing, because a stream of rows reads nothing."""
+        return []
 
     def close(self) -> None:
         """Do nothing, because a stream of rows has no threads."""

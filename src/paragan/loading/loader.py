@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +46,10 @@ class BatchStream(Iterator[Batch]):
 
         num_streams: number of streams whose rows are concatenated.
         """
+
+    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
+        """Return decisions of the controller, as values of events; empty without one."""
+        return []
 
     def close(self) -> None:
         """End threads, if any."""

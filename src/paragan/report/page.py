@@ -26,6 +26,7 @@ _SECTIONS = {
     "game": "Losses",
     "telemetry": "Telemetry",
     "pace": "Performance",
+    "loading": "Data loading",
     "other": "Other series",
 }
 

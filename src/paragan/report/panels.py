@@ -131,6 +131,22 @@ PANELS = (
         "Share of time spent waiting for data. Above a few percent, data loading is the bottleneck.",
         0.0,
     ),
+    Panel(
+        "loading",
+        "Read and decode time",
+        r"loading/(read|decode)_ms",
+        "Milliseconds of one read from storage and of one decode. A read that takes longer than usual: congestion.",
+        0.0,
+    ),
+    Panel("loading", "Stalls", r"loading/stalls", "Share of the last seconds that training waited for a batch.", 0.0),
+    Panel(
+        "loading",
+        "Loading threads",
+        r"loading/(readers|decoders)",
+        "Threads that read and that decode. The controller adds some under congestion and gives them back.",
+        0.0,
+    ),
+    Panel("loading", "Depth", r"loading/depth", "Batches that are made ahead of the training step.", 0.0),
 )
 
 

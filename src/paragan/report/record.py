@@ -89,6 +89,9 @@ class History:
         match kind:
             case "step" | "telemetry":
                 self._add_values(entry)
+            case "loading":
+                values = {f"loading/{name}": value for name, value in entry.numbers.items()}
+                self._add_values(replace(entry, values=values))
             case "delays":
                 self._add_delays(entry.values)
             case "generation":

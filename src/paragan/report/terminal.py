@@ -93,6 +93,10 @@ def _pace(folder: Path, history: History) -> list[str]:
             parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
     if wait is not None:
         parts.append(f"data wait {wait:.1%}")
+    readers = history.series.get("loading/readers")
+    depth = history.series.get("loading/depth")
+    if readers is not None and depth is not None:
+        parts.append(f"{readers.last:.0f} readers, {depth.last:.0f} batches ahead")
     return parts
 
 

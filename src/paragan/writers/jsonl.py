@@ -77,7 +77,7 @@ class Writer(Lines):
 
 
 class RankWriter(Lines):
-    """Writer of one rank's events over all attempts: start, throughput, bytes sent, end.
+    """Writer of one rank's events over all attempts: start, throughput, bytes sent, loading, end.
 
     always: added to every line. sent: read at log points. Losses and scores are equal on all ranks
     and are only in the record of the run.
@@ -98,7 +98,7 @@ class RankWriter(Lines):
                 keys = [key for key in ("images_per_s", "data_wait") if key in event.values]
                 pace = {key: event.values[key] for key in keys}
                 values = {**pace, "sent_bytes": dict(self._sent)}
-            case "event" | "end":
+            case "event" | "end" | "loading":
                 values = dict(event.values)
             case _:
                 return
