@@ -112,7 +112,7 @@ class PipelineModel:
         sums = self.sums
         return Counters(
             self.time_s, self.taken, sums["wait_s"], sums["reads"], sums["read_s"], sums["decodes"],
-            sums["decode_s"], float(self.reads), self.batch_bytes,
+            sums["decode_s"], self.reads, self.batch_bytes,
         )  # fmt: skip
 
     def control(self, law: ControlLaw, limits: Limits, end_s: float) -> PipelineModel:

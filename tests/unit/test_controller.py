@@ -6,12 +6,36 @@ import gc
 import threading
 import time
 
+import torch
+
+from paragan.core.source import EncodedSource, TensorSpec
+from paragan.loading import TensorBatches
 from paragan.loading.control_law import Counters, Sizes
 from paragan.loading.controller import Controller, decision_values
 from paragan.loading.host_budget import HostBudget
 
 MIB = 1 << 20
 WAIT_S = 10.0
+
+
+class SlowTable(EncodedSource):
+    """Hundred rows; a read takes `latency_s`."""
+
+    fingerprint = "slow-table"
+    latency_s = 0.0
+
+    def __init__(self):
+        self.tensors = {"row": TensorSpec((1,), torch.float32)}
+
+    def __len__(self):
+        return 100
+
+    def read(self, rows):
+        time.sleep(self.latency_s)
+        return [bytes([row]) for row in rows]
+
+    def decode(self, encoded, rows, places=None, seed=0):
+        return {"row": torch.tensor([[float(data[0])] for data in encoded])}
 
 
 class CountingPipeline:
@@ -26,7 +50,7 @@ class CountingPipeline:
     def counters(self):
         self.time_s += 0.25
         taken = int(10 * self.time_s)
-        return Counters(self.time_s, taken, 0.0, taken, taken * self.latency_s, taken, 0.01 * taken, 1.0, MIB)
+        return Counters(self.time_s, taken, 0.0, taken, taken * self.latency_s, taken, 0.01 * taken, 1, MIB)
 
     def resize(self, depth, readers, decoders):
         self.sizes.append(Sizes(depth, readers, decoders))
@@ -43,10 +67,10 @@ def test_controller_thread_resizes_a_slow_pipeline_and_ends():
     assert pipeline.resized.wait(WAIT_S)
     running.end()
     assert not running.is_alive
-    changes = running.take_changes()
-    assert [change.sizes for change in changes] == pipeline.sizes
-    assert running.take_changes() == []
-    assert changes[0].sizes.readers > 2
+    changes = running.values(False)
+    assert [Sizes(one["depth"], one["readers"], one["decoders"]) for one in changes] == pipeline.sizes
+    assert running.values(False) == []
+    assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
 
 
 def test_controller_decision_values_have_sizes_and_measurements():
@@ -78,3 +102,23 @@ def test_controller_of_a_deleted_pipeline_ends():
     while running.is_alive and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running.is_alive
+
+
+def test_batches_with_automatic_depth_follow_the_latency_and_remain_the_same():
+    source = SlowTable()
+    fixed = TensorBatches(SlowTable(), 16, seed=1)
+    with TensorBatches(source, 16, seed=1, depth="auto", max_readers=20) as batches:
+        deadline = time.monotonic() + WAIT_S
+        source.latency_s = 0.1
+        while batches.statistics().readers < 16 and time.monotonic() < deadline:
+            assert torch.equal(next(batches)["row"], next(fixed)["row"])
+            time.sleep(0.005)
+        assert 16 <= batches.statistics().readers <= 20
+        source.latency_s = 0.0
+        while batches.statistics().readers > 2 and time.monotonic() < deadline + WAIT_S:
+            assert torch.equal(next(batches)["row"], next(fixed)["row"])
+            time.sleep(0.02)
+        assert batches.statistics().readers == 2
+    fixed.close()
+    names = {thread.name for thread in threading.enumerate()}
+    assert "loading controller" not in names

@@ -64,10 +64,20 @@ def test_the_pace_is_described_as_a_moving_average(page):
 
 
 def test_decisions_of_the_loading_controller_are_drawn(tmp_path):
-    sizes = [dict(depth=5, readers=4), dict(depth=33, readers=16), dict(depth=5, readers=4)]
+    sizes = [(5, 4), (33, 16), (5, 4)]
     lines = [
-        line("loading", number, **size, decoders=2, read_ms=20.0, decode_ms=3.0, stalls=0.1, reason="congestion")
-        for number, size in enumerate(sizes)
+        line(
+            "loading",
+            number,
+            depth=depth,
+            readers=readers,
+            decoders=2,
+            read_ms=20.0,
+            decode_ms=3.0,
+            stalls=0.1,
+            reason="congestion",
+        )
+        for number, (depth, readers) in enumerate(sizes)
     ]
     page = Page(made(tmp_path / "run", start(), *lines)).render()
     assert "<h2>Data loading</h2>" in page

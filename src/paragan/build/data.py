@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +14,10 @@ from torch import Tensor
 
 from paragan.config import RunConfig
 from paragan.core import registry
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
+from paragan.core.option_types import DatasetOptions
 from paragan.core.roles import Roles
 from paragan.core.source import Source
 from paragan.core.types import Side
@@ -20,6 +25,7 @@ from paragan.datasets._host_shared import share_on_host
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.batch_rows import BatchRows
+from paragan.loading.host_budget import Claim, HostBudget
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
 
@@ -100,21 +106,36 @@ def batch_stream(
     share: tuple[int, int] | None = None,
     flip: bool = False,
     is_automatic: bool = True,
+    world: World = ALONE,
 ) -> BatchStream:
     """Return the batches of a run, made ahead as set by `data.prefetch`, `readers` and `threads`.
 
-    is_automatic: whether decoded data is read ahead if `data.prefetch` is null.
+    is_automatic: whether decoded data is read ahead if `data.prefetch` is null. world: the ranks
+    that share the resources of a host.
     """
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
     options = config.data.options
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
     depth = options.prefetch
-    if depth is None:
-        depth = threads + 1 if is_automatic and source.is_decoded else 0
-    if not depth:
+    if depth is None and is_automatic and source.is_decoded:
+        depth = "auto" if "://" in str(vars(options).get("path", "")) else threads + 1
+    max_bytes = options.prefetch_mb << 20
+    if depth == "auto" and source.is_decoded:
+        budget = _host_budget(options, world)
+        readers = min(options.readers or threads, budget.least.threads)
+        return Pipeline(loader, readers + 1, readers, threads, max_bytes, config.train.timeout_s, budget)
+    if depth == "auto" or not depth:
         return loader
-    decoders = min(threads, depth)
-    return Pipeline(loader, depth, options.readers, decoders, options.prefetch_mb << 20, config.train.timeout_s)
+    return Pipeline(loader, depth, options.readers, min(threads, depth), max_bytes, config.train.timeout_s)
+
+
+def _host_budget(options: DatasetOptions, world: World) -> HostBudget:
+    """Return the budget of the controllers of this host; ranks of one parent process share a file."""
+    share = Claim(max(1, min(_MAX_THREADS, options.max_readers // world.local_size)), 0)
+    name = f"paragan-loading-{os.getuid()}-{os.getppid()}"
+    path = Path(tempfile.gettempdir()) / name if world.local_size > 1 else None
+    max_bytes = options.prefetch_mb << 20
+    return HostBudget(options.max_readers, max_bytes, share, world.local_rank, world.local_size, path)
 
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
@@ -136,5 +157,5 @@ def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) 
     """Return the batches of D's updates, or only their rows if this rank runs no turn of D."""
     share = roles.batch_world.share(config.train.batch)
     if Side.D in roles.trained_sides:
-        return batch_stream(config, found.train, config.seed, device, share, found.flip)
+        return batch_stream(config, found.train, config.seed, device, share, found.flip, world=roles.batch_world)
     return BatchRows(found.train, config.train.batch, share)

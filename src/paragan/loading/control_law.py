@@ -48,9 +48,9 @@ class Counters:
     """Sums over the life of a pipeline, at `time_s` of a monotonic clock.
 
     num_taken: batches that the consumer received. wait_s: seconds that it waited. num_reads,
-    read_s: completed reads, and seconds of all reads. num_decodes, decode_s: the same of batches
-    being decoded. Seconds include what is in progress. reads_per_batch: mean. batch_bytes: host
-    memory of a batch, at most. bytes_held: of all that is in the pipeline now.
+    read_s: completed reads, and seconds of all reads. num_decodes, decode_s: the same of
+    decodes. Seconds include what is in progress. parts_per_batch: reads, and decodes, of a batch.
+    batch_bytes: host memory of a batch, at most. bytes_held: of all that is in the pipeline now.
     """
 
     time_s: float
@@ -60,7 +60,7 @@ class Counters:
     read_s: float = 0.0
     num_decodes: int = 0
     decode_s: float = 0.0
-    reads_per_batch: float = 1.0
+    parts_per_batch: int = 1
     batch_bytes: int = 1
     bytes_held: int = 0
 
@@ -69,7 +69,7 @@ class Counters:
 class Decision:
     """Sizes from now on, why they changed, and what was measured.
 
-    latency_s, decode_s: seconds of a read, and of decoding a batch. demand: batches per second that
+    latency_s, decode_s: seconds of a read and of a decode. demand: batches per second that
     the consumer takes when it does not wait. wait: share of the time that it waited. is_short: whether more
     threads or memory than the limits are needed.
     """
@@ -101,14 +101,12 @@ class ControlLaw:
             self._history.popleft()
         wait = self._measure_demand(now)
         has_stalls = self._has_stalls(now)
-        reads_per_batch = max(1, round(now.reads_per_batch))
+        operations = self._demand * now.parts_per_batch
         max_depth = max(1, limits.memory_bytes // now.batch_bytes)
-        readers = min(limits.most_readers, max_depth * reads_per_batch)
-        decoders = min(limits.most_decoders, max_depth)
-        reads = self._readers.meter.update(
-            now.time_s, now.num_reads, now.read_s, self._demand * reads_per_batch, has_stalls
-        )
-        decodes = self._decoders.meter.update(now.time_s, now.num_decodes, now.decode_s, self._demand, has_stalls)
+        readers = min(limits.most_readers, max_depth * now.parts_per_batch)
+        decoders = min(limits.most_decoders, max_depth * now.parts_per_batch)
+        reads = self._readers.meter.update(now.time_s, now.num_reads, now.read_s, operations, has_stalls)
+        decodes = self._decoders.meter.update(now.time_s, now.num_decodes, now.decode_s, operations, has_stalls)
         reasons = [
             self._readers.update(reads, min(limits.least.readers, readers), readers),
             self._decoders.update(decodes, min(limits.least.decoders, decoders), decoders),
@@ -121,7 +119,7 @@ class ControlLaw:
             reasons.append(Reason.STALLS)
         ahead = limits.least.depth
         if not is_calm:
-            ahead = max(ahead, math.ceil(2 * self._readers.size / reads_per_batch) + 1)
+            ahead = max(ahead, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
         depth = math.ceil(ahead * self._lookahead.factors[is_calm])
         sizes = Sizes(min(depth, max_depth), self._readers.size, self._decoders.size)
         if sizes != self.sizes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from dataclasses import replace
 from typing import Any, Protocol
 
 from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits, Sizes
 from paragan.loading.host_budget import Claim, HostBudget
+from paragan.loading.stage_size import Reason
 
 _MAX_DECISIONS = 1000
 _JOIN_S = 5.0
@@ -48,9 +50,11 @@ class Controller:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def take_changes(self) -> list[Decision]:
-        """Return the changes since the last call, oldest first."""
-        return [self._changes.popleft() for _ in range(len(self._changes))]
+    def values(self, with_newest: bool) -> list[dict[str, Any]]:
+        """Return the changes since the last call, oldest first, and what was measured last."""
+        changes = [self._changes.popleft() for _ in range(len(self._changes))]
+        newest = [replace(self.newest, reason=Reason.NONE)] if with_newest and self.newest else []
+        return [decision_values(decision) for decision in changes + newest]
 
     def end(self) -> None:
         """End the thread."""
@@ -77,9 +81,9 @@ class Controller:
             claimed = max(sizes.depth * counters.batch_bytes, counters.bytes_held)
             return Claim(sizes.readers, claimed, self.newest.is_short)
 
+        before = self.newest
         self._budget.update(decide)
-        assert self.newest is not None
-        if self.newest.reason:
+        if self.newest is not None and self.newest is not before and self.newest.reason:
             sizes = self.newest.sizes
             pipeline.resize(sizes.depth, sizes.readers, sizes.decoders)
             self._changes.append(self.newest)

@@ -41,21 +41,27 @@ class HostBudget:
     def update(self, decide: Callable[[int, int], Claim]) -> None:
         """Claim what `decide` returns for the threads and bytes that this rank may use.
 
-        No other rank claims meanwhile. A claim above these numbers (bytes that are not yet free)
-        leaves less to the others.
+        Ranks claim one at a time; a call during that of another does nothing. A claim above these
+        numbers (bytes that are not yet free) leaves less to the others.
         """
         with self._locked_rows() as rows:
+            if rows is None:
+                return
             others = [row for number, row in enumerate(rows) if number != self.rank]
             rows[self.rank] = decide(*available(self, others))
 
     @contextmanager
-    def _locked_rows(self) -> Iterator[list[Claim]]:
+    def _locked_rows(self) -> Iterator[list[Claim] | None]:
         rows = [self.least] * self.num_ranks
         if self.path is None:
             yield rows
             return
         with open_lock_file(self.path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+                return
             size = _ROW.size * self.num_ranks
             content = os.pread(file.fileno(), size, 0)
             if len(content) == size:

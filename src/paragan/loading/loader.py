@@ -92,6 +92,11 @@ class Loader(BatchStream):
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))
         self.is_pinned = _copies_from_pinned_memory(device)
 
+    @property
+    def num_rows(self) -> int:
+        """Samples of this rank in a batch."""
+        return self._share[1]
+
     def fetch_next(self) -> dict[str, Tensor]:
         return self.fetch(self.position)
 

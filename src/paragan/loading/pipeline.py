@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
 import weakref
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from paragan.core.types import Batch
+from paragan.loading.control_law import Counters, Sizes
+from paragan.loading.controller import Controller
 from paragan.loading.device_copy import DeviceCopy
+from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.stages import LoadingStatistics, Stages
 
 _JOIN_S = 5.0
+_CONTROLLED_PARTS = 8  # of a batch: short reads show congestion early
 
 
 class Pipeline(BatchStream):
@@ -25,6 +32,7 @@ class Pipeline(BatchStream):
     readers: threads that wait for storage; 0: the decoders read, too. decoders: threads that decode
     and flip. max_bytes: memory of encoded samples and batches, at most; the next batch is made even
     if it needs more. timeout_s: raises `DataError` if a batch takes longer.
+    budget: of a controller, which resizes the pipeline from these limits; None: they are fixed.
     """
 
     def __init__(
@@ -35,8 +43,12 @@ class Pipeline(BatchStream):
         decoders: int,
         max_bytes: int | None = None,
         timeout_s: float = 300.0,
+        budget: HostBudget | None = None,
     ) -> None:
         super().__init__(loader.source)
+        self._budget = budget
+        self._controller: Controller | None = None
+        self._least = (depth, readers, decoders)
         self._loader = loader
         self._limits = (depth, readers, decoders)
         self._max_bytes = max_bytes
@@ -54,9 +66,13 @@ class Pipeline(BatchStream):
         if self._device_copy is not None and (copied := self._device_copy.finish(self.position)) is not None:
             return copied
         if self._stages is None:
-            self._stages = Stages(self._loader, self._max_bytes)
+            max_parts = _CONTROLLED_PARTS if self._budget is not None else 0
+            self._stages = Stages(self._loader, self._max_bytes, max_parts)
             self._end_stages = weakref.finalize(self, self._stages.end)
             self._stages.resize(*self._limits)
+            if self._budget is not None:
+                most_decoders = max(self._limits[2], torch.get_num_threads())
+                self._controller = Controller(self, Sizes(*self._limits), most_decoders, self._budget)
         return self._stages.take(self.position, self._timeout_s)
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
@@ -75,8 +91,19 @@ class Pipeline(BatchStream):
         depth, readers, decoders = self._limits
         return LoadingStatistics(depth, readers, decoders, max_bytes=self._max_bytes)
 
+    def counters(self) -> Counters:
+        """Return the sums that the controller reads."""
+        return self._stages.counters() if self._stages is not None else Counters(time.monotonic())
+
+    def loading_values(self, with_newest: bool) -> list[dict[str, Any]]:
+        return self._controller.values(with_newest) if self._controller is not None else []
+
     def close(self) -> None:
         """End the threads, or abandon them after a timeout; the next batch starts new ones."""
+        if self._controller is not None:
+            self._controller.end()
+            self._controller = None
+            self._limits = self._least
         if self._stages is not None:
             self._end_stages()
             self._stages.join(_JOIN_S)

@@ -13,8 +13,10 @@ from typing import TypeVar
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.loading.batch_parts import BatchInWork, Part
+from paragan.loading.batch_parts import BatchInWork, Part, sample_bytes as decoded_bytes
+from paragan.loading.control_law import Counters
 from paragan.loading.loader import Loader
+from paragan.loading.operations import Operations
 
 _POLL_S = 1.0  # the longest that an idle thread sleeps
 _RECENT = 256
@@ -74,7 +76,7 @@ class Stages:
     stream. One lock protects everything; no thread holds it while it reads, decodes or copies.
     """
 
-    def __init__(self, loader: Loader, max_bytes: int | None) -> None:
+    def __init__(self, loader: Loader, max_bytes: int | None, max_parts: int = 0) -> None:
         self._loader = loader
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
@@ -91,15 +93,17 @@ class Stages:
         self._fetch_s: deque[float] = deque(maxlen=_RECENT)
         self._num_fetches = 0
         self._num_taken = 0
-        self._wait_s = 0.0
+        self._waits = Operations(self._lock)
+        self._reads = Operations(self._lock)
+        self._decodes = Operations(self._lock)
+        self._max_parts = max_parts  # of a batch; 0: set by the first `resize`
 
     def take(self, position: int, timeout_s: float) -> dict[str, Tensor]:
         """Wait for the batch of this position and return it; the threads continue from there."""
-        began = time.perf_counter()
         with self._lock:
             self._move_window(position)
-            is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
-            self._wait_s += time.perf_counter() - began
+            with self._waits.one():
+                is_done = self._is_ready.wait_for(lambda: self._is_done(position), timeout_s)
             if not is_done:
                 raise DataError(
                     f"data: batch {position} was not read within {timeout_s:g} s; check the "
@@ -120,6 +124,7 @@ class Stages:
     def resize(self, depth: int, readers: int, decoders: int) -> None:
         with self._lock:
             self._depth = depth
+            self._max_parts = self._max_parts or max(readers, decoders)
             self._readers.resize(readers)
             self._decoders.resize(decoders)
 
@@ -143,12 +148,30 @@ class Stages:
                 self._decoders.target,
                 tuple(self._fetch_s),
                 self._num_fetches,
-                self._wait_s,
+                self._waits.busy_s(),
                 self._num_taken,
                 len(self._encoded),
                 sum(batch.num_left == 0 for batch in self._batches.values()),
                 self._bytes_held,
                 self._max_bytes,
+            )
+
+    def counters(self) -> Counters:
+        with self._lock:
+            num_rows = self._loader.num_rows
+            num_parts = -(-num_rows // -(-num_rows // max(self._num_parts, 1)))
+            sample_bytes = (self._largest_sample or 0) + 2 * decoded_bytes(self._loader.source)
+            return Counters(
+                time.monotonic(),
+                self._num_taken,
+                self._waits.busy_s(),
+                self._reads.num_completed,
+                self._reads.busy_s(),
+                self._decodes.num_completed,
+                self._decodes.busy_s(),
+                num_parts,
+                num_rows * sample_bytes,
+                self._bytes_held,
             )
 
     def _move_window(self, position: int) -> None:
@@ -181,15 +204,15 @@ class Stages:
 
     def _read_parts(self) -> None:
         while (part := self._wait_for(self._readers, self._start_part)) is not None:
-            if self._attempt(part, self._read):
+            if self._attempt(part, self._read, self._reads):
                 with self._lock:
                     heapq.heappush(self._encoded, part)
                     self._decoders.wakeup.notify()
 
     def _decode_parts(self) -> None:
         while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
-            if part.encoded is not None or self._attempt(part, self._read):
-                self._attempt(part, self._decode)
+            if part.encoded is not None or self._attempt(part, self._read, self._reads):
+                self._attempt(part, self._decode, self._decodes)
 
     def _wait_for(self, pool: _Threads, find: Callable[[], _T | None]) -> _T | None:
         """Wait for work and return it; return None if this thread is superfluous."""
@@ -201,10 +224,11 @@ class Stages:
             pool.num_alive -= 1
             return None
 
-    def _attempt(self, part: Part, work: Callable[[Part], None]) -> bool:
+    def _attempt(self, part: Part, work: Callable[[Part], None], operations: Operations) -> bool:
         """Return whether the work succeeded; its error is raised by `take`."""
         try:
-            work(part)
+            with operations.one():
+                work(part)
         except BaseException as error:
             with self._lock:
                 self._bytes_held -= part.num_bytes
@@ -243,9 +267,12 @@ class Stages:
 
     @property
     def _num_parts(self) -> int:
-        """Parts of a batch: every thread can have one, unless the batch needs no decoding."""
-        is_divided = self._loader.source.is_decoded
-        return max(self._readers.target, self._decoders.target) if is_divided else 1
+        """Parts of a batch: as many as there were threads at first, unless it needs no decoding.
+
+        More threads work on more batches: parts of a batch that storage answers in parallel take as
+        long as the whole, and reading them one by one would bring no more batches.
+        """
+        return self._max_parts if self._loader.source.is_decoded else 1
 
     def _has_room(self, num_bytes: int) -> bool:
         if self._max_bytes is None:

@@ -13,6 +13,7 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source
 from paragan.core.types import Rows
+from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.stages import LoadingStatistics
@@ -30,7 +31,8 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
 
     batch: samples of all ranks together; rank `rank` of `world_size` yields its part, of at least
     one sample. flip: mirror half of the images. readers: threads that only read; 0: the decoders
-    read. depth: batches ahead. max_bytes: memory of encoded samples and batches. Raises
+    read. depth: batches ahead; "auto": a controller changes it, `readers` (up to `max_readers`) and
+    `decoders` by the latency of storage. max_bytes: memory of encoded samples and batches. Raises
     `ConfigError` if the batch is too small, `DataError` from `next` for damaged samples.
     """
 
@@ -44,10 +46,11 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
         world_size: int = 1,
         device: torch.device | str = "cpu",
         flip: bool = False,
-        depth: int = 4,
+        depth: int | Literal["auto"] = 4,
         readers: int = 0,
         decoders: int = 2,
         max_bytes: int = 1 << 30,
+        max_readers: int = 64,
         timeout_s: float = 300.0,
     ) -> None:
         self.source = source
@@ -60,7 +63,12 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             )
         rows = Rows(0, 0, batch, batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
-        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s)
+        budget = None
+        if depth == "auto":
+            readers = readers or decoders
+            depth = readers + 1
+            budget = HostBudget(max_readers, max_bytes)
+        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, budget)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)

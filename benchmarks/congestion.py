@@ -1,0 +1,158 @@
+"""Loading from congested storage: the controller, fixed settings, and other loaders, on the same shards and proxy.
+
+python -m benchmarks.congestion [RECIPE …]
+
+The proxy delays each request by a log-normal time (median 20 ms, sigma 0.5), ten times longer in the last 5 s of every
+20 s. Three consumers take batches as their recipe does (size of images, seconds of a step) and do nothing else; a
+batch has fewer images than the recipe's, so that two cores can serve the requests. Each sample is one range request, in
+a random order, by one function for all loaders; webdataset streams whole shards, which is what it does.
+`fixed` is the smallest setting within 1 % of the fastest one in a quiet phase (12 s each); torch's workers are
+chosen in the same way. Each measurement is a process, and they are interleaved. `stalls` is the share of the time that
+the consumer waited. `memory` is the peak of its proportional set size with its worker processes, less what it was
+before the first batch. `fixed, tuned for bursts` holds the controller's limits all the time: what a controller saves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.congestion_shards import write_shards
+from benchmarks.record import write
+
+RECIPES = {  # height of images, images in a batch, seconds of a step
+    "sngan-cifar10": (32, 16, 0.100),
+    "dcgan-64": (64, 16, 0.125),
+    "biggan-128": (128, 32, 0.400),
+}
+SIGMA = 0.5
+MEDIAN_MS = 20
+BURST = {"burst_factor": 10, "burst_s": 5, "period_s": 20}
+SEARCH_S = 12
+QUIET_S = 30
+BURSTS_S = 60
+REPEATS = 3
+MAX_MB = 64
+FIXED = [
+    {"loader": "paragan", "readers": readers, "depth": depth} for readers in (1, 2, 3, 4, 6, 8, 12) for depth in (2, 4)
+]
+WORKERS = [{"loader": "torch", "workers": workers} for workers in (2, 4, 8)]
+
+
+def measure(folder: Path, recipe: str, seconds: float, is_quiet: bool, setting: dict[str, Any]) -> dict[str, Any]:
+    """Consume batches in a process, with a proxy of its own whose first period begins with the measurement."""
+    height, batch, step_s = RECIPES[recipe]
+    conditions = {"latency_ms": MEDIAN_MS, "sigma": SIGMA, **({} if is_quiet else BURST)}
+    words = [f"{name}={value}" for name, value in conditions.items()]
+    proxy = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.storage_emulator", str(folder / str(height)), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert proxy.stdin and proxy.stdout
+    url = proxy.stdout.readline().strip()
+    asked = {"url": url, "batch": batch, "step_s": step_s, "seconds": seconds, "max_mb": MAX_MB, **setting}
+    consumer = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.congestion_consumer", json.dumps(asked)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert consumer.stdout
+    if consumer.stdout.readline().strip() == "ready":
+        proxy.stdin.write("restart\n")
+        proxy.stdin.flush()
+    found = consumer.stdout.read()
+    consumer.wait()
+    proxy.kill()
+    proxy.wait()
+    return json.loads(found) if found else {"failed": True}
+
+
+def search(folder: Path, recipe: str, settings: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the first setting within 1 % of the fastest in the quiet phase, and all rates."""
+    tried = [setting | {"images_per_s": rate(measure(folder, recipe, SEARCH_S, True, setting))} for setting in settings]
+    fastest = max(one["images_per_s"] for one in tried)
+    first = next(s for s, one in zip(settings, tried, strict=True) if one["images_per_s"] >= 0.99 * fastest)
+    return first, tried
+
+
+def rate(found: dict[str, Any]) -> float:
+    return found.get("images_per_s", 0.0)
+
+
+def measure_recipe(folder: Path, recipe: str) -> dict[str, Any]:
+    """Search the fixed settings, then measure all loaders in turns."""
+    height, batch, step_s = RECIPES[recipe]
+    best, tried = search(folder, recipe, FIXED)
+    workers, tried_workers = search(folder, recipe, WORKERS)
+    settings = {
+        "controller": {"loader": "paragan"},
+        "fixed": best,
+        "fixed, tuned for bursts": {"loader": "paragan", "readers": 64, "depth": 20},
+        "torch DataLoader": workers,
+        "torchdata StatefulDataLoader": workers | {"loader": "torchdata"},
+        "webdataset": workers | {"loader": "webdataset"},
+    }
+    bursts: dict[str, list[dict[str, Any]]] = {name: [] for name in settings}
+    quiet: dict[str, list[dict[str, Any]]] = {"controller": [], "fixed": []}
+    for _ in range(REPEATS):
+        for name in settings:
+            bursts[name].append(measure(folder, recipe, BURSTS_S, False, settings[name]))
+        for name in quiet:
+            quiet[name].append(measure(folder, recipe, QUIET_S, True, settings[name]))
+        print(recipe, json.dumps(summary(bursts)), flush=True)
+    return {
+        "image": height,
+        "batch": batch,
+        "step_s": step_s,
+        "consumer_limit_images_per_s": batch / step_s,
+        "fixed_setting": best,
+        "fixed_search": tried,
+        "workers_search": tried_workers,
+        "bursts": bursts,
+        "quiet": quiet,
+        "summary": summary(bursts) | {"quiet": summary(quiet)},
+        "ratios": ratios(bursts, quiet),
+    }
+
+
+def summary(found: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+    """Medians by loader."""
+    return {
+        name: {
+            key: round(statistics.median(one[key] for one in runs), 3)
+            for key in ("images_per_s", "stalls", "memory_mb")
+        }
+        for name, runs in found.items()
+        if runs and not any(one.get("failed") for one in runs)
+    }
+
+
+def ratios(bursts: dict[str, list[dict[str, Any]]], quiet: dict[str, list[dict[str, Any]]]) -> dict[str, list[float]]:
+    """Images per second of the controller over those of the fixed setting, of each pair."""
+    return {
+        name: [round(rate(a) / rate(b), 3) for a, b in zip(found["controller"], found["fixed"], strict=True)]
+        for name, found in (("bursts", bursts), ("quiet", quiet))
+    }
+
+
+def main(*recipes: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for recipe in recipes or RECIPES:
+            height = RECIPES[recipe][0]
+            write_shards(folder / str(height), height)
+            found = measure_recipe(folder, recipe)
+            write(f"congestion-{recipe}", {"note": __doc__, "load": os.getloadavg()[0], **found})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
