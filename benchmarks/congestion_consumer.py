@@ -1,4 +1,4 @@
-"""Process of `benchmarks.congestion`: takes batches of one loader at the pace of a recipe, and reports rate, stalls, memory."""
+"""Process of `benchmarks.congestion`: batches of one loader at the pace of a recipe; rate, stalls, memory."""
 
 from __future__ import annotations
 
@@ -77,9 +77,8 @@ def batches(asked: dict[str, Any]) -> tuple[Iterator[Any], TensorBatches | None]
         from torchdata.stateful_dataloader import StatefulDataLoader
 
         kind = StatefulDataLoader
-    loader = kind(
-        ProxyDataset(url), batch, shuffle=True, num_workers=asked["workers"], persistent_workers=True, drop_last=True
-    )
+    data = ProxyDataset(url)
+    loader = kind(data, batch, True, num_workers=asked["workers"], persistent_workers=True, drop_last=True)
     return endless(loader), None
 
 
