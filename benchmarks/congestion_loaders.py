@@ -1,17 +1,14 @@
-"""Process of `benchmarks.congestion`: batches of one loader at the pace of a recipe; rate, stalls, memory."""
+"""Loaders of `benchmarks.congestion`, taken by a timed consumer; rate, stalls, memory."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -108,13 +105,16 @@ class Sampler(threading.Thread):
     def __init__(self, stream: TensorBatches | None) -> None:
         super().__init__(daemon=True)
         self.stream = stream
+        self.is_ended = threading.Event()
         self.peak_mb = 0.0
         self.peak_held_mb = 0.0
         self.sizes: list[tuple[float, int, int]] = []
         self.began = time.monotonic()
 
     def run(self) -> None:
-        for number in range(1_000_000):
+        number = 0
+        while not self.is_ended.wait(0.05):
+            number += 1
             if number % 20 == 0:
                 self.peak_mb = max(self.peak_mb, memory_mb())
             if self.stream is not None:
@@ -123,36 +123,34 @@ class Sampler(threading.Thread):
                 sizes = (found.readers, found.depth)
                 if not self.sizes or self.sizes[-1][1:] != sizes:
                     self.sizes.append((round(time.monotonic() - self.began, 2), *sizes))
-            time.sleep(0.05)
 
 
-def main(asked: dict[str, Any]) -> None:
+def consume(asked: dict[str, Any], restart: Callable[[], None]) -> dict[str, Any]:
+    """Take batches for some seconds, after `restart` has begun a period of the proxy."""
     before_mb = memory_mb()
     stream, measured = batches(asked)
     for _ in range(4):  # threads and processes have started
         next(stream)
-    print("ready", flush=True)
     sampler = Sampler(measured)
+    restart()
     sampler.start()
     began = time.monotonic()
     waits = []
     while time.monotonic() - began < asked["seconds"]:
-        asked_s = time.monotonic()
+        before_s = time.monotonic()
         next(stream)
-        waits.append(time.monotonic() - asked_s)
+        waits.append(time.monotonic() - before_s)
         time.sleep(asked["step_s"])
     seconds = time.monotonic() - began
+    sampler.is_ended.set()
+    sampler.join()
     found = {
         "images_per_s": len(waits) * asked["batch"] / seconds,
         "stalls": sum(waits) / seconds,
-        "longest_wait_s": float(np.max(waits)),
+        "longest_wait_s": max(waits),
         "memory_mb": sampler.peak_mb - before_mb,
     }
     if measured is not None:
+        measured.close()
         found |= {"peak_held_mb": sampler.peak_held_mb, "sizes": sampler.sizes}
-    print(json.dumps(found), flush=True)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    return found
