@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 import threading
 import time
 
 import torch
+from PIL import Image
 
+from paragan import build
+from paragan.config import read_recipe
+from paragan.core.dist import World
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
 from paragan.loading.control_law import Counters, Sizes
 from paragan.loading.controller import Controller, decision_values
-from paragan.loading.host_budget import HostBudget
+from paragan.loading.host_budget import Claim, HostBudget
+from tests import tiny_run
 
 MIB = 1 << 20
 WAIT_S = 10.0
@@ -122,3 +128,47 @@ def test_batches_with_automatic_depth_follow_the_latency_and_remain_the_same():
     fixed.close()
     names = {thread.name for thread in threading.enumerate()}
     assert "loading controller" not in names
+
+
+def folder_run(tmp_path, *words):
+    images = tmp_path / "images"
+    images.mkdir(exist_ok=True)
+    for number in range(40):
+        Image.new("L", (9, 9), 6 * number).save(images / f"{number}.png")
+    settings = [*tiny_run.TINY, *tiny_run.SMALL, f"data.path={images}", "data.channels=1", *words]
+    return read_recipe("own", settings)
+
+
+def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
+    config = folder_run(tmp_path, "data.prefetch=auto", "data.threads=2", "every.log_steps=1")
+    trainer = build.trainer(config, tmp_path / "run", print, stop=lambda: False)
+    kinds = []
+    for event in trainer.run():
+        kinds.append(event.kind)
+        if event.kind == "loading":
+            assert (event.values["readers"], event.values["depth"]) == (2, 3)
+            assert event.line["step"] == event.step
+        if event.kind == "step":
+            time.sleep(0.3)  # the controller decides four times a second
+    assert "loading" in kinds
+
+
+def test_fixed_prefetch_has_no_controller(tmp_path):
+    for word in ("data.prefetch=3", "data.prefetch=0", "data.prefetch=null"):
+        config = folder_run(tmp_path, word)
+        stream = build.data.batch_stream(config, build.open_data(config).train, 0, torch.device("cpu"))
+        next(stream)
+        assert stream.loading_values(True) == []
+        assert "loading controller" not in {thread.name for thread in threading.enumerate()}
+        stream.close()
+
+
+def test_ranks_of_a_host_have_half_of_the_readers_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    config = folder_run(tmp_path, "data.prefetch=auto", "data.max_readers=6")
+    budgets = [build.data._host_budget(config.data.options, World(rank, 2, rank, 2)) for rank in (0, 1)]
+    given = []
+    for budget in budgets:
+        budget.update(lambda threads, num_bytes: given.append(threads) or Claim(threads, 0, True))
+    assert given == [3, 3]
+    assert budgets[0].path == budgets[1].path
