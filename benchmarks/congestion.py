@@ -41,8 +41,8 @@ QUIET_S = 16
 BURSTS_S = 40
 REPEATS = 2
 MAX_MB = 64
-FIXED = [{"loader": "paragan", "readers": readers, "depth": depth} for readers in (3, 4, 6, 8, 12) for depth in (2, 4)]
-WORKERS = [{"loader": "torch", "workers": workers} for workers in (2, 4, 8)]
+FIXED = [{"loader": "paragan", "readers": readers, "depth": depth} for readers in (4, 6, 8, 12) for depth in (4,)]
+WORKERS = [{"loader": "torch", "workers": workers} for workers in (4, 8)]
 
 
 class Proxy:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def memory_mb() -> float:
     """Proportional set size of this process and its children."""
     pids = [os.getpid()]
     for task in Path(f"/proc/{os.getpid()}/task").iterdir():
-        pids += [int(pid) for pid in (task / "children").read_text().split()]
+        with suppress(OSError):  # the thread has ended
+            pids += [int(pid) for pid in (task / "children").read_text().split()]
     total = 0
     for pid in pids:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
 import tarfile
 import threading
 import urllib.parse
@@ -51,10 +52,11 @@ def read_index(url: str) -> list[tuple[str, int, int]]:
 def read_sample(url: str, place: tuple[str, int, int]) -> bytes:
     """Request the bytes of a sample on this thread's connection."""
     shard, offset, size = place
-    connection = vars(_connections).get(url)
+    key = f"{os.getpid()} {url}"  # a worker process has connections of its own
+    connection = vars(_connections).get(key)
     if connection is None:
         connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=_TIMEOUT_S)
-        vars(_connections)[url] = connection
+        vars(_connections)[key] = connection
     connection.request("GET", f"/{shard}", headers={"Range": f"bytes={offset}-{offset + size - 1}"})
     data = connection.getresponse().read()
     assert len(data) == size
