@@ -69,10 +69,9 @@ class DatasetOptions:
     labels: bool = field(default=True, repr=False)
     """Whether the labels of the data are used. false: none, the run is unconditional."""
     prefetch: Natural | Literal["auto"] | None = field(default=None, repr=False)
-    """Batches that are read and decoded ahead of the training step; 0: none, each is read when it
-    is needed; auto: a controller changes this, `readers` and `threads` while training, by the
-    latency of storage; null: auto for remote data, one more than `threads` for other data that is
-    decoded from files, 0 for data in memory and for grids.
+    """Batches that are read and decoded ahead of the training step; 0: none; auto: a controller
+    changes this, `readers` and `threads` by the latency of storage; null: auto for remote data, one
+    more than `threads` for other data that is decoded from files, 0 for data in memory and grids.
     """
     prefetch_mb: Count = field(default=1024, repr=False)
     """MiB that files and batches read ahead may take, at most; the next batch is always read. auto:
