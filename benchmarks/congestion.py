@@ -38,10 +38,10 @@ MEDIAN_MS = 50
 BURST = {"burst_factor": 10, "burst_s": 5, "period_s": 20}
 SEARCH_S = 8
 QUIET_S = 16
-BURSTS_S = 40
-REPEATS = 2
+BURSTS_S = 60
+REPEATS = 3
 MAX_MB = 64
-FIXED = [{"loader": "paragan", "readers": readers, "depth": depth} for readers in (4, 6, 8, 12) for depth in (4,)]
+FIXED = [{"loader": "paragan", "readers": readers, "depth": depth} for readers in (3, 4, 6, 8, 12) for depth in (2, 4)]
 WORKERS = [{"loader": "torch", "workers": workers} for workers in (4, 8)]
 
 
