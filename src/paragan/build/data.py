@@ -106,6 +106,7 @@ def batch_stream(
     share: tuple[int, int] | None = None,
     flip: bool = False,
     is_automatic: bool = True,
+    *,
     world: World = ALONE,
 ) -> BatchStream:
     """Return the batches of a run, made ahead as set by `data.prefetch`, `readers` and `threads`.

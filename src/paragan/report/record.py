@@ -87,11 +87,8 @@ class History:
         entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
         match kind:
-            case "step" | "telemetry":
-                self._add_values(entry)
-            case "loading":
-                values = {f"loading/{name}": value for name, value in entry.numbers.items()}
-                self._add_values(replace(entry, values=values))
+            case "step" | "telemetry" | "loading":
+                self._add_values(entry, "loading/" if kind == "loading" else "")
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
@@ -147,8 +144,9 @@ class History:
             known = replace(entry.brief(), stamp=self.stamps.index(stamp))
             self.scores = thin_out(self.scores, known)
 
-    def _add_values(self, entry: RecordEntry) -> None:
-        for name, value in entry.numbers.items():
+    def _add_values(self, entry: RecordEntry, prefix: str = "") -> None:
+        for number, value in entry.numbers.items():
+            name = f"{prefix}{number}"
             if name not in self.series and len(self.series) >= _MAX_SERIES:
                 continue
             line = self.series.setdefault(name, Series())
