@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -76,6 +77,12 @@ def _no_imports_of_earlier_tests() -> Iterator[None]:
     """Commands append the working directory to the path: what a test imported from there is forgotten after it."""
     with _imports_forgotten():
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage skip the thousands of tests, which live as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:

@@ -67,7 +67,7 @@ def test_a_crash_that_changes_the_outcome_is_found(tmp_path):
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("every", [80, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("every", [160, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_killed_before_a_file_system_call_a_run_resumes_to_the_same_bytes(tmp_path, every):
     calls, kills = 0, 0
     for name, words in (("plain", PLAIN), ("scored", SCORED)):
@@ -79,7 +79,7 @@ def test_killed_before_a_file_system_call_a_run_resumes_to_the_same_bytes(tmp_pa
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("every", [16, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("every", [48, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_damage_is_passed_over_or_refused_in_a_line(tmp_path, every):
     found = attack("damage", tmp_path, every, timeout_s=3500)
     assert found["failed"] == {}

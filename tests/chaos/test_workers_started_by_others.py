@@ -166,7 +166,8 @@ def busy_cores():
             hog.wait(WAIT_S)
 
 
-@pytest.mark.parametrize("transport", [pytest.param("gloo", marks=pytest.mark.slow), pytest.param("mpi", marks=MPI)])
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["gloo", pytest.param("mpi", marks=MPI)])
 def test_a_worker_that_is_delayed_on_a_busy_machine_retains_its_cells(started, tmp_path, expected, transport):
     """It sends nothing for four heartbeats, and the result is the same."""
     folder = tmp_path / "run"

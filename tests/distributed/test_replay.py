@@ -42,7 +42,7 @@ RUNS = CONFIGURATIONS | {
     "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
     "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),
 }
-QUICK = ("ddp-and-zero1-on-2-ranks", "stale-parameter_server-on-3-ranks", "grid-over-workers")
+QUICK = ("ddp-and-zero1-on-2-ranks",)
 
 
 def called(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

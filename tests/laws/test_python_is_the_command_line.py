@@ -20,7 +20,7 @@ def checkpoints(folder):
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.mark.parametrize("more", [{}, {"scheme": "synchronous"}, {"grid.shape": "1x2"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"scheme": "synchronous"}, {"grid.shape": "1x2", "grid.batches": 4}], ids=str)
 def test_train_from_python_writes_the_checkpoints_of_the_command_line(tmp_path, more):
     settings = {**SETTINGS, **more}
     run = pg.train("digits", settings, out=tmp_path / "python")

@@ -85,7 +85,9 @@ def test_nccl_worker_that_shares_an_accelerator_is_refused_with_a_reason():
     run, came = config(), Came()
     server = workers._CoordinatorServer(run, None, lambda text: None, "", None, {"config": dump(run)}, None, None)
     waiting = [came]
-    server.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
+    server.listener = type(
+        "Listener", (), {"refused": (), "accept": lambda self, wait_s: waiting.pop() if waiting else None}
+    )()
     member = type("Member", (), {"line": Came()})()
     server.coordinator = SimpleNamespace(membership=SimpleNamespace(members=[member]))
     assert server._accept() is None

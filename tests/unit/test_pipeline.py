@@ -78,7 +78,8 @@ def threads_alive():
 @pytest.fixture(autouse=True)
 def no_thread_remains():
     yield
-    gc.collect()
+    if threads_alive():
+        gc.collect()
     assert eventually(lambda: not threads_alive())
 
 

@@ -61,7 +61,10 @@ def real_batch():
     return Batch(Rows(0, 0, BATCH, BATCH), tensors)
 
 
-@pytest.mark.parametrize("model", SMALL)
+QUICK = ("mlp", "dcgan", "biggan")
+
+
+@pytest.mark.parametrize("model", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in SMALL])
 def test_gmacs_are_those_of_a_counter_on_real_tensors(model):
     found = operations(SMALL[model])
     game = real_game(SMALL[model])
@@ -98,7 +101,7 @@ def test_a_penalty_with_an_interval_counts_by_its_share():
     assert found == pytest.approx(without + (always - without) / 4, rel=1e-12)
 
 
-@pytest.mark.parametrize("model", ["dcgan", "biggan"])
+@pytest.mark.parametrize("model", ["dcgan", pytest.param("biggan", marks=pytest.mark.slow)])
 def test_parameters_are_those_of_the_real_networks(model):
     found = planned(SMALL[model]).model
     game = real_game(SMALL[model])
@@ -126,16 +129,16 @@ def test_terms_sum_to_the_peak_and_ema_has_the_size_of_the_generator():
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the resident set from /proc")
-@pytest.mark.parametrize(("model", "batch"), [("mlp", 256), ("dcgan", 32)])
+@pytest.mark.parametrize(("model", "batch"), [("mlp", 256), pytest.param("dcgan", 32, marks=pytest.mark.slow)])
 def test_predicted_memory_is_within_15_percent_of_the_measured_peak(model, batch):
     row = plan_memory.compare(model, batch)
     assert abs(row["error_percent"]) <= 15, row
 
 
 def test_largest_batch_fits_and_the_next_does_not():
-    largest = planned(SMALL["dcgan"], "d.micro_batches=2", memory_gb=0.1).memory.largest_batch
+    largest = planned(SMALL["mlp"], "d.micro_batches=2", memory_gb=0.1).memory.largest_batch
     assert largest % 2 == 0
-    sizes = [planned(SMALL["dcgan"], f"train.batch={b}", "d.micro_batches=2") for b in (largest, largest + 2)]
+    sizes = [planned(SMALL["mlp"], f"train.batch={b}", "d.micro_batches=2") for b in (largest, largest + 2)]
     assert sizes[0].memory.peak_bytes <= 0.1e9 < sizes[1].memory.peak_bytes
 
 
@@ -269,6 +272,7 @@ def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
     assert several.notes == ("devices=2: planned as one process with the whole batch; strategies are not simulated",)
 
 
+@pytest.mark.slow
 def test_mixed_precision_and_micro_batches_need_less_memory():
     terms = {
         name: planned(SMALL["dcgan"], "train.batch=64", *words).memory.terms
