@@ -1,7 +1,7 @@
 #!/bin/sh
 # What new users do, by machine, each part timed: a fresh clone and a folder of 500 images, trained, sampled, exported and
 # loaded again; recipes with the four official files of MNIST alone; a WGAN-GP of the user's; a program like a notebook.
-# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=16).
+# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=8).
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -11,7 +11,7 @@ if [ ! -d "$archive" ]; then
     echo "not run: no real images in $archive (set PARAGAN_DATA)"
     exit 0
 fi
-[ "$#" -gt 0 ] || set -- train.kimg=16
+[ "$#" -gt 0 ] || set -- train.kimg=8
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

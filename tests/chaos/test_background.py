@@ -39,13 +39,14 @@ def scores(out):
     return {line["step"]: {k: v for k, v in line.items() if k not in ("seconds", "evaluation_mode")} for line in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
         (),
-        pytest.param(("devices=2",), marks=pytest.mark.slow),
-        pytest.param(("devices=2", "g.strategy=zero3", "d.strategy=zero3"), marks=pytest.mark.slow),
-        pytest.param(("devices=2", "scheme=asynchronous"), marks=pytest.mark.slow),
+        ("devices=2",),
+        ("devices=2", "g.strategy=zero3", "d.strategy=zero3"),
+        ("devices=2", "scheme=asynchronous"),
     ],
     ids=["alone", "ddp", "zero3", "asynchronous"],
 )

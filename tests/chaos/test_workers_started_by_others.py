@@ -97,7 +97,8 @@ def test_a_stop_before_the_run_begins_ends_it_under_mpi(started, tmp_path):
 
 
 @MPI
-@pytest.mark.parametrize(("who", "how"), [pytest.param(0, signal.SIGKILL, marks=pytest.mark.slow), (2, signal.SIGSTOP)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (2, signal.SIGSTOP)])
 def test_a_failure_over_mpi_ends_with_75_and_is_recorded(started, tmp_path, who, how):
     """mpiexec returns 0, 9 or 75 for it."""
     folder = tmp_path / "run"

@@ -94,7 +94,7 @@ def test_each_player_may_lie_otherwise(two_ranks, g, d, numbers):
 
 
 @pytest.mark.parametrize("numbers", [BOTH_WAYS[29], WIDER], ids=["two", "eight"])
-@pytest.mark.parametrize("strategy", ["ddp", "zero3"])
+@pytest.mark.parametrize("strategy", ["ddp", slow("zero3")])
 def test_shared_fakes_too(two_ranks, strategy, numbers):
     assert hold(two_ranks, strategy, strategy, uneven=True, scheme="shared_fakes", numbers=numbers) == len(numbers)
 

@@ -73,6 +73,7 @@ def called(folder, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_outside_strategy_trains_resumes_and_exports(tmp_path):
     """A stopped run ends the same on two ranks, bit for bit, and on one, equal to rounding."""
     train = ("train", "digits", *SMALL, "train.kimg=0.064", "every.save_kimg=0.032")

@@ -42,7 +42,6 @@ RUNS = CONFIGURATIONS | {
     "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
     "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),
 }
-QUICK = ("ddp-and-zero1-on-2-ranks",)
 
 
 def called(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -50,9 +49,8 @@ def called(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=250)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
 def test_replay_of_a_random_step_is_equal(tmp_path, name):
     write_pairs(tmp_path / "pairs")
     (tmp_path / "recipe.yaml").write_text(BASE)

@@ -60,6 +60,7 @@ def program(folder, bs, num_workers, ranks, odd=-1):
     return [json.loads((folder / f"told-{rank}.json").read_text()) for rank in range(ranks)], done.stdout
 
 
+@pytest.mark.slow
 def test_two_workers_are_one_with_the_batch_of_both(tmp_path):
     told, printed = program(tmp_path / "two", bs=64, num_workers=4, ranks=2)
     assert [one[:2] for one in told] == [[2, 32], [2, 32]]

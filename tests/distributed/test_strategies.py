@@ -84,7 +84,7 @@ def test_memory_of_a_rank(two_ranks, width, least):
         assert held[name]["average"] <= 0.52 * whole["average"]
 
 
-@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "local_sgd"])
+@pytest.mark.parametrize("name", ["none", "ddp", slow("zero1"), "local_sgd"])
 def test_pure_holds_weights_low_and_steps_them_in_full(request, name):
     pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")
     for formats, away in pool.run(f"{CORNERS}:pure", name=name):
@@ -119,7 +119,7 @@ def test_groups_of_hybrid_sharding_are_made_once(four_ranks, order):
         assert others == [first, first]
 
 
-@pytest.mark.parametrize("name", ["ddp", slow("zero1"), "zero2", "zero3", "hsdp", "local_sgd"])
+@pytest.mark.parametrize("name", ["ddp", slow("zero1"), slow("zero2"), "zero3", slow("hsdp"), "local_sgd"])
 def test_a_whole_run(two_ranks, tmp_path, name):
     words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]
     words += ["evaluation.features=judge", "evaluation.num_images=300"] if name == "zero3" else []
