@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch
 from paragan.coevolution.executors.inputs import CellStreams
 from paragan.core.errors import DataError
 from paragan.core.source import Source, image_specs
+from paragan.loading.device_copy import DeviceCopy
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 
@@ -221,7 +223,8 @@ class CopyToNowhere:
         self.held = {position: tensors}
 
     def finish(self, position):
-        return self.held.pop(position, None)
+        held, self.held = self.held, {}
+        return held.get(position)
 
 
 def test_next_batch_is_copied_while_the_consumer_computes():
@@ -234,3 +237,11 @@ def test_next_batch_is_copied_while_the_consumer_computes():
         assert eventually(lambda p=position: ahead._stages.has(p + 1) or p + 1 in copy.started)
     assert copy.started and all(position in (1, 2, 3, 4, 31, 32, 5) for position in copy.started)
     ahead.close()
+
+
+def test_copy_is_dropped_when_another_batch_is_fetched(monkeypatch):
+    monkeypatch.setattr(torch, "Stream", lambda device: nullcontext())
+    copy = DeviceCopy(torch.device("cpu"))
+    copy.start(5, {"image": torch.zeros(2)})
+    assert copy.finish(30) is None
+    assert copy.finish(5) is None  # rewound: its batch is fetched again

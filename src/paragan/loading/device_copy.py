@@ -29,10 +29,11 @@ class DeviceCopy:
         The current stream of the device waits for them; this thread does not.
         """
         copied = self._copied
+        copied_position = self._position
         self._copied = {}
-        if position != self._position:
-            return None
         self._position = None
+        if position != copied_position:
+            return None
         current = torch.accelerator.current_stream(self._device)
         current.wait_stream(self._stream)
         for tensor in copied.values():
