@@ -96,8 +96,8 @@ def random_access(opened: ShardFolder, paths: list[Path]) -> dict[str, Any]:
     """Read rows at random and compare them with the files of the source."""
     rows = random.Random(1).sample(range(len(opened)), min(READS, len(opened)))
     equal = sum(opened.read(row) == paths[row].read_bytes() for row in rows)
-    shards_s = best(lambda: [opened.read(row) for row in rows], 3)
-    files_s = best(lambda: [paths[row].read_bytes() for row in rows], 3)
+    shards_s = best_cpu_s(lambda: [opened.read(row) for row in rows], 3)
+    files_s = best_cpu_s(lambda: [paths[row].read_bytes() for row in rows], 3)
     return {"reads": len(rows), "equal_to_source": equal, "cpu_of_plain_files": round(shards_s / files_s, 2)}
 
 
@@ -130,8 +130,8 @@ def large_index(folder: Path, small: Path) -> dict[str, Any]:
     changed = {"num_samples": INDEXED, "samples_per_shard": 1000, "shards": files}
     (folder / "dataset.json").write_text(json.dumps(description | changed))
     del records
-    reading = best(path.read_bytes)
-    opening = best(lambda: map_index(path, INDEXED))
+    reading = best_cpu_s(path.read_bytes)
+    opening = best_cpu_s(lambda: map_index(path, INDEXED))
     options = shards.Options(str(folder), cache_mb=0)
     return {
         "samples": INDEXED,
@@ -139,8 +139,8 @@ def large_index(folder: Path, small: Path) -> dict[str, Any]:
         "reading_ms": round(1e3 * reading, 3),
         "opening_ms": round(1e3 * opening, 4),
         "opening_share": round(opening / reading, 5),
-        "opening_with_dataset_json_ms": round(1e3 * best(lambda: ShardFolder(folder)), 2),
-        "opening_data_set_ms": round(1e3 * best(lambda: shards.source(options, "train")), 1),
+        "opening_with_dataset_json_ms": round(1e3 * best_cpu_s(lambda: ShardFolder(folder)), 2),
+        "opening_data_set_ms": round(1e3 * best_cpu_s(lambda: shards.source(options, "train")), 1),
         "resident_mb_after_all_records": resident_growth_mb(path),
     }
 
@@ -155,8 +155,8 @@ def resident_growth_mb(path: Path) -> float:
     return round(int(subprocess.check_output([sys.executable, "-c", code, str(path)])) / 1e6, 1)
 
 
-def best(call: Callable[[], Any], times: int = 20) -> float:
-    """CPU seconds."""
+def best_cpu_s(call: Callable[[], Any], times: int = 20) -> float:
+    """Least CPU seconds of one call."""
     measured = []
     for _ in range(times):
         began = time.process_time()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
+from benchmarks.shards import best_cpu_s
 from paragan.storage.shard_folder import RECORD, map_index
 from tests.conftest import ROOT
 from tests.data_refusals import refusal
@@ -38,19 +38,9 @@ def path(tmp_path_factory):
     return path
 
 
-def seconds(call, times=20):
-    """Best CPU seconds of one call."""
-    measured = []
-    for _ in range(times):
-        began = time.process_time()
-        call()
-        measured.append(time.process_time() - began)
-    return min(measured)
-
-
 def test_opening_the_index_takes_a_small_part_of_reading_it(path):
     # a hundredth on a quiet machine: benchmarks/shards.py
-    assert seconds(lambda: map_index(path, COUNT)) <= 0.1 * seconds(path.read_bytes)
+    assert best_cpu_s(lambda: map_index(path, COUNT)) <= 0.1 * best_cpu_s(path.read_bytes)
 
 
 def test_index_in_memory_stays_below_64_mb(path):

@@ -66,8 +66,9 @@ class Pipeline(BatchStream):
         if self._device_copy is not None and (copied := self._device_copy.finish(self.position)) is not None:
             return copied
         if self._stages is None:
-            max_parts = _CONTROLLED_PARTS if self._budget is not None else 0
-            self._stages = Stages(self._loader, self._max_bytes, max_parts)
+            _, readers, decoders = self._limits
+            max_parts = max(readers, decoders) if self._budget is None else _CONTROLLED_PARTS
+            self._stages = Stages(self._loader, max_parts, self._max_bytes)
             self._end_stages = weakref.finalize(self, self._stages.end)
             self._stages.resize(*self._limits)
             if self._budget is not None:

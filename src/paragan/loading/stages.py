@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 import time
 from collections import deque
@@ -74,10 +75,15 @@ class Stages:
 
     The window has `depth` positions, from that of the consumer. Parts start in the order of the
     stream. One lock protects everything; no thread holds it while it reads, decodes or copies.
+
+    max_parts: of a batch, at least 1. More threads than that work on more batches: parts that
+    storage answers in parallel take as long as the whole batch. Data that needs no decoding is not
+    divided.
     """
 
-    def __init__(self, loader: Loader, max_bytes: int | None, max_parts: int = 0) -> None:
+    def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
+        self._max_parts = max_parts if loader.source.is_decoded else 1
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
         self._is_ready = threading.Condition(self._lock)
@@ -96,7 +102,6 @@ class Stages:
         self._waits = Operations(self._lock)
         self._reads = Operations(self._lock)
         self._decodes = Operations(self._lock)
-        self._max_parts = max_parts  # of a batch; 0: set by the first `resize`
 
     def take(self, position: int, timeout_s: float) -> dict[str, Tensor]:
         """Wait for the batch of this position and return it; the threads continue from there."""
@@ -124,7 +129,6 @@ class Stages:
     def resize(self, depth: int, readers: int, decoders: int) -> None:
         with self._lock:
             self._depth = depth
-            self._max_parts = self._max_parts or max(readers, decoders)
             self._readers.resize(readers)
             self._decoders.resize(decoders)
 
@@ -159,7 +163,7 @@ class Stages:
     def counters(self) -> Counters:
         with self._lock:
             num_rows = self._loader.num_rows
-            num_parts = -(-num_rows // -(-num_rows // max(self._num_parts, 1)))
+            part_rows = math.ceil(num_rows / self._max_parts)
             sample_bytes = (self._largest_sample or 0) + 2 * decoded_bytes(self._loader.source)
             return Counters(
                 time.monotonic(),
@@ -169,7 +173,7 @@ class Stages:
                 self._reads.busy_s(),
                 self._decodes.num_completed,
                 self._decodes.busy_s(),
-                num_parts,
+                math.ceil(num_rows / part_rows),
                 num_rows * sample_bytes,
                 self._bytes_held,
             )
@@ -254,7 +258,7 @@ class Stages:
             if batch is not None and not batch.has_parts:
                 self._next += 1
                 continue
-            new = BatchInWork(self._loader, position, self._num_parts) if batch is None else batch
+            new = BatchInWork(self._loader, position, self._max_parts) if batch is None else batch
             sample_bytes = self._largest_sample or 0
             needed = new.next_part_bytes(sample_bytes) + (new.num_bytes if batch is None else 0)
             if position != first and not self._has_room(needed):
@@ -264,15 +268,6 @@ class Stages:
             self._wake()
             return new.start_part(sample_bytes)
         return None
-
-    @property
-    def _num_parts(self) -> int:
-        """Parts of a batch: as many as there were threads at first, unless it needs no decoding.
-
-        More threads work on more batches: parts of a batch that storage answers in parallel take as
-        long as the whole, and reading them one by one would bring no more batches.
-        """
-        return self._max_parts if self._loader.source.is_decoded else 1
 
     def _has_room(self, num_bytes: int) -> bool:
         if self._max_bytes is None:
