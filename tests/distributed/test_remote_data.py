@@ -39,7 +39,7 @@ class Penalty(protocols.Penalty):
 
     def __call__(self, context):
         rows, rank = context.feed.rows, os.environ.get("RANK", "0")
-        images = [hashlib.sha256(x.contiguous().numpy().tobytes()).hexdigest() for x in context.feed.real_sample.detach()]
+        images = [hashlib.sha256(image.tobytes()).hexdigest() for image in context.feed.real_sample.detach().numpy()]
         line = {"step": rows.step, "first": rows.first, "images": images}
         zero = 0 * context.outputs.real.logits_B.reshape(len(images), -1).sum(1)
         if rows.total != BATCH:  # the trial before training
