@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from paragan.loading.control_law import ControlLaw, Limits, Sizes
+from paragan.loading.control_law import RESERVE_S, ControlLaw, Limits, Sizes
 from paragan.loading.host_budget import Claim, HostBudget
 from paragan.loading.stage_size import SHRINK_BELOW, Reason
 from tests.pipeline_model import PipelineModel, burst, lognormal
@@ -81,9 +81,29 @@ def test_law_steady_storage_does_not_oscillate_for_hundreds_of_seeds():
     check_steady(range(1000, 1400), (0.2, 0.3, 0.5))
 
 
-def test_law_idle_storage_needs_no_change():
+def test_law_idle_storage_needs_no_threads_and_a_constant_depth():
     model = simulate(lognormal(0.01, 0.5), 0.1, 30)
-    assert {decision.sizes for _, decision in model.trace} == {LEAST}
+    assert {(decision.sizes.readers, decision.sizes.decoders) for _, decision in model.trace} == {(4, 2)}
+    depths = {decision.sizes.depth for time_s, decision in model.trace if time_s > 5}
+    assert len(depths) == 1 and RESERVE_S / 0.1 <= depths.pop() <= 1.5 * RESERVE_S / 0.1
+
+
+@pytest.mark.parametrize("step_s", [0.1, 0.2, 0.5])
+@pytest.mark.parametrize("reads", [1, 8])
+def test_law_reserve_hides_the_time_until_more_threads_have_read(step_s, reads):
+    model = simulate(lognormal(0.05, factor=burst), step_s, 60, reads=reads)
+    assert model.taken * step_s >= 0.98 * 60
+
+
+def test_law_reserve_follows_the_demand():
+    model = PipelineModel(lognormal(0.01, 0.2), 0.05, LEAST)
+    law = ControlLaw(LEAST)
+    model.control(law, LIMITS, 20)
+    model.step_s = 0.5
+    model.control(law, LIMITS, 40)
+    depths = [decision.sizes.depth for _, decision in model.trace]
+    assert max(depths[:80]) >= RESERVE_S / 0.05 and max(depths[-20:]) <= 2 * max(LEAST.depth, RESERVE_S / 0.5)
+    assert sum(one != other for one, other in pairwise(depths[20:])) <= 4
 
 
 def test_law_step_change_is_followed_once():

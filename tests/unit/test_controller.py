@@ -146,7 +146,7 @@ def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
     for event in trainer.run():
         kinds.append(event.kind)
         if event.kind == "loading":
-            assert (event.values["readers"], event.values["depth"]) == (2, 3)
+            assert event.values["readers"] == 2 and event.values["depth"] >= 3
             assert event.line["step"] == event.step
         if event.kind == "step":
             time.sleep(0.3)  # the controller decides four times a second

@@ -17,6 +17,7 @@ from paragan.loading.stage_size import Reason, StageSize
 PERIOD_S = 0.25  # between two decisions
 DEMAND_COUNT = 8  # batches in a window of demand
 DEMAND_WINDOW_S = 2.0  # the shortest
+RESERVE_S = 2.0  # of batches ahead of the consumer: until more threads have brought the first ones
 URGENT_STALL = 0.1  # share of the last second that the consumer waited
 _MAX_DEMAND = 1e4  # batches per second, of a consumer that does nothing else
 
@@ -32,7 +33,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the sizes. least: while nothing is congested; the memory may require fewer.
+    """Bounds of the sizes. least: while nothing is congested; the memory may require fewer, the
+    demand a greater depth.
 
     memory_bytes: of all batches between storage and consumer.
     """
@@ -93,6 +95,7 @@ class ControlLaw:
         self._decoders = StageSize(least.decoders)
         self._history: deque[Counters] = deque()
         self._demand = 0.0
+        self._reserve = 0
 
     def update(self, now: Counters, limits: Limits) -> Decision:
         """Return the decision at `now.time_s`, which is later than that of the last call."""
@@ -121,13 +124,23 @@ class ControlLaw:
         if not is_calm:
             ahead = max(ahead, math.ceil(2 * self._readers.size / now.parts_per_batch) + 1)
         depth = math.ceil(ahead * self._lookahead.factors[is_calm])
-        sizes = Sizes(min(depth, max_depth), self._readers.size, self._decoders.size)
+        if now.num_taken >= DEMAND_COUNT and self._update_reserve():
+            reasons.append(Reason.RESERVE)
+        sizes = Sizes(min(max(depth, self._reserve), max_depth), self._readers.size, self._decoders.size)
         if sizes != self.sizes:
             reasons.append(Reason.LIMIT)
         self.sizes = sizes
         is_short = depth > max_depth or (self._readers.size == readers and not self._readers.suffices(reads))
         reason = next((reason for reason in reasons if reason), Reason.NONE)
         return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait, is_short)
+
+    def _update_reserve(self) -> bool:
+        """Return whether the demand has left the range of the present reserve."""
+        needed = self._demand * RESERVE_S
+        if self._reserve / 2 <= needed <= self._reserve:
+            return False
+        self._reserve = math.ceil(1.25 * needed)
+        return True
 
     def _has_stalls(self, now: Counters) -> bool:
         """Return whether the consumer waited for a tenth of the last second."""

@@ -18,7 +18,7 @@ from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.stages import LoadingStatistics, Stages
 
 _JOIN_S = 5.0
-_CONTROLLED_PARTS = 8  # of a batch: short reads show congestion early
+_CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
 
 
 class Pipeline(BatchStream):

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     CALM = "congestion has passed"
     SATURATION = "more threads are not faster"
     PROBE = "half of the threads were slower"
+    RESERVE = "training takes batches at another rate"
     STALLS = "batches wait for slow reads"
     LIMIT = "limit of threads or memory"
 
