@@ -13,6 +13,7 @@ from paragan.core.types import Can
 from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
+from paragan.optim.lamb import Optimizer as Lamb
 from paragan.parallel._blocks import blocks
 from paragan.parallel._fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
 from paragan.parallel._grad_norm import clip, norm_of
@@ -111,9 +112,11 @@ def test_masters_are_part_of_the_state():
     assert torch.equal(second.copies[0], first.copies[0])
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Muon, torch.optim.Adafactor])
-def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
-    with pytest.raises(ConfigError, match=f"{kind.__name__} needs whole weights, which strategy 'zero3' shards"):
+@pytest.mark.parametrize(
+    ("kind", "name"), [(torch.optim.Muon, "Muon"), (torch.optim.Adafactor, "Adafactor"), (Lamb, "lamb")]
+)
+def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind, name):
+    with pytest.raises(ConfigError, match=f"optimizer {name} needs whole weights, which strategy 'zero3' shards"):
         refuse_whole_weight_optimizers(Policy(kind), "zero3")
 
 

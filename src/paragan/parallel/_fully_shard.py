@@ -114,6 +114,8 @@ def _weights_on_meta() -> Iterator[None]:
 def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
     """Raise `ConfigError` for an optimiser that cannot step shards of weights."""
     name = getattr(policy.kind, "__name__", "")
+    if name == "Optimizer":  # of a file in optim/, which gives its name
+        name = policy.kind.__module__.rpartition(".")[2]
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
         problem = f"optimizer {name} needs whole weights, which strategy {strategy!r} shards"
         raise ConfigError(f"{problem}; use Adam, or strategy ddp")
