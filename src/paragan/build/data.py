@@ -124,10 +124,12 @@ def batch_stream(
     if depth == "auto" and source.is_decoded:
         budget = _host_budget(options, world)
         readers = min(options.readers or threads, budget.least.threads)
-        return Pipeline(loader, readers + 1, readers, threads, max_bytes, config.train.timeout_s, budget)
+        limits = (readers + 1, readers, threads)
+        return Pipeline(loader, *limits, max_bytes, config.train.timeout_s, budget, options.decode)
     if depth == "auto" or not depth:
         return loader
-    return Pipeline(loader, depth, options.readers, min(threads, depth), max_bytes, config.train.timeout_s)
+    limits = (depth, options.readers, min(threads, depth))
+    return Pipeline(loader, *limits, max_bytes, config.train.timeout_s, decode=options.decode)
 
 
 def _host_budget(options: DatasetOptions, world: World) -> HostBudget:

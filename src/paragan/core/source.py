@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ class TensorSpec:
     def is_image(self) -> bool:
         """Whether this is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
         return self.dtype == torch.uint8 and len(self.shape) == 3
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tensor of one sample."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Source(ABC):

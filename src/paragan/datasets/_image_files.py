@@ -22,6 +22,8 @@ from paragan.core.types import present_tensors
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
 
+_CACHE = ("_cache", "_cache_index", "_num_cached", "_lock")
+
 
 class EncodedImages(EncodedSource):
     """Base class of sources of encoded images.
@@ -30,7 +32,7 @@ class EncodedImages(EncodedSource):
     name in messages. notices: warnings, one line each.
 
     Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
-    every row once, so eviction would gain nothing.
+    every row once, so eviction would gain nothing. A pickled copy decodes every row again.
     """
 
     def __init__(
@@ -44,15 +46,28 @@ class EncodedImages(EncodedSource):
     ) -> None:
         self.tensors = image_specs(shape, labels is not None)
         self.notices = notices
+        self._count = count
         self._labels = labels
         self._decode = decode
+        self._create_cache(count, cache_bytes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of a copy in another process, which caches nothing."""
+        return {name: value for name, value in vars(self).items() if name not in _CACHE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._create_cache(self._count, 0)
+
+    def _create_cache(self, count: int, cache_bytes: int) -> None:
+        shape = self.shape
         self._cache = np.empty((min(cache_bytes // math.prod(shape), count), *shape), np.uint8)
         self._cache_index = np.full(count, -1, np.int32)
         self._num_cached = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._cache_index)
+        return self._count
 
     @abstractmethod
     def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
@@ -83,7 +98,8 @@ class EncodedImages(EncodedSource):
     def _pixels(self, row: int, data: bytes) -> NDArray[np.uint8]:
         if (index := self._cache_index[row]) >= 0:
             return self._cache[index]
-        pixels = self._decode(data, self.where(row))
+        # a copy in another process has not cached what the original had, and did not read
+        pixels = self._decode(data or self.read_encoded([row])[0], self.where(row))
         with self._lock:
             if self._cache_index[row] < 0 and self._num_cached < len(self._cache):
                 self._cache[self._num_cached] = pixels

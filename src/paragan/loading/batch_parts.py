@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.source import Source
+from paragan.loading.decode_process import DecodeAnswer, DecodeProcess, DecodeRequest
 from paragan.loading.loader import Loader, Places
 
 
@@ -35,28 +35,35 @@ class Part:
         self.num_bytes = actual
         return difference
 
-    def decode_into_batch(self) -> None:
-        """Decode the samples and copy them to their rows of the batch."""
-        assert self.encoded is not None
+    def decode_into_batch(self, process: DecodeProcess | None) -> DecodeAnswer:
+        """Decode the samples, here or in a process that may read them, and copy them to the batch."""
         encoded = self.encoded
         self.encoded = None
-        self.batch.put(self._first, self.batch.loader.decode(encoded, self.rows, self.places))
+        answer = DecodeAnswer()
+        if process is None:
+            assert encoded is not None
+            tensors: Mapping[str, Tensor] = self.batch.loader.decode(encoded, self.rows, self.places)
+        else:
+            tensors, answer = process.decode(DecodeRequest(encoded, self.rows, self.places))
+        self.batch.put(self._first, tensors)
+        return answer
 
 
 class BatchInWork:
     """A batch whose parts are read and decoded in any order.
 
-    num_left: parts that are not decoded yet. is_dropped: no longer wanted.
+    is_shared: decoded samples are in memory that is used again. num_left: parts that are not decoded
+    yet. is_dropped: no longer wanted.
     """
 
-    def __init__(self, loader: Loader, position: int, max_parts: int) -> None:
+    def __init__(self, loader: Loader, position: int, max_parts: int, is_shared: bool) -> None:
         self.loader = loader
         self.position = position
         self.rows, self.places = loader.rows_at(position)
         self._part_rows = -(-len(self.rows) // max_parts)
         self._next_row = 0
         self.num_left = -(-len(self.rows) // self._part_rows)
-        self._is_copied = self.num_left > 1 or loader.is_pinned
+        self._is_copied = self.num_left > 1 or loader.is_pinned or is_shared
         self._sample_bytes = sample_bytes(loader.source)
         self.num_bytes = len(self.rows) * self._sample_bytes
         self.tensors: dict[str, Tensor] = {}
@@ -103,4 +110,4 @@ class BatchInWork:
 
 def sample_bytes(source: Source) -> int:
     """Return the bytes of the tensors of one sample."""
-    return sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
+    return sum(spec.num_bytes for spec in source.tensors.values())

@@ -7,67 +7,26 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal, TypeVar
 
 from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.loading.batch_parts import BatchInWork, Part, sample_bytes as decoded_bytes
 from paragan.loading.control_law import Counters
+from paragan.loading.decode_process import DecodeProcess, pickle_loader
 from paragan.loading.loader import Loader
 from paragan.loading.operations import Operations
+from paragan.loading.stage_threads import LoadingStatistics, StageThreads
 
 _POLL_S = 1.0  # the longest that an idle thread sleeps
 _RECENT = 256
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class LoadingStatistics:
-    """Limits and measurements of a pipeline at one moment; counts and sums are since its start.
-
-    fetch_s: seconds of the last reads, at most 256, oldest first; num_fetches counts all. wait_s:
-    seconds that the consumer waited for batches, num_batches those it took. num_encoded: parts
-    between the stages. num_ready: finished batches. bytes_held: of both, and of what is in work.
-    """
-
-    depth: int = 0
-    readers: int = 0
-    decoders: int = 0
-    fetch_s: tuple[float, ...] = ()
-    num_fetches: int = 0
-    wait_s: float = 0.0
-    num_batches: int = 0
-    num_encoded: int = 0
-    num_ready: int = 0
-    bytes_held: int = 0
-    max_bytes: int | None = None
-
-
-@dataclass
-class _Threads:
-    """Threads of one stage. target: as many as there should be."""
-
-    name: str
-    work: Callable[[], None]
-    wakeup: threading.Condition
-    target: int = 0
-    num_alive: int = 0
-    threads: list[threading.Thread] = field(default_factory=list)
-
-    def resize(self, target: int) -> None:
-        """Start threads up to the target; superfluous ones end after their part."""
-        self.target = target
-        self.threads = [thread for thread in self.threads if thread.is_alive()]
-        while self.num_alive < target:
-            thread = threading.Thread(target=self.work, name=f"loading {self.name}", daemon=True)
-            self.threads.append(thread)
-            self.num_alive += 1
-            thread.start()
-        self.wakeup.notify_all()
+DecodeMode = Literal["threads", "processes"]
 
 
 class Stages:
@@ -78,17 +37,24 @@ class Stages:
 
     max_parts: of a batch, at least 1. More threads than that work on more batches: parts that
     storage answers in parallel take as long as the whole batch. Data that needs no decoding is not
-    divided.
+    divided. decode: "processes": each decoding thread waits for a process that decodes, and reads
+    if there are no readers; `timeout_s` at most.
     """
 
-    def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
+    def __init__(
+        self, loader: Loader, max_parts: int, max_bytes: int | None, decode: DecodeMode, timeout_s: float
+    ) -> None:
         self._loader = loader
         self._max_parts = max_parts if loader.source.is_decoded else 1
         self._max_bytes = max_bytes
+        has_processes = decode == "processes" and loader.source.is_decoded
+        self._pickled_loader = pickle_loader(loader) if has_processes else None
+        self._timeout_s = timeout_s
+        self._processes: list[DecodeProcess] = []
         self._lock = threading.RLock()
         self._is_ready = threading.Condition(self._lock)
-        self._readers = _Threads("reader", self._read_parts, threading.Condition(self._lock))
-        self._decoders = _Threads("decoder", self._decode_parts, threading.Condition(self._lock))
+        self._readers = StageThreads("reader", self._read_parts, threading.Condition(self._lock))
+        self._decoders = StageThreads("decoder", self._decode_parts, threading.Condition(self._lock))
         self._window = range(0)
         self._depth = 0
         self._next = 0  # position before which every part has started
@@ -139,6 +105,8 @@ class Stages:
             for position in list(self._batches):
                 self._drop(position)
             self.resize(0, 0, 0)
+        for process in list(self._processes):
+            process.end()
 
     def join(self, timeout_s: float) -> None:
         for thread in (*self._readers.threads, *self._decoders.threads):
@@ -214,11 +182,29 @@ class Stages:
                     self._decoders.wakeup.notify()
 
     def _decode_parts(self) -> None:
-        while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
-            if part.encoded is not None or self._attempt(part, self._read, self._reads):
-                self._attempt(part, self._decode, self._decodes)
+        with self._decode_process() as process:
+            while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
+                is_read = part.encoded is not None or process is not None
+                if is_read or self._attempt(part, self._read, self._reads):
+                    self._attempt(part, partial(self._decode, process), self._decodes)
 
-    def _wait_for(self, pool: _Threads, find: Callable[[], _T | None]) -> _T | None:
+    @contextmanager
+    def _decode_process(self) -> Iterator[DecodeProcess | None]:
+        """Yield the process of a decoding thread, which ends with it; None without processes."""
+        if self._pickled_loader is None:
+            yield None
+            return
+        part_rows = math.ceil(self._loader.num_rows / self._max_parts)
+        tensors = self._loader.source.tensors
+        process = DecodeProcess(self._pickled_loader, tensors, part_rows, self._timeout_s)
+        self._processes.append(process)
+        try:
+            yield process
+        finally:
+            self._processes.remove(process)
+            process.close()
+
+    def _wait_for(self, pool: StageThreads, find: Callable[[], _T | None]) -> _T | None:
         """Wait for work and return it; return None if this thread is superfluous."""
         with self._lock:
             while pool.num_alive <= pool.target:
@@ -258,7 +244,7 @@ class Stages:
             if batch is not None and not batch.has_parts:
                 self._next += 1
                 continue
-            new = BatchInWork(self._loader, position, self._max_parts) if batch is None else batch
+            new = self._new_batch(position) if batch is None else batch
             sample_bytes = self._largest_sample or 0
             needed = new.next_part_bytes(sample_bytes) + (new.num_bytes if batch is None else 0)
             if position != first and not self._has_room(needed):
@@ -268,6 +254,9 @@ class Stages:
             self._wake()
             return new.start_part(sample_bytes)
         return None
+
+    def _new_batch(self, position: int) -> BatchInWork:
+        return BatchInWork(self._loader, position, self._max_parts, self._pickled_loader is not None)
 
     def _has_room(self, num_bytes: int) -> bool:
         if self._max_bytes is None:
@@ -279,15 +268,20 @@ class Stages:
         encoded = self._loader.source.read(part.rows)
         seconds = time.perf_counter() - began
         with self._lock:
-            self._fetch_s.append(seconds)
-            self._num_fetches += 1
-            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
+            self._count_read(seconds, map(len, encoded))
             self._bytes_held += part.set_encoded(encoded)
             self._wake_for_room()
 
-    def _decode(self, part: Part) -> None:
-        part.decode_into_batch()
+    def _count_read(self, seconds: float, num_bytes: Iterable[int]) -> None:
+        self._fetch_s.append(seconds)
+        self._num_fetches += 1
+        self._largest_sample = max(self._largest_sample or 0, *num_bytes)
+
+    def _decode(self, process: DecodeProcess | None, part: Part) -> None:
+        answer = part.decode_into_batch(process)
         with self._lock:
+            if answer.num_bytes:
+                self._count_read(answer.read_s, answer.num_bytes)
             self._bytes_held -= part.num_bytes
             part.batch.num_left -= 1
             if part.batch.num_left == 0 and part.batch.position == self._window.start:

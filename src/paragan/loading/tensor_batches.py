@@ -16,7 +16,8 @@ from paragan.core.types import Rows
 from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
-from paragan.loading.stages import LoadingStatistics
+from paragan.loading.stage_threads import LoadingStatistics
+from paragan.loading.stages import DecodeMode
 from paragan.storage.shard_folder import has_shards
 
 _STATE = {"epoch": int, "position": int, "seed": int, "fingerprint": str}
@@ -32,7 +33,8 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
     batch: samples of all ranks together; rank `rank` of `world_size` yields its part, of at least
     one sample. flip: mirror half of the images. readers: threads that only read; 0: the decoders
     read. depth: batches ahead; "auto": a controller changes it, `readers` (up to `max_readers`) and
-    `decoders` by the latency of storage. max_bytes: memory of encoded samples and batches. Raises
+    `decoders` by the latency of storage. max_bytes: memory of encoded samples and batches. decode:
+    "processes": each decoder is a process, which needs a source that can be pickled. Raises
     `ConfigError` if the batch is too small, `DataError` from `next` for damaged samples.
     """
 
@@ -52,6 +54,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
         max_bytes: int = 1 << 30,
         max_readers: int = 64,
         timeout_s: float = 300.0,
+        decode: DecodeMode = "threads",
     ) -> None:
         self.source = source
         self._batch = batch
@@ -68,7 +71,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             readers = readers or decoders
             depth = readers + 1
             budget = HostBudget(max_readers, max_bytes)
-        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, budget)
+        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, budget, decode)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)
