@@ -36,12 +36,12 @@ def running(command, **options):
 
 
 def children(pid):
-    """All below, the nearest first."""
-    try:
-        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-    return own + [lower for child in own for lower in children(child)]
+    """All below, the nearest first, whichever thread started them."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(word) for word in path.read_text().split()]
+    return found + [lower for child in found for lower in children(child)]
 
 
 def listeners(pids):

@@ -6,6 +6,7 @@ a name, so nothing that another program or a file provides is ever unpickled.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import pickle
@@ -16,6 +17,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
+from types import FunctionType
 from typing import Any, BinaryIO
 
 import torch
@@ -24,6 +27,7 @@ from torch import Tensor
 from paragan.core.answering_processes import source_environment
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.local_processes import LocalProcesses
+from paragan.core.outside_code import FILE_MODULE, import_outside
 from paragan.core.source import TensorSpec
 from paragan.loading.loader import Loader, Places
 
@@ -80,7 +84,7 @@ class DecodeProcess:
         try:
             if self._processes is None:
                 self._start()
-            pickle.dump(request, self._stream, 5)
+            self._stream.write(pickled(request))
             self._stream.flush()
             answer: DecodeAnswer = pickle.load(self._stream)  # noqa: S301 of the child
         except TimeoutError:
@@ -122,7 +126,7 @@ class DecodeProcess:
             self._stream = ours.makefile("rwb")
         with self._lock:
             self._processes = processes
-        pickle.dump(self._pickled_loader, self._stream, 5)
+        self._stream.write(pickled(self._pickled_loader))
 
     def _failure(self) -> str:
         with self._lock:
@@ -138,10 +142,30 @@ class DecodeProcess:
         return f"data: the process that decodes {problem}; {fix}"
 
 
+class _Pickler(pickle.Pickler):
+    """Pickler that names classes and functions of a .py file by its path: no import finds their module."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, type | FunctionType) or not value.__module__.startswith(FILE_MODULE):
+            return NotImplemented
+        return _find_outside, (value.__module__.removeprefix(FILE_MODULE), value.__qualname__)
+
+
+def _find_outside(path: str, name: str) -> Any:
+    return attrgetter(name)(import_outside(path))
+
+
+def pickled(value: Any) -> bytes:
+    """Return a value for the process at the other end."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, 5).dump(value)
+    return buffer.getvalue()
+
+
 def pickle_loader(loader: Loader) -> bytes:
     """Return a loader as another process opens it. Raises `ConfigError` if its source cannot be pickled."""
     try:
-        return pickle.dumps(loader, 5)
+        return pickled(loader)
     except _PICKLE_ERRORS as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(unusable_source(type(loader.source).__name__, reason)) from None

@@ -5,7 +5,6 @@ python -m paragan.loading.decode_worker SOCKET MEMORY: inherited file descriptor
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
 import pickle
@@ -20,20 +19,10 @@ from typing import Any
 import torch
 
 from paragan.core.errors import ConfigError, ParaganError
-from paragan.core.outside_code import FILE_MODULE, import_outside
-from paragan.loading.decode_process import DecodeAnswer, DecodeRequest, shared_tensors, unusable_source
+from paragan.loading.decode_process import DecodeAnswer, DecodeRequest, pickled, shared_tensors, unusable_source
 from paragan.loading.loader import Loader
 
 _PAUSE_S = 1.0
-
-
-class _LoaderReader(pickle.Unpickler):
-    """Reader of the parent's loader, whose source may be of a .py file that this process has not imported."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(FILE_MODULE):
-            import_outside(module.removeprefix(FILE_MODULE))
-        return super().find_class(module, name)
 
 
 def main() -> None:
@@ -52,16 +41,16 @@ def main() -> None:
 
 
 def _answer_requests(stream: Any, memory: mmap.mmap) -> None:
-    pickled = pickle.load(stream)  # noqa: S301 of the parent
+    loader_bytes = pickle.load(stream)  # noqa: S301 of the parent
     loader: Loader | None = None
     while True:
         request = pickle.load(stream)  # noqa: S301 of the parent
         try:
-            loader = _open(pickled) if loader is None else loader
+            loader = _open(loader_bytes) if loader is None else loader
             answer = _decode(loader, request, memory)
         except Exception as error:
             answer = DecodeAnswer(error=_portable(error))
-        pickle.dump(answer, stream, 5)
+        stream.write(pickled(answer))
         stream.flush()
 
 
@@ -72,10 +61,10 @@ def _end_with_parent(parent: int) -> None:
     os._exit(0)
 
 
-def _open(pickled: bytes) -> Loader:
+def _open(loader_bytes: bytes) -> Loader:
     """Return the loader; `ConfigError` if its source needs what this process does not have."""
     try:
-        loader: Loader = _LoaderReader(io.BytesIO(pickled)).load()
+        loader: Loader = pickle.loads(loader_bytes)  # noqa: S301 of the parent
         return loader
     except ParaganError:
         raise
@@ -100,7 +89,7 @@ def _portable(error: Exception) -> Exception:
         error.add_note("In the process that decodes:\n" + traceback.format_exc())
     error.__cause__ = None
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 of this process
+        pickle.loads(pickled(error))  # noqa: S301 of this process
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
     return error

@@ -1,0 +1,266 @@
+"""Decoding in processes: the batches of threads, errors that name files, and processes that end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from paragan.core import registry
+from paragan.core.errors import ConfigError, DataError
+from paragan.core.local_processes import is_running
+from paragan.core.source import EncodedSource, TensorSpec
+from paragan.loading import TensorBatches, open_images
+from paragan.storage.shard_folder import ShardFolder
+from tests.prepared_shards import image_folder, prepared
+from tests.processes import children, environment, kill, running, wait_for
+from tests.unit.test_pipeline import no_thread_remains
+
+__all__ = ["no_thread_remains"]
+
+OUTSIDE = '''
+import os, signal, time
+import torch
+import paragan as pg
+
+
+class Numbers(pg.EncodedSource):
+    """A hundred numbers. Row 7 raises an error of this file, row 8 kills its process, row 9 hangs."""
+
+    fingerprint = "numbers"
+    tensors = {"number": pg.TensorSpec((), torch.int64), "half": pg.TensorSpec((2, 3), torch.bfloat16)}
+
+    def __len__(self):
+        return 100
+
+    def read(self, rows):
+        return [bytes([row]) for row in rows]
+
+    def decode(self, encoded, rows, places=None, seed=0):
+        if os.getpid() != PARENT:
+            self.fail(rows)
+        numbers = torch.tensor([data[0] for data in encoded])
+        return {"number": numbers, "half": numbers.to(torch.bfloat16)[:, None, None].repeat(1, 2, 3)}
+
+    def fail(self, rows):
+        if 7 in rows:
+            raise Worse("seven")
+        if 8 in rows:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if 9 in rows:
+            time.sleep(60)
+
+
+class Worse(Exception):
+    pass
+
+
+def source(options, split):
+    return Numbers()
+'''
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Twenty-three images of two classes: in a folder, a .zip and a .tar file and in shards."""
+    folder = tmp_path_factory.mktemp("images")
+    images = image_folder(folder / "images")
+    prepared(images, folder / "shards")
+    shutil.make_archive(str(folder / "zipped"), "zip", images)
+    with tarfile.open(folder / "packed.tar", "w") as file:
+        file.add(images, "images")
+    return folder
+
+
+def images(path, **options):
+    return open_images(path, size=8, held_out=0.05, **options)
+
+
+def batches(source, decode="processes", batch=6, **limits):
+    return TensorBatches(
+        source,
+        batch,
+        seed=4,
+        flip="image" in source.tensors,
+        decode=decode,
+        **{"decoders": 1, "timeout_s": 60.0} | limits,
+    )
+
+
+def copy_of(value):
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 of this process
+
+
+def workers():
+    return [pid for pid in children(os.getpid()) if "decode_worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+
+
+@pytest.mark.parametrize(("name", "limits"), [("images", {"decoders": 2}), ("shards", {"readers": 2, "depth": 7})])
+def test_batches_are_those_of_threads(root, name, limits):
+    source = images(root / name)
+    source.fetch([0, 3, 5])  # cached here: the readers return no bytes of these rows
+    with batches(source, "threads") as plain, batches(source, **limits) as ahead:
+        for _ in range(9):
+            assert_equal(next(ahead), next(plain))
+        statistics = ahead.statistics()
+        assert statistics.num_fetches >= 18 and statistics.bytes_held > 0  # two parts of a batch
+        ahead.load_state_dict(ahead.state_dict() | {"epoch": 0, "position": 6})
+        plain.load_state_dict(ahead.state_dict())
+        assert_equal(next(ahead), next(plain))
+        assert len(workers()) == limits.get("decoders", 1)
+    assert not workers()
+
+
+@pytest.mark.parametrize("name", ["images", "zipped.zip", "packed.tar", "shards"])
+def test_copy_of_a_source_returns_the_same_samples(root, name):
+    source = images(root / name)
+    expected = source.fetch(range(len(source)))
+    copy = copy_of(source)
+    assert_equal(copy.fetch(range(len(source))), expected)
+    assert copy._num_cached == 0 < source._num_cached
+    assert copy.fingerprint == source.fingerprint
+    assert_equal(copy.decode([b""] * 4, range(4)), source.fetch(range(4)))  # cached where they were read
+
+
+def test_killed_worker_is_an_error_and_the_next_batch_starts_another(root):
+    source = images(root / "images")
+    with batches(source, "threads") as plain, batches(source, depth=1) as ahead:
+        assert_equal(next(ahead), next(plain))
+        (first,) = workers()
+        assert os.getsid(first) != os.getsid(0)  # Ctrl-C at the terminal
+        kill(first, signal.SIGINT)
+        assert_equal(next(ahead), next(plain))
+        assert workers() == [first]
+        kill(first)
+        wait_for(lambda: not is_running(first))
+        with pytest.raises(DataError, match="process that decodes was killed by signal 9; check the memory"):
+            next(ahead)
+        assert_equal(next(ahead), next(plain))
+        assert workers() != [first]
+
+
+def test_damaged_image_is_named_as_by_threads(tmp_path):
+    folder = image_folder(tmp_path / "images", count=9)
+    (folder / "cats" / "02.jpg").write_bytes(b"\xff\xd8\xff damaged")
+    source = images(folder)
+    errors = []
+    for decode in ("threads", "processes"):
+        with batches(source, decode, batch=len(source)) as found, pytest.raises(DataError) as error:
+            next(found)
+        errors.append(str(error.value))
+    assert "cats/02.jpg: " in errors[0] and errors[0] == errors[1]
+
+
+def test_outside_source_and_its_failures(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(OUTSIDE + f"\n\nPARENT = {os.getpid()}\n")
+    module = registry.load_module("datasets", str(path))
+    with batches(module.source(None, "train"), "threads", 1, depth=1) as plain:
+        order = [int(next(plain)["number"]) for _ in range(100)]
+    with batches(module.source(None, "train"), batch=1, depth=1, timeout_s=15.0) as ahead:
+        positions = {row: order.index(row) for row in (7, 8, 9, 20)}
+
+        def fetch(row):
+            ahead.load_state_dict(ahead.state_dict() | {"epoch": 0, "position": positions[row]})
+            return next(ahead)
+
+        found = fetch(20)
+        assert found["number"].tolist() == [20] and found["half"].dtype == torch.bfloat16
+        assert found["half"].unique().tolist() == [20]
+        with pytest.raises(module.Worse, match="seven") as error:
+            fetch(7)
+        assert "In the process that decodes:" in error.value.__notes__[0] and "in fail" in error.value.__notes__[0]
+        with pytest.raises(DataError, match="killed by signal 9"):
+            fetch(8)
+        assert fetch(20)["number"].tolist() == [20]
+        began = time.monotonic()
+    assert time.monotonic() - began < 10  # nothing is waited for
+
+
+def test_source_that_cannot_be_pickled_is_refused():
+    class Local(EncodedSource):
+        fingerprint = "local"
+        tensors = {"number": TensorSpec((), torch.int64)}  # noqa: RUF012
+
+        def __len__(self):
+            return 9
+
+        def read(self, rows):
+            return [b"1"] * len(rows)
+
+        def decode(self, encoded, rows, places=None, seed=0):
+            return {"number": torch.ones(len(rows), dtype=torch.int64)}
+
+    source = Local()
+    with batches(source) as found, pytest.raises(ConfigError, match=r"decode=processes: Local cannot .* in a module"):
+        next(found)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
+
+
+_LOOP = """
+import sys
+import torch
+import paragan as pg
+
+class Mine(pg.EncodedSource):
+    fingerprint = "mine"
+    tensors = {"number": pg.TensorSpec((), torch.int64)}
+    def __len__(self):
+        return 9
+    def read(self, rows):
+        return [b"1"] * len(rows)
+    def decode(self, encoded, rows, places=None, seed=0):
+        return {"number": torch.ones(len(rows), dtype=torch.int64)}
+
+try:
+    next(pg.loading.TensorBatches(Mine(), 2, decoders=1, decode="processes"))
+except pg.ConfigError as error:
+    print(error, flush=True)
+batches = pg.loading.TensorBatches(pg.loading.open_images(sys.argv[1], size=8), 6, decode="processes")
+next(batches)
+print("ready", flush=True)
+while True:
+    next(batches)
+"""
+
+
+def test_workers_end_with_a_killed_parent_and_leave_nothing(root, tmp_path):
+    before = set(os.listdir("/dev/shm"))
+    script = tmp_path / "loop.py"
+    script.write_text(_LOOP)
+    (tmp_path / "torch.py").write_text("raise SystemExit('not the library')")
+    command = [sys.executable, "-P", str(script), str(root / "images")]
+    options = {"env": environment(TMPDIR=str(tmp_path / "tmp")), "stdout": -1, "stderr": -2, "cwd": tmp_path}
+    (tmp_path / "tmp").mkdir()
+    with running(command, **options) as process:
+        refused = process.stdout.readline()
+        assert "decode=processes: the data set cannot be opened in another process (AttributeError" in refused
+        assert process.stdout.readline() == "ready\n"
+        found = children(process.pid)
+        assert len(found) >= 2
+        process.kill()
+        process.wait(60)
+        wait_for(lambda: not any(map(is_running, found)), seconds=30)
+        assert not process.stdout.read()  # no traceback of a worker
+    assert set(os.listdir("/dev/shm")) <= before
+    assert not os.listdir(tmp_path / "tmp")
+
+
+def test_shards_are_opened_again_in_a_copy(root):
+    folder = ShardFolder(root / "shards")
+    assert copy_of(folder).read(3) == folder.read(3)
+    assert len(pickle.dumps(folder)) < 1000  # without the index
