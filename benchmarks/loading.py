@@ -2,8 +2,9 @@
 
 python -m benchmarks.loading [--pairs 7]
 
-JPEG files are smooth noise. CPU seconds of the whole process, interleaved pairs; every row names what it compares. A
-loop of the pipeline counts the images it decoded, also those ahead of the consumer.
+JPEG files are smooth noise. CPU seconds of this process and its children, interleaved pairs; every row names what it
+compares. A loop of the pipeline counts the images it decoded, also those ahead of the consumer. Processes are measured
+after they have started.
 """
 
 from __future__ import annotations
@@ -40,6 +41,14 @@ LIMITS = {  # readers, decoders
     "2 readers, 2 decoders": (2, 2),
     "16 readers, 2 decoders": (16, 2),
 }
+PROCESS_LIMITS = {
+    "1 process": (0, 1),
+    "2 processes": (0, 2),
+    "2 readers, 2 processes": (2, 2),
+    "16 readers, 2 processes": (16, 2),
+}
+DEPTH = 4
+WAIT_S = 60.0
 
 
 def make(root: Path, count: int, width: int, height: int) -> Path:
@@ -74,12 +83,37 @@ def pillow_loop(source: Source, batches: int) -> int:
 def pipeline_loop(source: Counted, readers: int, decoders: int, batches: int) -> int:
     """The same by the pipeline; returns the images that it decoded."""
     source.num_decoded = 0
-    pipeline = Pipeline(Loader(source, BATCH, 0, CPU, flip=source.is_image), 4, readers, decoders)
+    pipeline = Pipeline(Loader(source, BATCH, 0, CPU, flip=source.is_image), DEPTH, readers, decoders)
     for position in range(batches):
         pipeline.position = position
         pipeline.fetch_next()
     pipeline.close()
     return source.num_decoded
+
+
+class Processes:
+    """The same by processes that have started."""
+
+    def __init__(self, source: Source, readers: int, decoders: int) -> None:
+        loader = Loader(source, BATCH, 0, CPU, flip=True)
+        self._pipeline = Pipeline(loader, DEPTH, readers, decoders, decode="processes")
+        self._part_rows = BATCH // max(readers, decoders)
+        self.decode_batches(4)
+
+    def decode_batches(self, batches: int) -> int:
+        """Take batches; return the images that were decoded meanwhile, when nothing is left to do."""
+        before = self._pipeline.statistics().num_fetches
+        for _ in range(batches):
+            self._pipeline.fetch_next()
+            self._pipeline.position += 1
+        deadline = time.monotonic() + WAIT_S
+        while self._pipeline.statistics().num_ready < DEPTH and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return (self._pipeline.statistics().num_fetches - before) * self._part_rows
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pipeline.close()
 
 
 class Counted(EncodedSource):
@@ -123,9 +157,16 @@ class Empty(EncodedSource):
 
 def per_image(work: Callable[[], int]) -> float:
     """CPU microseconds per sample."""
-    began = time.process_time()
+    began = cpu_s()
     count = work()
-    return (time.process_time() - began) / count * 1e6
+    return (cpu_s() - began) / count * 1e6
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of its children that run."""
+    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    threads = [path for pid in children for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return time.process_time() + sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
 
 def paired(loop: Callable[[], int], ours: Callable[[], int], pairs: int) -> dict[str, Any]:
@@ -143,13 +184,18 @@ def paired(loop: Callable[[], int], ours: Callable[[], int], pairs: int) -> dict
 
 
 def per_core(folder: Path, batches: int, pairs: int, **options: Any) -> dict[str, Any]:
-    """A row for each number of threads."""
+    """A row for each number of threads and processes."""
     plain = open_images(folder, size=SIZE, cache_mb=0)
     counted = Counted(open_images(folder, size=SIZE, cache_mb=0, **options))
-    return {
-        name: paired(partial(pillow_loop, plain, batches), partial(pipeline_loop, counted, *limits, batches), pairs)
-        for name, limits in LIMITS.items()
-    }
+    loop = partial(pillow_loop, plain, batches)
+    found = {}
+    for name, limits in LIMITS.items():
+        found[name] = paired(loop, partial(pipeline_loop, counted, *limits, batches), pairs)
+    for name, limits in PROCESS_LIMITS.items():
+        processes = Processes(counted.source, *limits)
+        found[name] = paired(loop, partial(processes.decode_batches, batches), pairs)
+        processes.close()
+    return found
 
 
 def overhead(pairs: int) -> dict[str, float]:

@@ -121,15 +121,16 @@ def batch_stream(
     if depth is None and is_automatic and source.is_decoded:
         depth = "auto" if "://" in str(vars(options).get("path", "")) else threads + 1
     max_bytes = options.prefetch_mb << 20
+    timeout_s = config.train.timeout_s
     if depth == "auto" and source.is_decoded:
         budget = _host_budget(options, world)
         readers = min(options.readers or threads, budget.least.threads)
         limits = (readers + 1, readers, threads)
-        return Pipeline(loader, *limits, max_bytes, config.train.timeout_s, budget, options.decode)
+        return Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget, decode=options.decode)
     if depth == "auto" or not depth:
         return loader
     limits = (depth, options.readers, min(threads, depth))
-    return Pipeline(loader, *limits, max_bytes, config.train.timeout_s, decode=options.decode)
+    return Pipeline(loader, *limits, max_bytes, timeout_s, decode=options.decode)
 
 
 def _host_budget(options: DatasetOptions, world: World) -> HostBudget:

@@ -14,12 +14,12 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from types import FunctionType
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,8 +116,8 @@ class DecodeProcess:
         ours, theirs = socket.socketpair()
         processes = LocalProcesses()
         with theirs, _anonymous_file(self._num_bytes) as file:
-            self._memory = mmap.mmap(file.fileno(), self._num_bytes)
-            inherited = (theirs.fileno(), file.fileno())
+            self._memory = mmap.mmap(file, self._num_bytes)
+            inherited = (theirs.fileno(), file)
             # -P: a torch.py in the working directory would replace the library
             command = [sys.executable, "-P", "-m", "paragan.loading.decode_worker", *map(str, inherited)]
             processes.start(command, source_environment(), inherit=inherited)
@@ -198,11 +198,16 @@ def _aligned(num_bytes: int) -> int:
     return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def _anonymous_file(num_bytes: int) -> BinaryIO:
-    """Return a file without a name, in memory where the system has such: nothing remains of it."""
+@contextmanager
+def _anonymous_file(num_bytes: int) -> Iterator[int]:
+    """Open a file without a name, in memory where the system has such: nothing remains of it."""
     if sys.platform == "linux":
-        file: BinaryIO = os.fdopen(os.memfd_create("paragan-decode"), "r+b")
+        handle = os.memfd_create("paragan-decode")
     else:
-        file = tempfile.TemporaryFile()  # noqa: SIM115 closed by the caller
-    file.truncate(num_bytes)
-    return file
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    try:
+        os.ftruncate(handle, num_bytes)
+        yield handle
+    finally:
+        os.close(handle)

@@ -32,8 +32,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         stream: Any = connection.makefile("rwb")
-    with os.fdopen(int(sys.argv[2]), "r+b") as file:
-        memory = mmap.mmap(file.fileno(), 0)
+    memory = mmap.mmap(int(sys.argv[2]), 0)
     try:
         _answer_requests(stream, memory)
     except (EOFError, ConnectionError):

@@ -45,6 +45,7 @@ class Pipeline(BatchStream):
         decoders: int,
         max_bytes: int | None = None,
         timeout_s: float = 300.0,
+        *,
         budget: HostBudget | None = None,
         decode: DecodeMode = "threads",
     ) -> None:

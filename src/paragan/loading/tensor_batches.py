@@ -71,7 +71,8 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             readers = readers or decoders
             depth = readers + 1
             budget = HostBudget(max_readers, max_bytes)
-        self._pipeline = Pipeline(loader, depth, readers, decoders, max_bytes, timeout_s, budget, decode)
+        limits = (depth, readers, decoders)
+        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget, decode=decode)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)
