@@ -9,9 +9,9 @@ import signal
 import sys
 import tarfile
 import threading
-import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +20,8 @@ from paragan.core.errors import ConfigError, DataError
 from paragan.core.local_processes import is_running
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches, open_images
+from paragan.loading.decode_process import DecodeProcess, DecodeRequest, pickle_loader
+from paragan.loading.loader import Loader
 from paragan.storage.shard_folder import ShardFolder
 from tests.prepared_shards import image_folder, prepared
 from tests.processes import children, environment, kill, running, wait_for
@@ -109,19 +111,22 @@ def assert_equal(found, expected):
     assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
-@pytest.mark.parametrize(("name", "limits"), [("images", {"decoders": 2}), ("shards", {"readers": 2, "depth": 7})])
+@pytest.mark.parametrize(
+    ("name", "limits"), [("images", {}), pytest.param("shards", {"readers": 2, "depth": 7}, marks=pytest.mark.slow)]
+)
 def test_batches_are_those_of_threads(root, name, limits):
     source = images(root / name)
     source.fetch([0, 3, 5])  # cached here: the readers return no bytes of these rows
     with batches(source, "threads") as plain, batches(source, **limits) as ahead:
-        for _ in range(9):
-            assert_equal(next(ahead), next(plain))
+        found = [next(ahead) for _ in range(9)]
+        for each in found:  # memory that is used again is not that of a batch
+            assert_equal(each, next(plain))
         statistics = ahead.statistics()
-        assert statistics.num_fetches >= 18 and statistics.bytes_held > 0  # two parts of a batch
+        assert statistics.num_fetches >= 9 and statistics.bytes_held > 0
         ahead.load_state_dict(ahead.state_dict() | {"epoch": 0, "position": 6})
         plain.load_state_dict(ahead.state_dict())
         assert_equal(next(ahead), next(plain))
-        assert len(workers()) == limits.get("decoders", 1)
+        assert len(workers()) == 1
     assert not workers()
 
 
@@ -172,7 +177,7 @@ def test_outside_source_and_its_failures(tmp_path):
     with batches(module.source(None, "train"), "threads", 1, depth=1) as plain:
         order = [int(next(plain)["number"]) for _ in range(100)]
     with batches(module.source(None, "train"), batch=1, depth=1, timeout_s=15.0) as ahead:
-        positions = {row: order.index(row) for row in (7, 8, 9, 20)}
+        positions = {row: order.index(row) for row in (7, 8, 20)}
 
         def fetch(row):
             ahead.load_state_dict(ahead.state_dict() | {"epoch": 0, "position": positions[row]})
@@ -187,8 +192,30 @@ def test_outside_source_and_its_failures(tmp_path):
         with pytest.raises(DataError, match="killed by signal 9"):
             fetch(8)
         assert fetch(20)["number"].tolist() == [20]
-        began = time.monotonic()
-    assert time.monotonic() - began < 10  # nothing is waited for
+
+
+def test_hanging_process_ends_with_its_time_out_or_with_the_stages(tmp_path):
+    path = tmp_path / "hanging.py"
+    path.write_text(OUTSIDE + f"\n\nPARENT = {os.getpid()}\n")
+    source = registry.load_module("datasets", str(path)).source(None, "train")
+    loader = pickle_loader(Loader(source, 1, 0, torch.device("cpu")))
+    first = DecodeProcess(loader, source.tensors, 1, timeout_s=0.1)  # less than a start
+    with pytest.raises(DataError, match=r"no answer within 0.1 s; .* increase train.timeout_s"):
+        first.decode(request(20))
+    assert not workers()
+    process = DecodeProcess(loader, source.tensors, 1, timeout_s=60.0)
+    assert process.decode(request(20))[0]["number"].tolist() == [20]
+    ended = threading.Timer(0.2, process.end)
+    ended.start()
+    with pytest.raises(DataError, match="ended by `close`"):
+        process.decode(request(9))
+    ended.join()
+    process.close()
+    assert not workers()
+
+
+def request(row):
+    return DecodeRequest(None, np.array([row]), np.array([0]))
 
 
 def test_source_that_cannot_be_pickled_is_refused():
@@ -211,10 +238,35 @@ def test_source_that_cannot_be_pickled_is_refused():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
 
 
-_LOOP = """
-import sys
+HANGING = """
+import time
 import torch
 import paragan as pg
+
+
+class Hanging(pg.EncodedSource):
+    fingerprint = "hanging"
+    tensors = {"number": pg.TensorSpec((), torch.int64)}
+
+    def __len__(self):
+        return 9
+
+    def read(self, rows):
+        return [b"1"] * len(rows)
+
+    def decode(self, encoded, rows, places=None, seed=0):
+        print("decodes", flush=True)
+        time.sleep(100)
+
+
+def source(options, split):
+    return Hanging()
+"""
+_LOOP = """
+import sys, threading
+import torch
+import paragan as pg
+from paragan.core import registry
 
 class Mine(pg.EncodedSource):
     fingerprint = "mine"
@@ -230,7 +282,10 @@ try:
     next(pg.loading.TensorBatches(Mine(), 2, decoders=1, decode="processes"))
 except pg.ConfigError as error:
     print(error, flush=True)
-batches = pg.loading.TensorBatches(pg.loading.open_images(sys.argv[1], size=8), 6, decode="processes")
+source = registry.load_module("datasets", sys.argv[2]).source(None, "train")
+hanging = pg.loading.TensorBatches(source, 2, decoders=1, decode="processes")
+threading.Thread(target=next, args=(hanging,), daemon=True).start()
+batches = pg.loading.TensorBatches(pg.loading.open_images(sys.argv[1], size=8), 6, decoders=1, decode="processes")
 next(batches)
 print("ready", flush=True)
 while True:
@@ -243,13 +298,14 @@ def test_workers_end_with_a_killed_parent_and_leave_nothing(root, tmp_path):
     script = tmp_path / "loop.py"
     script.write_text(_LOOP)
     (tmp_path / "torch.py").write_text("raise SystemExit('not the library')")
-    command = [sys.executable, "-P", str(script), str(root / "images")]
+    (tmp_path / "hanging.py").write_text(HANGING)
+    command = [sys.executable, "-P", str(script), str(root / "images"), str(tmp_path / "hanging.py")]
     options = {"env": environment(TMPDIR=str(tmp_path / "tmp")), "stdout": -1, "stderr": -2, "cwd": tmp_path}
     (tmp_path / "tmp").mkdir()
     with running(command, **options) as process:
         refused = process.stdout.readline()
         assert "decode=processes: the data set cannot be opened in another process (AttributeError" in refused
-        assert process.stdout.readline() == "ready\n"
+        assert {process.stdout.readline() for _ in range(2)} == {"ready\n", "decodes\n"}
         found = children(process.pid)
         assert len(found) >= 2
         process.kill()
