@@ -23,52 +23,12 @@ from paragan.loading import TensorBatches, open_images
 from paragan.loading.decode_process import DecodeProcess, DecodeRequest, pickle_loader
 from paragan.loading.loader import Loader
 from paragan.storage.shard_folder import ShardFolder
+from tests.decode_programs import HANGING, LOOP, OUTSIDE
 from tests.prepared_shards import image_folder, prepared
 from tests.processes import children, environment, kill, running, wait_for
 from tests.unit.test_pipeline import no_thread_remains
 
 __all__ = ["no_thread_remains"]
-
-OUTSIDE = '''
-import os, signal, time
-import torch
-import paragan as pg
-
-
-class Numbers(pg.EncodedSource):
-    """A hundred numbers. Row 7 raises an error of this file, row 8 kills its process, row 9 hangs."""
-
-    fingerprint = "numbers"
-    tensors = {"number": pg.TensorSpec((), torch.int64), "half": pg.TensorSpec((2, 3), torch.bfloat16)}
-
-    def __len__(self):
-        return 100
-
-    def read(self, rows):
-        return [bytes([row]) for row in rows]
-
-    def decode(self, encoded, rows, places=None, seed=0):
-        if os.getpid() != PARENT:
-            self.fail(rows)
-        numbers = torch.tensor([data[0] for data in encoded])
-        return {"number": numbers, "half": numbers.to(torch.bfloat16)[:, None, None].repeat(1, 2, 3)}
-
-    def fail(self, rows):
-        if 7 in rows:
-            raise Worse("seven")
-        if 8 in rows:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if 9 in rows:
-            time.sleep(60)
-
-
-class Worse(Exception):
-    pass
-
-
-def source(options, split):
-    return Numbers()
-'''
 
 
 @pytest.fixture(scope="module")
@@ -238,65 +198,10 @@ def test_source_that_cannot_be_pickled_is_refused():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
 
 
-HANGING = """
-import time
-import torch
-import paragan as pg
-
-
-class Hanging(pg.EncodedSource):
-    fingerprint = "hanging"
-    tensors = {"number": pg.TensorSpec((), torch.int64)}
-
-    def __len__(self):
-        return 9
-
-    def read(self, rows):
-        return [b"1"] * len(rows)
-
-    def decode(self, encoded, rows, places=None, seed=0):
-        print("decodes", flush=True)
-        time.sleep(100)
-
-
-def source(options, split):
-    return Hanging()
-"""
-_LOOP = """
-import sys, threading
-import torch
-import paragan as pg
-from paragan.core import registry
-
-class Mine(pg.EncodedSource):
-    fingerprint = "mine"
-    tensors = {"number": pg.TensorSpec((), torch.int64)}
-    def __len__(self):
-        return 9
-    def read(self, rows):
-        return [b"1"] * len(rows)
-    def decode(self, encoded, rows, places=None, seed=0):
-        return {"number": torch.ones(len(rows), dtype=torch.int64)}
-
-try:
-    next(pg.loading.TensorBatches(Mine(), 2, decoders=1, decode="processes"))
-except pg.ConfigError as error:
-    print(error, flush=True)
-source = registry.load_module("datasets", sys.argv[2]).source(None, "train")
-hanging = pg.loading.TensorBatches(source, 2, decoders=1, decode="processes")
-threading.Thread(target=next, args=(hanging,), daemon=True).start()
-batches = pg.loading.TensorBatches(pg.loading.open_images(sys.argv[1], size=8), 6, decoders=1, decode="processes")
-next(batches)
-print("ready", flush=True)
-while True:
-    next(batches)
-"""
-
-
 def test_workers_end_with_a_killed_parent_and_leave_nothing(root, tmp_path):
     before = set(os.listdir("/dev/shm"))
     script = tmp_path / "loop.py"
-    script.write_text(_LOOP)
+    script.write_text(LOOP)
     (tmp_path / "torch.py").write_text("raise SystemExit('not the library')")
     (tmp_path / "hanging.py").write_text(HANGING)
     command = [sys.executable, "-P", str(script), str(root / "images"), str(tmp_path / "hanging.py")]
