@@ -11,7 +11,7 @@ import torch
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.source import Source, image_specs
+from paragan.core.source import Source, TensorSpec, image_specs
 from paragan.core.types import Rows, present_tensors
 from paragan.loading.loader import Loader
 from paragan.loading.order import Order
@@ -166,3 +166,10 @@ def test_a_share_outside_the_batch_is_refused(share):
 def test_an_empty_data_set_is_refused():
     with pytest.raises(ConfigError, match="empty"):
         Loader(Numbered(0), 8, seed=0, device=CPU)
+
+
+def test_flip_without_images_is_refused():
+    points = Numbered(8)
+    points.tensors = {"point": TensorSpec((2,), torch.float32)}
+    with pytest.raises(ConfigError, match=r"data\.flip=true mirrors images, but the data set has none"):
+        Loader(points, 4, seed=0, device=CPU, flip=True)

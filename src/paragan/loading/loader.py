@@ -65,8 +65,8 @@ class Loader(BatchStream):
     in [-1, 1] as `dtype`; other tensors are returned unchanged. is_pinned: whether copies to the
     device start from pinned memory, which lets them overlap with computation.
 
-    Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample
-    differs from its declaration.
+    Raises `ConfigError` if the source is empty, the share is not within the batch, there is no
+    `image` to flip, or a sample differs from its declaration.
     """
 
     def __init__(
@@ -86,6 +86,8 @@ class Loader(BatchStream):
         self._flip = flip and not source.has_pairs
         self._share = share or (0, batch)
         _check(source, batch, self._share)
+        if self._flip and "image" not in source.tensors:
+            raise ConfigError("data.flip=true mirrors images, but the data set has none; use data.flip=false")
         self.seed = seed
         self._order = Order(len(source), seed)
         # first place, and the rows from there
