@@ -9,6 +9,7 @@ import pytest
 
 from paragan.core.event import Event
 from paragan.writers import console
+from paragan.writers.console import step_text
 
 
 def generation(number: int, *scores: float | None, **values: object) -> Event:
@@ -41,6 +42,12 @@ def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
     step = Event("step", 1, 1000, 1.0, {"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0})
     lines = told(capsys, tmp_path, *(note for number in range(1, 7) for note in (step, generation(number, 5.0))))
     assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
+
+
+def test_step_text_has_no_speed_before_it_is_known():
+    values = {"images_per_s": 0.0, "eta_s": 0.0, "data_wait": 0.03, "d/loss/adversarial": 1.5}
+    assert step_text(values) == "data wait 3%  D 1.500"
+    assert step_text(values | {"images_per_s": 9.0, "eta_s": 61.0}).startswith("9 images/s  ETA 1:01  data wait 3%")
 
 
 def test_console_prints_an_earlier_better_score(capsys, tmp_path):

@@ -111,12 +111,14 @@ class Writer:
 
 
 def step_text(values: Mapping[str, Any]) -> str:
-    """Return throughput, remaining time, data wait and both losses."""
-    throughput = f"{values['images_per_s']:.0f} images/s"
-    pace = f"{throughput}  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
+    """Return throughput and remaining time, once they are known, data wait and both losses."""
+    parts = []
+    if values["images_per_s"]:
+        parts += [f"{values['images_per_s']:.0f} images/s", f"ETA {clock_time(values['eta_s'])}"]
+    parts.append(f"data wait {values['data_wait']:.0%}")
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
-    parts = [f"{name} {values[key]:.3f}" for name, key in losses if key in values]
-    return "  ".join([pace, *parts])
+    parts += [f"{name} {values[key]:.3f}" for name, key in losses if key in values]
+    return "  ".join(parts)
 
 
 def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
