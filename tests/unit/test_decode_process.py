@@ -130,6 +130,7 @@ def test_damaged_image_is_named_as_by_threads(tmp_path):
     assert "cats/02.jpg: " in errors[0] and errors[0] == errors[1]
 
 
+@pytest.mark.slow
 def test_outside_source_and_its_failures(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(OUTSIDE + f"\n\nPARENT = {os.getpid()}\n")
@@ -154,6 +155,7 @@ def test_outside_source_and_its_failures(tmp_path):
         assert fetch(20)["number"].tolist() == [20]
 
 
+@pytest.mark.slow
 def test_hanging_process_ends_with_its_time_out_or_with_the_stages(tmp_path):
     path = tmp_path / "hanging.py"
     path.write_text(OUTSIDE + f"\n\nPARENT = {os.getpid()}\n")
@@ -198,6 +200,7 @@ def test_source_that_cannot_be_pickled_is_refused():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("loading")]
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_parent_and_leave_nothing(root, tmp_path):
     before = set(os.listdir("/dev/shm"))
     script = tmp_path / "loop.py"
