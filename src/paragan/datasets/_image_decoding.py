@@ -20,7 +20,7 @@ from paragan.core.errors import DataError
 MAX_PIXELS = 1 << 26  # 67 million
 MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to its file
 _MAX_SIDE = 65_535  # resizing needs tables of this length
-_STRIP_PIXELS = 1 << 18
+STRIP_PIXELS = 1 << 18
 _REDUCTION = 2  # resizing from twice the size differs little from the original (Pillow, `reducing_gap`)
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _SUFFIXES = (
@@ -64,7 +64,7 @@ def decode_image(data: bytes, where: str, least_side: int | None = None) -> Imag
             raise Image.DecompressionBombError
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels = image.width * image.height
-        stored = _bytes_per_pixel(image.mode)
+        stored = bytes_per_pixel(image.mode)
         if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
             image.draft(image.mode, (image.width // 2, image.height // 2))
         elif image.format in ("JPEG", "MPO") and least_side is not None:
@@ -87,7 +87,7 @@ def convert_image(image: Image.Image, where: str, channels: int, background: int
         transpose = _TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(_ORIENTATION, 1))
         needs_conversion = image.mode != mode or _has_transparency(image)
         copies = needs_conversion + (transpose is not None)
-        needed = _bytes_per_pixel(image.mode) + copies * _bytes_per_pixel(mode)
+        needed = bytes_per_pixel(image.mode) + copies * bytes_per_pixel(mode)
         _refuse_too_large(image.width * image.height * needed, image, where)
         if needs_conversion:
             image = _convert_mode(image, mode, background)
@@ -97,7 +97,7 @@ def convert_image(image: Image.Image, where: str, channels: int, background: int
 def _convert_mode(image: Image.Image, mode: str, background: int) -> Image.Image:
     """Convert strip by strip, which bounds the memory of the intermediate steps."""
     result = Image.new(mode, image.size)
-    rows = max(1, _STRIP_PIXELS // image.width)
+    rows = max(1, STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         strip = image.crop((0, top, image.width, min(top + rows, image.height)))
         result.paste(_convert_strip(strip, mode, background), (0, top))
@@ -116,7 +116,7 @@ def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Imag
     return image.convert(mode)
 
 
-def _bytes_per_pixel(mode: str) -> int:
+def bytes_per_pixel(mode: str) -> int:
     """Return the bytes per pixel in memory, where Pillow pads three channels to four."""
     return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
@@ -161,11 +161,16 @@ def decode_square_image(
     reduce: decode a JPEG at a reduced width and height of at least twice `size`; less work, and
     slightly other pixels. Raises `DataError` as `decode_image` and `convert_image`.
     """
-    least_side = _REDUCTION * size if reduce else None
-    image = convert_image(decode_image(data, where, least_side), where, channels, background)
+    image = decode_converted(data, where, size, channels, background, reduce)
     square = (size, size)
     lanczos = Image.Resampling.LANCZOS
     return ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos)
+
+
+def decode_converted(data: bytes, where: str, size: int, channels: int, background: int, reduce: bool) -> Image.Image:
+    """Decode the bytes of a file to a grey or RGB image. reduce: as of `decode_square_image`."""
+    least_side = _REDUCTION * size if reduce else None
+    return convert_image(decode_image(data, where, least_side), where, channels, background)
 
 
 def image_suffix(data: bytes) -> str | None:

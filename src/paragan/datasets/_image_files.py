@@ -19,6 +19,7 @@ from torch import Tensor
 
 from paragan.core.source import EncodedSource, image_specs
 from paragan.core.types import present_tensors
+from paragan.datasets._batched_resize import resize_in_groups
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
 
@@ -28,8 +29,9 @@ _CACHE = ("_cache", "_cache_index", "_num_cached", "_lock")
 class EncodedImages(EncodedSource):
     """Base class of sources of encoded images.
 
-    labels: int32 (N,), or None. decode: returns uint8 (C, H, W) from the bytes of a file and its
-    name in messages. notices: warnings, one line each.
+    labels: int32 (N,), or None. decode: returns uint8 (C, height, width) from the bytes of a file and
+    its name in messages; images of another size than `shape` are resized here, several at once.
+    notices: warnings, one line each.
 
     Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
     every row once, so eviction would gain nothing. A pickled copy decodes every row again.
@@ -90,8 +92,10 @@ class EncodedImages(EncodedSource):
         """Return uint8 images and int64 labels. Raises `DataError` that names a damaged image."""
         numbers = [operator.index(row) for row in rows]
         x_BCHW = np.empty((len(numbers), *self.shape), np.uint8)
-        for x_CHW, data, row in zip(x_BCHW, encoded, numbers, strict=True):
-            x_CHW[:] = self._pixels(row, data)
+        pixels = (self._pixels(row, data) for row, data in zip(numbers, encoded, strict=True))
+        for place, x_CHW in resize_in_groups(enumerate(pixels), self.shape):
+            x_BCHW[place] = x_CHW
+            self._add_to_cache(numbers[place], x_CHW)
         y_B = None if self._labels is None else torch.from_numpy(self._labels[numbers].astype(np.int64))
         return present_tensors(image=torch.from_numpy(x_BCHW), label=y_B)
 
@@ -99,13 +103,16 @@ class EncodedImages(EncodedSource):
         if (index := self._cache_index[row]) >= 0:
             return self._cache[index]
         # a copy in another process has not cached what the original had, and did not read
-        pixels = self._decode(data or self.read_encoded([row])[0], self.where(row))
+        return self._decode(data or self.read_encoded([row])[0], self.where(row))
+
+    def _add_to_cache(self, row: int, pixels: NDArray[np.uint8]) -> None:
+        if self._cache_index[row] >= 0:
+            return
         with self._lock:
             if self._cache_index[row] < 0 and self._num_cached < len(self._cache):
                 self._cache[self._num_cached] = pixels
                 self._cache_index[row] = self._num_cached
                 self._num_cached += 1
-        return pixels
 
 
 class ImageFiles(EncodedImages):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
+from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._file_readers import FileReader
-from paragan.datasets._image_decoding import decode_square
 from paragan.datasets._image_files import ImageFiles
 from paragan.datasets._image_paths import PathList, SplitPaths, folder_names
 
@@ -33,13 +33,14 @@ def source(
     size: int,
     cache_mb: int,
     reduce: bool = False,
+    resize: str = "lanczos",
 ) -> ImageFiles:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest() + (" reduced" if reduce else "")
+    settings += " bicubic" if resize == "bicubic" else ""
     part = SplitPaths(PathList(paths), labels, names)
-    return ImageFiles(
-        files, part, (3, size, size), partial(decode_square, size=size, reduce=reduce), cache_mb << 20, settings
-    )
+    decode = partial(find_decoder(resize), size=size, reduce=reduce)
+    return ImageFiles(files, part, (3, size, size), decode, cache_mb << 20, settings)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

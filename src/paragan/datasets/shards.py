@@ -17,7 +17,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
-from paragan.datasets import _image_decoding
+from paragan.datasets._batched_resize import find_decoder
 from paragan.datasets._image_files import EncodedImages
 from paragan.datasets._image_paths import held_out_mask
 from paragan.datasets._in_memory import compute_fingerprint
@@ -55,6 +55,8 @@ class Options:
     """Mirror half of the training images, chosen at random in every epoch."""
     reduce_jpeg: bool = False
     """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
+    resize: Literal["lanczos", "bicubic"] = "lanczos"
+    """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
 
     def __post_init__(self) -> None:
         if problem := secret_in_url(self.path):
@@ -106,7 +108,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     encoding = folder.description.encoding
     size = options.size or (encoding.size if encoding else _DEFAULT_SIZE)
     decode = partial(
-        _image_decoding.decode_square,
+        find_decoder(options.resize),
         size=size,
         channels=options.channels,
         crop=options.crop == "center",
@@ -119,7 +121,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     images = ShardImages(folder, rows, (options.channels, size, size), decode, options.cache_mb << 20, notices)
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)
     reduced = ("reduced",) if options.reduce_jpeg else ()
-    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings, *reduced)
+    bicubic = ("bicubic",) if options.resize == "bicubic" else ()
+    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings, *reduced, *bicubic)
     return images
 
 
