@@ -95,7 +95,7 @@ def test_image_with_very_long_side_raises(tmp_path):
 def test_strips_convert_like_the_whole_image(monkeypatch, mode, channels):
     image = pattern(mode)
     whole = _image_decoding.convert_image(image, "x", channels, 90)
-    monkeypatch.setattr(_image_decoding, "_STRIP_PIXELS", 40)
+    monkeypatch.setattr(_image_decoding, "STRIP_PIXELS", 40)
     assert whole.mode == ("L" if channels == 1 else "RGB") and whole.getextrema() != whole.resize((1, 1)).getextrema()
     assert _image_decoding.convert_image(image, "x", channels, 90).tobytes() == whole.tobytes()
 
