@@ -33,6 +33,7 @@ def source(
     size: int,
     cache_mb: int,
     reduce: bool = False,
+    *,
     resize: str = "lanczos",
 ) -> ImageFiles:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""

@@ -77,8 +77,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     text = next((_read_text(file) for name in _NAMES if (file := _find_file(texts, name))), "")
     names = _synsets.class_names(wnids, text)
     reader = FolderReader(base)
-    pixels = (options.size, options.cache_mb, options.reduce_jpeg, options.resize)
-    return _synsets.source(reader, paths, labels, names, *pixels)
+    pixels = (options.size, options.cache_mb, options.reduce_jpeg)
+    return _synsets.source(reader, paths, labels, names, *pixels, resize=options.resize)
 
 
 def _find_base(path: str) -> Path:
