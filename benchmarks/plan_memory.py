@@ -46,9 +46,9 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[int, int]]] = {
             "penalties=[path_length, {name: r1, interval: 4}]",
             "scheme=synchronous",
         ),
-        (16, 64),
+        (8, 16),
     ),
-    "r3gan": (("model={name: r3gan, width: 128, groups: 16}", "loss=relativistic", "penalties=[r1, r2]"), (16, 64)),
+    "r3gan": (("model={name: r3gan, width: 128, groups: 16}", "loss=relativistic", "penalties=[r1, r2]"), (8, 16)),
 }
 
 
