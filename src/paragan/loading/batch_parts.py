@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.source import Source
@@ -101,11 +103,24 @@ class BatchInWork:
             if not self.tensors:
                 self.tensors = {name: self._allocate(tensor) for name, tensor in tensors.items()}
         for name, tensor in tensors.items():
-            self.tensors[name][first : first + len(tensor)].copy_(tensor)
+            copy_bytes(tensor, self.tensors[name][first : first + len(tensor)])
 
     def _allocate(self, part: Tensor) -> Tensor:
         shape = (len(self.rows), *part.shape[1:])
         return torch.empty(shape, dtype=part.dtype, pin_memory=self.loader.is_pinned)
+
+
+def copy_bytes(source: Tensor, target: Tensor) -> None:
+    """Copy between contiguous tensors of one type and shape.
+
+    `Tensor.copy_` would start a pool of native threads for each Python thread that calls it.
+    """
+    np.copyto(_as_bytes(target), _as_bytes(source))
+
+
+def _as_bytes(tensor: Tensor) -> NDArray[np.uint8]:
+    flat: NDArray[np.uint8] = tensor.contiguous().view(-1).view(torch.uint8).numpy()
+    return flat
 
 
 def sample_bytes(source: Source) -> int:

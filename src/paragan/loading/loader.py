@@ -170,7 +170,8 @@ def _flip_in_place(x_BCHW: Tensor, is_flipped: list[bool]) -> None:
     """Mirror some images; one at a time, which needs no memory that the processor has not touched."""
     for x_CHW, flip in zip(x_BCHW, is_flipped, strict=True):
         if flip:
-            x_CHW.copy_(x_CHW.flip(2))
+            for x_HW in x_CHW:  # a larger copy could start native threads for each thread that decodes
+                x_HW.copy_(x_HW.flip(1))
 
 
 def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
