@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.paired_timing import compare, keep
 from paragan import build
 from paragan.config import dump, read_recipe
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 WORDS = (
     *("train.threads=1", "train.kimg=1000000", "every.sample_kimg=0", "every.save_kimg=0", "every.score_kimg=0"),
@@ -30,7 +30,7 @@ class Run:
         folder.mkdir()
         config = read_recipe("digits", list(WORDS))
         (folder / "config.yaml").write_text(dump(config))
-        self.trainer: Trainer = build.trainer(config, folder, print, lambda: False)
+        self.trainer: TrainingLoop = build.trainer(config, folder, print, lambda: False)
         self.steps = steps
         self.scores = 0
         self.cpu_s = 0.0

@@ -1,4 +1,4 @@
-"""Memory that the plan predicts, next to the measured peak: eight models, two batch sizes, a process for each.
+"""Memory that the plan predicts, next to the measured peak: ten models, two batch sizes, a process for each.
 
     python -m benchmarks.plan_memory [MODEL ...]
 
@@ -40,6 +40,22 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[int, int]]] = {
     "sagan": (("model={name: sagan, width: 64}", *_BARE), (32, 128)),
     "biggan": (("model={name: biggan, width: 48}", *_BARE, "penalties=[orthogonal]"), (32, 128)),
     "biggan_deep": (("model={name: biggan_deep, width: 64}", *_BARE), (32, 128)),
+    "contragan": (
+        (
+            "model={name: contragan, width: 64}",
+            "loss=hinge",
+            "penalties=[{name: contrastive, side: d}, {name: contrastive, side: g}]",
+        ),
+        (32, 128),
+    ),
+    "reacgan": (
+        (
+            "model={name: reacgan, width: 64}",
+            "loss=hinge",
+            "penalties=[{name: data_to_data, side: d}, {name: data_to_data, side: g}]",
+        ),
+        (32, 128),
+    ),
     "stylegan2": (
         (
             "model={name: stylegan2, base: 4096}",

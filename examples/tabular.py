@@ -2,24 +2,21 @@
 
 A row is three numbers of a one-hot category and two standardised measurements, so every network is a plain MLP. The
 category is drawn with a straight-through Gumbel softmax (Jang et al. 2017): D gets exact one-hot rows of both kinds.
+Its noise is a part of z, so that a resumed run draws the same.
 
     python examples/tabular.py
 
-Trains about 20 s on one CPU core, then prints the shares of the categories, the means and the correlation within each
-category, of real and generated rows. They differ by a few hundredths.
+Trains about 20 s on one CPU core, in runs/tabular, then prints the shares of the categories, the means and
+the correlation within each category, of real and generated rows. They differ by a few hundredths.
 """
 
-import copy
-from dataclasses import replace
+import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import paragan as pg
-from paragan.game.options import EmaOptions
-from paragan.penalties import gradient_penalty
-from paragan.schemes import synchronous
 
 SHARES = torch.tensor([0.5, 0.3, 0.2])
 MEANS = torch.tensor([[-1.0, 0.5], [0.5, -1.0], [1.5, 1.5]])
@@ -37,14 +34,18 @@ def table(num, draws):
 
 
 class Generator(nn.Module):
+    latent = LATENT + 3  # the last three are the noise of the category
+
     def __init__(self, width=128):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(LATENT, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         self.kind, self.numbers = nn.Linear(width, 3), nn.Linear(width + 3, 2)
 
     def forward(self, z):
-        h = self.body(z)
-        kind = F.gumbel_softmax(self.kind(h), tau=0.5, hard=True)
+        h = self.body(z[:, :LATENT])
+        gumbel = -(-torch.special.log_ndtr(z[:, LATENT:])).log()
+        soft = ((self.kind(h) + gumbel) / 0.5).softmax(1)
+        kind = F.one_hot(soft.argmax(1), 3) + soft - soft.detach()
         return torch.cat([kind, self.numbers(torch.cat([h, kind], 1))], 1)
 
 
@@ -64,31 +65,22 @@ def summary(rows):
     return torch.stack(found)
 
 
-def main(steps=1500, seed=0):
-    """Train; returns the summaries of 10,000 real and 10,000 generated rows."""
+def trainer(steps=1500, seed=0, out="runs/tabular"):
     torch.manual_seed(seed)
-    draws = torch.Generator().manual_seed(seed)
-    g = Generator()
-    policy = pg.Policy(lr=1e-3, arguments={"betas": (0.0, 0.9)})
-    gan = pg.GAN(
-        pg.Player(pg.Side.G, g, policy=policy, ema=pg.Ema(copy.deepcopy(g), EmaOptions(half_life_kimg=10))),
-        pg.Player(pg.Side.D, discriminator(), policy=replace(policy, updates_per_step=2)),
-        pg.wasserstein_loss,
-        pg.Prior(seed, LATENT, arguments=("row",)),
-        d_penalties=(gradient_penalty.Penalty(gradient_penalty.Options(weight=1.0)),),
-    )
-    batches = (pg.Batch(pg.Rows(n, 0, BATCH, BATCH), {"row": table(BATCH, draws)}) for n in range(2 * steps))
-    for step in range(steps):
-        report = synchronous.step(gan, batches)
-        if step % 500 == 0:
-            print(step, report.read())
-    with torch.no_grad():
-        made = gan.g.ema.net(torch.randn(10_000, LATENT))
-    return summary(table(10_000, draws)), summary(made)
+    rows = table(20_000, torch.Generator().manual_seed(seed))
+    adam = {"lr": 1e-3, "arguments": {"betas": [0.0, 0.9]}}
+    settings = {
+        "train.batch": BATCH, "train.kimg": steps * 2 * BATCH / 1000,
+        "penalties": [{"name": "gradient_penalty", "weight": 1.0}],
+        "g.optimizer": adam, "d.optimizer": adam, "d.updates_per_step": 2, "g.ema.half_life_kimg": 10,
+    }  # fmt: skip
+    return pg.Trainer(Generator(), discriminator(), {"row": rows}, loss="wasserstein", settings=settings, out=out)
 
 
 if __name__ == "__main__":
-    real, made = main()
+    run = trainer(*map(int, sys.argv[1:])).run()
+    real = summary(table(10_000, torch.Generator().manual_seed(1)))
+    made = summary(run.generator(torch.randn(10_000, Generator.latent)))
     for kind in range(3):
         print(
             f"category {kind} (share, mean, mean, correlation)  real {real[kind].tolist()}  made {made[kind].tolist()}"

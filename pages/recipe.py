@@ -1,4 +1,7 @@
-"""docs/recipes/: a page per recipe, from the recipe's comments and the stored record of a run, with a plot."""
+"""docs/recipes/: a page per recipe, from the recipe's comments and the stored record of a run, with a plot.
+
+What follows the config on a page is written by hand, and stays.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,15 @@ def _blocks(folder: Path, name: str) -> Iterator[str]:
     settings = [line for line in source.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     yield "## Config"
     yield "```yaml\n" + "\n".join(settings) + "\n```"
+    yield from _written_by_hand(folder / f"{name}.md")
+
+
+def _written_by_hand(page: Path) -> Iterator[str]:
+    """Yield what follows the config on a stored page: no program writes it."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    _, _, rest = text.partition("\n## Config\n")[2].partition("\n```\n")
+    if rest.strip():
+        yield rest.strip()
 
 
 def _run(folder: Path, name: str) -> Iterator[str]:
@@ -121,6 +133,8 @@ def _scores(scores: list[Line]) -> str:
 
 def _last_score(record: list[Line]) -> str:
     scores = [line for line in record if line["kind"] == "score"]
+    if record and not scores:
+        return "no score"
     return f"`{_main(scores[-1])}` {_number(scores[-1][_main(scores[-1])])}" if scores else ""
 
 

@@ -27,7 +27,8 @@ entry in `history`.
 exported file into both networks and their averages, wherever name and shape match; with other classes only the
 tensors per class stay at their initial values. One line reports what was copied. Optimiser state, clock and data order
 start anew. The run records the path and a sha256; a resume does not read the source again. The config and code of the
-source are never read.
+source are never read. `g.init` and `d.init` give one player the weights of safetensors files
+([start from weights](adversarial.md#start-from-weights)).
 """
 _SECTIONS = {
     "The run": "", "train": "train", "every": "every", "evaluation": "evaluation", "g and d": "g", "init": "init",
@@ -35,7 +36,8 @@ _SECTIONS = {
 }  # fmt: skip
 _REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
-    "scheme": "schemes", "g.strategy, d.strategy": "parallel", "g.optimizer.name, d.optimizer.name": "optim",
+    "balancer": "balancers", "scheme": "schemes", "g.strategy, d.strategy": "parallel",
+    "g.optimizer.name, d.optimizer.name": "optim",
     "evaluation.features": "features", "evaluation.metrics": "metrics", "writers": "writers",
 }  # fmt: skip
 
@@ -63,7 +65,7 @@ def of_options(kind: type, path: str = "") -> Iterator[Setting]:
     """Yield the settings of an options class and of classes nested in it, with their defaults."""
     for field in fields_of(kind).values():
         key = f"{path}{field.name}"
-        is_nested = field.inner is not None and field.category is None
+        is_nested = field.inner is not None and field.category is None and not field.is_value_or_map
         if not is_nested or field.is_list or field.is_optional:
             meaning = meanings(kind).get(field.name, "")
             yield Setting(key, meaning, describe(field.hint), **default_of(field.default))

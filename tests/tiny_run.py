@@ -9,13 +9,13 @@ from pathlib import Path
 from paragan import build
 from paragan.config import dump, read_recipe
 from paragan.core.event import Event
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 TINY = ("data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "evaluation.features=null")
 SMALL = ("model.width=4", "model.latent=8")
 
 
-def train(folder: Path, *words: str, recipe: str = "digits") -> Trainer:
+def train(folder: Path, *words: str, recipe: str = "digits") -> TrainingLoop:
     """A finished run folder; the recipe's settings are made small unless `words` say otherwise."""
     model = () if any(word.startswith("model=") for word in words) else SMALL
     config = read_recipe(recipe, [*TINY, *model, *words])
@@ -27,7 +27,7 @@ def train(folder: Path, *words: str, recipe: str = "digits") -> Trainer:
     return trainer
 
 
-def train_and_read(trainer: Trainer, *total) -> tuple[list[dict[str, float]], list[Event]]:
+def train_and_read(trainer: TrainingLoop, *total) -> tuple[list[dict[str, float]], list[Event]]:
     """Train to the end; the numbers of every step, and the events."""
     step, numbers = trainer.scheme.step, []
 

@@ -21,7 +21,7 @@ from paragan.core.answering_processes import reserve_output
 from paragan.core.errors import outcome
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 
 def serve(job: dict[str, Any], requests: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:
@@ -37,7 +37,7 @@ def serve(job: dict[str, Any], requests: TextIO, reply: Callable[[dict[str, Any]
     destroy_groups(world)
 
 
-def train(trainer: Trainer, steps: int) -> dict[str, Any]:
+def train(trainer: TrainingLoop, steps: int) -> dict[str, Any]:
     """Time of `steps` steps and the losses summed over them. Reading the losses is not timed."""
     cpu_start = time.process_time()
     wall_start = time.perf_counter()
@@ -49,7 +49,7 @@ def train(trainer: Trainer, steps: int) -> dict[str, Any]:
     return {"cpu_s": cpu_s, "wall_s": wall_s, "losses": losses}
 
 
-def score(trainer: Trainer) -> dict[str, Any]:
+def score(trainer: TrainingLoop) -> dict[str, Any]:
     """Updates and metrics so far. Collective: every rank must call this, because networks may be sharded."""
     versions = {side: player.version for side, player in trainer.players.items()}
     if trainer.score is None:

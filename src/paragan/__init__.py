@@ -10,6 +10,7 @@ Every public name is imported when it is first used, so that `import paragan` do
 Training:
     train               Train a recipe, or resume it; returns a Run.
     Run                 A run folder: score, history, sample, resume.
+    Trainer             A run over any named tensors: networks, data and losses from memory.
     load                Open a trained generator; returns a Sampler, whose images are SampledImages.
     evaluate            Score a run; returns a RunScore.
     plan                Predict size, operations and memory of a recipe; returns a Plan.
@@ -17,7 +18,7 @@ Training:
                         Names that a config may use.
     RunConfig, config   All settings of a run; `config.read_recipe("digits")` reads a recipe.
     loading             Batches for any training loop: `loading.TensorBatches(loading.open_images(path), 64)`.
-    Trainer             The loop below `train`: yields the events of a run.
+    TrainingLoop        The loop below `train`: yields the events of a run.
     Estimator           A generator and a discriminator from memory.
     ScalingManager      The manager of the ParaGAN poster, for a custom training loop.
 
@@ -29,21 +30,30 @@ The game:
     Policy, Prior, Ema  Optimisation of a player, its latents, the average of its weights.
     Snapshot            A frozen copy of a player, as an opponent.
     Network             A module and its call signature.
-    PlayerOptions, OptimizerOptions, ScheduleOptions, EmaOptions
+    PlayerOptions, OptimizerOptions, ScheduleOptions, EmaOptions, AdversarialOptions
 
 Values:
     Batch, Rows, Side, Can, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms,
     Update, Report
 
 Losses:
-    hinge_loss, least_squares_loss, minimax_loss, relativistic_loss, wasserstein_loss
+    hinge_loss, hinge_both_loss, least_squares_loss, minimax_loss, relativistic_loss,
+    wasserstein_loss
     nonsaturating_loss(NonsaturatingOptions()), relativistic_average_loss(RelativisticAverageOptions())
 
 Penalties, each with its options (R1Options, ...):
     R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
-    PathLengthPenalty, FeatureMatchingPenalty, L1Penalty, AuxiliaryPenalty, ContrastivePenalty,
-    DataToDataPenalty
+    PathLengthPenalty, FeatureMatchingPenalty, FeatureMatchingL1Penalty, L1Penalty,
+    AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, ApproximateR1Penalty, ApproximateR2Penalty,
+    LogitCentringPenalty, LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty
+    WeightSchedule      A weight that changes during a run.
     Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
+    PerceptualLoss      Distance of G's output to a target in the features of a frozen network.
+
+Balancers of G's terms, each with its options:
+    Balancer            The base class; its `factors` receives TermGradients.
+    AdaptiveWeightBalancer (AdaptiveWeightOptions), GradientBalancer (GradientBalancerOptions),
+    GradientNormalizationBalancer (GradientNormalizationOptions)
 
 Schemes:
     synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme,
@@ -59,9 +69,12 @@ Augmentations, optimizers and metrics:
 Interfaces of metrics and feature extractors:
     Metric, Direction, Needs, SampleFeatures, ImagePairs, FeatureExtractor, ExtractorContext
     build_with_weights  A network with the weights of a file.
+    ExportedNetwork     The network of a `torch.export` file, read without running code of the file.
 
 Layers:
     BatchNorm, spectral_norm, begin_update
+    Discriminators      Several discriminators as one network.
+    Frozen              A network that never trains, such as an extractor, inside one that does.
 
 Interfaces of outside code:
     Penalty, PenaltyContext, Augment, Source, EncodedSource, TensorSpec
@@ -83,11 +96,19 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
     from paragan.api.trained import load as load
+    from paragan.api.trainer import Trainer as Trainer
     from paragan.api.training import Run as Run, train as train
     from paragan.augment.ada import Augment as AdaptiveAugment, Options as AdaptiveAugmentOptions
     from paragan.augment.diffaugment import Augment as DiffAugment, Options as DiffAugmentOptions
+    from paragan.balancers.adaptive_weight import Balancer as AdaptiveWeightBalancer, Options as AdaptiveWeightOptions
+    from paragan.balancers.gradient_balancer import Balancer as GradientBalancer, Options as GradientBalancerOptions
+    from paragan.balancers.gradient_normalization import (
+        Balancer as GradientNormalizationBalancer,
+        Options as GradientNormalizationOptions,
+    )
     from paragan.coevolution.cell import Cell as Cell
     from paragan.config import RunConfig as RunConfig
+    from paragan.core.balancer import Balancer as Balancer, TermGradients as TermGradients
     from paragan.core.errors import (
         CheckpointError as CheckpointError,
         ConfigError as ConfigError,
@@ -128,7 +149,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         TurnInputs as TurnInputs,
         Update as Update,
     )
-    from paragan.engine.trainer import Trainer as Trainer
+    from paragan.core.weight_schedule import WeightSchedule as WeightSchedule
+    from paragan.engine.training_loop import TrainingLoop as TrainingLoop
     from paragan.export.sampled_images import SampledImages as SampledImages
     from paragan.export.sampler import Sampler as Sampler
     from paragan.features._extractor import ExtractorContext as ExtractorContext, FeatureExtractor as FeatureExtractor
@@ -136,6 +158,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.game.ema import Ema as Ema
     from paragan.game.gan import GAN as GAN
     from paragan.game.options import (
+        AdversarialOptions as AdversarialOptions,
         EmaOptions as EmaOptions,
         OptimizerOptions as OptimizerOptions,
         PlayerOptions as PlayerOptions,
@@ -148,9 +171,12 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.game.snapshot import Snapshot as Snapshot
     from paragan.game.term import Term as Term
     from paragan.layers.batch_norm import BatchNorm as BatchNorm
+    from paragan.layers.discriminators import Discriminators as Discriminators
+    from paragan.layers.frozen import Frozen as Frozen
     from paragan.layers.spectral_norm import spectral_norm as spectral_norm
     from paragan.layers.update_once import begin_update as begin_update
     from paragan.losses.hinge import loss as hinge_loss
+    from paragan.losses.hinge_both import loss as hinge_both_loss
     from paragan.losses.least_squares import loss as least_squares_loss
     from paragan.losses.minimax import loss as minimax_loss
     from paragan.losses.nonsaturating import Options as NonsaturatingOptions, loss as nonsaturating_loss
@@ -172,16 +198,28 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
     from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
     from paragan.parallel.zero3 import Strategy as ZeRO3Strategy
+    from paragan.penalties._perceptual_loss import PerceptualLoss as PerceptualLoss
+    from paragan.penalties.approximate_r1 import Options as ApproximateR1Options, Penalty as ApproximateR1Penalty
+    from paragan.penalties.approximate_r2 import Options as ApproximateR2Options, Penalty as ApproximateR2Penalty
     from paragan.penalties.auxiliary import Options as AuxiliaryOptions, Penalty as AuxiliaryPenalty
+    from paragan.penalties.codebook import Options as CodebookOptions, Penalty as CodebookPenalty
     from paragan.penalties.consistency import Options as ConsistencyOptions, Penalty as ConsistencyPenalty
     from paragan.penalties.contrastive import Options as ContrastiveOptions, Penalty as ContrastivePenalty
+    from paragan.penalties.cycle import Options as CycleOptions, Penalty as CyclePenalty
     from paragan.penalties.data_to_data import Options as DataToDataOptions, Penalty as DataToDataPenalty
     from paragan.penalties.feature_matching import Options as FeatureMatchingOptions, Penalty as FeatureMatchingPenalty
+    from paragan.penalties.feature_matching_l1 import (
+        Options as FeatureMatchingL1Options,
+        Penalty as FeatureMatchingL1Penalty,
+    )
     from paragan.penalties.gradient_penalty import Options as GradientPenaltyOptions, Penalty as GradientPenalty
     from paragan.penalties.l1 import Options as L1Options, Penalty as L1Penalty
     from paragan.penalties.lecam import Options as LeCamOptions, Penalty as LeCamPenalty
+    from paragan.penalties.log_mel import Options as LogMelOptions, Penalty as LogMelPenalty
+    from paragan.penalties.logit_centring import Options as LogitCentringOptions, Penalty as LogitCentringPenalty
     from paragan.penalties.orthogonal import Options as OrthogonalOptions, Penalty as OrthogonalPenalty
     from paragan.penalties.path_length import Options as PathLengthOptions, Penalty as PathLengthPenalty
+    from paragan.penalties.perceptual import Options as PerceptualOptions, Penalty as PerceptualPenalty
     from paragan.penalties.r1 import Options as R1Options, Penalty as R1Penalty, r1_penalty as r1_penalty
     from paragan.penalties.r2 import Options as R2Options, Penalty as R2Penalty
     from paragan.runs.evaluate import RunScore as RunScore, evaluate_run as evaluate
@@ -193,6 +231,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.schemes.shared_fakes import Scheme as SharedFakesScheme
     from paragan.schemes.skipping import Options as SkippingOptions, Scheme as SkippingScheme
     from paragan.schemes.synchronous import step as synchronous_step
+    from paragan.storage.exported_network import ExportedNetwork as ExportedNetwork
 
 __version__ = "0.1.0"
 

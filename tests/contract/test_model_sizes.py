@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.layers.update_once import begin_update
-from tests.contract.test_models import SIDES, build
+from tests.contract.test_models import MODELS, SIDES, build
 
-MODELS = registry.names("models")
 LATER = [pytest.param(n, marks=pytest.mark.slow) for n in (8, 12, 16, 32, 48, 64, 96, 128, 192, 256)]
 
 

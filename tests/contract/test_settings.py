@@ -18,8 +18,10 @@ from paragan.core import registry
 from paragan.core.option_types import Choice
 
 SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")
+SHELVES += ("balancers",)
 OPTIONS = {f"{folder}.{name}": registry.options(folder, name) for folder in SHELVES for name in registry.names(folder)}
-OPTIONS |= {"models.from_memory": registry.options("models", registry.FROM_MEMORY), "run": RunConfig}
+HIDDEN = {f"{shelf}.from_memory": registry.options(shelf, registry.FROM_MEMORY) for shelf in SHELVES[:3] + SHELVES[4:5]}
+OPTIONS |= {**HIDDEN, "run": RunConfig}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -60,7 +62,7 @@ def reference():
     return page.page()
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("run", "models.from_memory")])
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("run", *HIDDEN)])
 def test_the_reference_lists_every_setting_of_every_file(name, reference):
     file = name.partition(".")[2]
     section = reference.partition(f"### {file}\n")[2].partition("\n#")[0]
@@ -81,10 +83,10 @@ def test_explain_says_every_setting_of_a_recipe(recipe):
 
 
 def _leaves(tree, path=""):
-    """Lists of maps are entered; a list of scalars, a map in `arguments` and whatever is empty are leaves."""
+    """Lists of maps are entered; a list of scalars, a map of any keys and whatever is empty are leaves."""
     nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
     entries = {str(number): item for number, item in enumerate(tree)} if nested else tree
-    if not isinstance(entries, dict) or not entries or path.endswith(".arguments"):
+    if not isinstance(entries, dict) or not entries or path.endswith((".arguments", ".weights")):
         yield path, tree
         return
     for key, value in entries.items():

@@ -21,7 +21,16 @@ from paragan.layers.init import initialise
 from paragan.losses import hinge, relativistic_average
 from paragan.models import contragan, sngan
 from paragan.parallel import none
-from paragan.penalties import auxiliary, consistency, contrastive, data_to_data, feature_matching, lecam
+from paragan.penalties import (
+    approximate_r1,
+    approximate_r2,
+    auxiliary,
+    consistency,
+    contrastive,
+    data_to_data,
+    feature_matching,
+    lecam,
+)
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import UNEVEN, strategy
 from tests.laws.small_gan import distance
@@ -32,8 +41,15 @@ TOLD = sngan.Options(latent=6, width=4, head="auxiliary")
 KINDS = {
     **{"auxiliary": auxiliary, "consistency": consistency, "contrastive": contrastive, "data_to_data": data_to_data},
     **{"feature_matching": feature_matching, "lecam": lecam},
+    **{"approximate_r1": approximate_r1, "approximate_r2": approximate_r2},
 }
-MORE = {"consistency": {"fake_weight": 0.5}, "lecam": {"decay": 0.6, "warmup": 1}}
+NOISE = {"sigma": 0.1, "divide_by_sigma_squared": True}
+MORE = {
+    "approximate_r1": NOISE,
+    "approximate_r2": {**NOISE, "fraction": 0.05},
+    "consistency": {"fake_weight": 0.5},
+    "lecam": {"decay": 0.6, "warmup": 1},
+}
 
 
 def make(side: Side, name: str) -> NetworkFactory:

@@ -27,7 +27,10 @@ def test_two_ranks_are_the_batch(two_ranks, name, kind, uneven):
     assert max(found) <= 1e-10
 
 
-@pytest.mark.parametrize("name", ["relativistic_average", "lecam", "feature_matching", "consistency", "auxiliary"])
+NAMES = ["relativistic_average", "lecam", "feature_matching", "consistency", "auxiliary", "approximate_r2"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, pytest.param("approximate_r1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["ddp", "zero3"])
 def test_two_uneven_ranks_are_the_batch(two_ranks, name, kind):
     found = two_ranks.run(f"{CASES}:ranks_are_the_batch", name=name, kind=kind, uneven=True)

@@ -141,18 +141,18 @@ def test_what_compares_a_batch_that_is_dealt_is_refused():
     averaged = replace(plain, loss=replace(plain.loss, compares=True))
     for workers in (1, 2):
         scheme._roles = Roles(World(size=workers + 1), ALONE, {side: range(1) for side in Side})
-        scheme.refuse(plain, False)
+        scheme.refuse(plain, {})
         for gan, found in ((compared, "contrastive"), (averaged, "the loss")):
             expected = f"parameter_server does not support {found} with 2 workers: it compares all samples"
             with pytest.raises(ConfigError, match=expected) if workers > 1 else nullcontext():
-                scheme.refuse(gan, False)
+                scheme.refuse(gan, {})
 
 
 def test_a_loss_scale_is_refused():
     scheme = Scheme()
     gan = game(*(player(side, none.Strategy()) for side in Side))
     gan.g.calling = Calling(torch.float16, scaled=True)
-    scheme.refuse(gan, False)  # a process alone
+    scheme.refuse(gan, {})  # a process alone
     scheme._roles = Roles(World(size=3), ALONE, {side: range(1) for side in Side})
     with pytest.raises(ConfigError, match="does not support precision fp16"):
-        scheme.refuse(gan, False)
+        scheme.refuse(gan, {})

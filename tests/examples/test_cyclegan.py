@@ -1,14 +1,31 @@
-"""Discs become squares in the other colour, where they were, and come back."""
+"""Discs become squares in the other colour, where they were, and come back; a killed run is an uninterrupted one."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 import torch
 
+import paragan as pg
+from tests.examples.ported_loops import distance
+from tests.examples.stopped_runs import Killed, assert_equal_runs, assert_killed_is_straight, killed_at
+from tests.tiny_run import newest
+
+STEPS = 12
+KILLED_AT = sorted(random.Random(20261125).sample(range(2, STEPS), 3))
+SMALL = {"train.batch": 4, "train.kimg": STEPS * 4 / 1000, "every.save_kimg": 0.016, "every.log_steps": 1}
+
 
 @pytest.fixture(scope="module")
-def trained(example):
-    return example("cyclegan").main(steps=150)
+def cyclegan(example):
+    return example("cyclegan")
+
+
+@pytest.fixture(scope="module")
+def trained(cyclegan, tmp_path_factory):
+    run = cyclegan.trainer(150, out=tmp_path_factory.mktemp("cyclegan"), settings={"g.ema": None}).run()
+    return cyclegan.translated(run.generator)
 
 
 def centre(images):
@@ -40,6 +57,58 @@ def test_cyclegan_translation_keeps_the_position(trained):
     assert moved.max() < 1.5
 
 
-def test_cyclegan_cycle_loss_is_a_term_of_the_generator(example, capsys):
-    example("cyclegan").main(steps=1)
-    assert "g/loss/cycle" in capsys.readouterr().out
+def test_cyclegan_interrupted_at_three_steps_equals_the_uninterrupted_run(cyclegan, tmp_path):
+    settings = {"steps": 1, "settings": SMALL}
+    straight = cyclegan.trainer(out=tmp_path / "straight", **settings).run()
+    for position in KILLED_AT:
+        made = killed_at(cyclegan.trainer(out=tmp_path / "killed", **settings), position, batch=4)
+        with pytest.raises(Killed):
+            made.run()
+    cyclegan.trainer(out=tmp_path / "killed", **settings).run()
+    assert_equal_runs(tmp_path / "straight", tmp_path / "killed")
+    last = straight.records("step")[-1]
+    assert {"g/loss/cycle", "d/loss/adversarial/a", "d/loss/adversarial/b"} <= last.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_cyclegan_killed_at_three_steps_equals_the_uninterrupted_run(tmp_path, ranks):
+    assert_killed_is_straight("cyclegan", tmp_path, STEPS, KILLED_AT, ranks)
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_cyclegan_equals_a_plain_loop(cyclegan, double, tmp_path, monkeypatch):
+    """Stopped after three of six steps; D without spectral norm, whose vectors advance once per update."""
+    monkeypatch.setattr(cyclegan.pg, "spectral_norm", lambda layer: layer)
+    settings = {"train.batch": 4, "g.precision": "fp32", "d.precision": "fp32", "g.ema": None}
+    for steps in (3, 6):
+        made = cyclegan.trainer(1, out=tmp_path, settings={**settings, "train.kimg": steps * 4 / 1000})
+        run = made.run()
+    torch.manual_seed(0)
+    g, d = cyclegan.Translators(), cyclegan.Discriminators()
+    first = [net.state_dict()["to_b.0.weight" if net is g else "of_b.0.weight"].clone() for net in (g, d)]
+    adam = {net: torch.optim.Adam(net.parameters(), 1e-3, (0.5, 0.99)) for net in (g, d)}
+    for _, batch in zip(range(6), pg.loading.TensorBatches(run.trainer.source, 4, seed=0), strict=False):
+        pair = batch["pair"]
+        fake = g(pair).images.detach()
+        losses = [(real - 1).square().mean() / 2 for real in d(pair).values()]
+        step(adam[d], sum(losses) + sum(made.square().mean() / 2 for made in d(fake).values()))
+        output = g(pair)
+        adversarial = sum((made - 1).square().mean() / 2 for made in d(output.images).values())
+        step(adam[g], adversarial + 10 * (output.extra["back"] - pair).abs().mean())
+    checkpoint = newest(tmp_path)
+    assert distance(g, checkpoint / "g.safetensors") <= 1e-12
+    assert distance(d, checkpoint / "d.safetensors") <= 1e-12
+    assert not torch.equal(g.to_b[0].weight, first[0]) and not torch.equal(d.of_b[0].weight, first[1])
+
+
+def step(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()

@@ -9,6 +9,7 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.schemes import shared_fakes
 from paragan.schemes.asynchronous import Options, Scheme
+from tests.distributed import cases_tensors
 from tests.gpu.test_first_light import SMALL, moved, on
 from tests.laws.small_gan import batches, distance, play
 from tests.tiny_run import train_and_read
@@ -38,3 +39,12 @@ def test_a_run_with_delay(tmp_path, device):
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
     assert max(int(lag) for event in events if event.kind == "delays" for lag in event.values["g"]["lag"]) <= 1
     assert int(trainer.gan.g.updates) == int(trainer.gan.d.updates) == 20
+
+
+@pytest.mark.gpu
+@needs_one
+def test_fakes_keep_their_texts_on_two_streams(tmp_path):
+    """G's stream waits for the batches, which another one copies and normalises."""
+    scheme = {"name": "asynchronous", "staleness": 1, "age": 1, "cached": 0.5}
+    more = {"train.batch": 2, "train.kimg": 0.4, "d.updates_per_step": 2}
+    cases_tensors.trainer(tmp_path, nets="checked ragged", scheme=scheme, **more).run()

@@ -13,6 +13,7 @@ from paragan.core import rng
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.types import Batch, Rows, Side
+from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
@@ -252,8 +253,11 @@ def test_unstackable_cells_give_the_reason(change, why):
 
 def test_a_weight_that_fades_is_not_recorded():
     """A recording would go on with that of its first step."""
-    for final, why in ((None, None), (0.0, "a penalty's weight changes from step to step")):
+    for weight, why in (
+        (5.0, None),
+        (WeightSchedule(5.0, 0.0, to_kimg=1), "the weight of a loss changes from step to step"),
+    ):
         found = cells()
-        found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=5.0, final=final)),)
+        found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=weight)),)
         assert choice.unstackable_reason(found) is None
         assert choice.unrecordable_reason(found) == why

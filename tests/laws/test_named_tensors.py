@@ -13,7 +13,7 @@ from paragan.core.loss import Loss
 from paragan.core.source import Source, TensorSpec
 from paragan.core.types import Rows, Side
 from paragan.engine.options import EveryOptions
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -86,7 +86,7 @@ def trainer(folder, steps, parts=1):
     loader = Loader(Speech(), BATCH, seed=1, device=CPU)
     every = EveryOptions(sample_kimg=0, save_kimg=0)
     writer = CheckpointWriter(folder / "checkpoints")
-    return Trainer(gan, FunctionScheme(synchronous.step), loader, writer, BATCH * steps, every)
+    return TrainingLoop(gan, FunctionScheme(synchronous.step), loader, writer, BATCH * steps, every)
 
 
 def weights(of):

@@ -25,7 +25,7 @@ from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, Generator
 from tests.laws.small_gan import batches, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0
-LIKE = torch.empty(1, 8, 8, dtype=torch.float64)
+LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
 
 
 def seats(k):
@@ -37,7 +37,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
     on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
     fakes, states = (ThreadLink(pace.staleness + 2, WAIT_S) for _ in range(2))
     generator = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
-    critic = DiscriminatorHalf(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE, True), [states], pace)
+    critic = DiscriminatorHalf(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], pace)
     errors = []
 
     def run(side, gan):
@@ -45,8 +45,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
         try:
             for _ in range(steps):
                 delay()
-                reals = [next(stream) for _ in range(pace.k)]
-                side.step(gan, reals if side is critic else [real.rows for real in reals])
+                side.step(gan, [next(stream) for _ in range(pace.k)])
             if side is generator:
                 side.wait_for_d(steps)
         except Exception as error:
@@ -94,5 +93,5 @@ def test_wait_ends_at_time_out_and_at_a_stop():
         side = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="no message from D"):
-            side.step(game(*seats(1)), [next(batches()).rows])
+            side.step(game(*seats(1)), [next(batches())])
         assert time.monotonic() - began < 10

@@ -1,4 +1,4 @@
-"""The poster's loop through `api.py` = `build` and `Trainer.run`, bit for bit; nothing below it knows of the facade."""
+"""The poster's loop through `api.py` equals `build` and `TrainingLoop.run`, bit for bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick_judge")
 SOURCES = Path(pg.__file__).parent
 FACADE = {
     *("api/scaling_manager.py", "api/estimator.py", "api/networks.py", "api/object_module.py", "api/trained.py"),
-    *("api/training.py", "__init__.py"),
+    *("api/trainer.py", "api/training.py", "__init__.py"),
 }
 SETTINGS = (
     "data.size=8", "model.name=tests.laws.poster_nets", "train.batch=16", "train.kimg=0.12", "evaluation.num_images=50",
@@ -31,7 +31,7 @@ SETTINGS = (
 
 
 def played(words, folder):
-    """By the library: `build`, then `Trainer.run`. Returns the trainer and what it told."""
+    """By the library: `build`, then `TrainingLoop.run`. Returns the trainer and what it told."""
     trainer = build.trainer(read_recipe("digits", [*SETTINGS, *words]), folder, print, lambda: False)
     return trainer, *train_and_read(trainer)
 

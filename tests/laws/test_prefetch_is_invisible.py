@@ -13,7 +13,7 @@ import paragan as pg
 from paragan import build
 from paragan.build import grid
 from paragan.config import read_recipe
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 
@@ -93,7 +93,7 @@ def test_a_stopped_run_leaves_no_thread(images, tmp_path):
 
 
 def test_an_interrupted_run_leaves_no_thread(images, tmp_path, monkeypatch):
-    log_step = Trainer._log_step
+    log_step = TrainingLoop._log_step
 
     def interrupted(self, report):
         if report.step == 2:
@@ -101,7 +101,7 @@ def test_an_interrupted_run_leaves_no_thread(images, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return log_step(self, report)
 
-    monkeypatch.setattr(Trainer, "_log_step", interrupted)
+    monkeypatch.setattr(TrainingLoop, "_log_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         pg.train(read_recipe("digits", words(images, 50)), out=tmp_path / "run")
     assert not threads()

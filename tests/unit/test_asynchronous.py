@@ -14,6 +14,7 @@ from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
+from paragan.core.source import image_specs
 from paragan.core.types import Rows, Side
 from paragan.distributed.transports.link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
@@ -40,31 +41,31 @@ def small_game(k=1):
 def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, num_g, num_d, labelled):
     links = {pair: ThreadLink() for pair in overlapping_ranks(total, num_g, num_d)}
     images = torch.arange(total * 4.0).view(total, 1, 2, 2)
-    labels = torch.arange(total) + 10 if labelled else None
+    held = {"image": images, **({"label": torch.arange(total) + 10} if labelled else {})}
+    like = {name: tensor[0] for name, tensor in held.items()}
     for i, rows in enumerate(Rows(0, 0, total, total).shares(num_g)):
         post = FakesSender([links.get((i, j)) for j in range(num_d)])
-        post.send(rows, images[rows.window], None if labels is None else labels[rows.window], version=3, note=i)
+        post.send(rows, {name: tensor[rows.window] for name, tensor in held.items()}, version=3, note=i)
     come = []
     for j, rows in enumerate(Rows(0, 0, total, total).shares(num_d)):
-        inbox = FakesReceiver([links[i, j] for i in range(num_g) if (i, j) in links], torch.empty(1, 2, 2), labelled)
+        inbox = FakesReceiver([links[i, j] for i in range(num_g) if (i, j) in links], like)
         found = inbox.receive(1.0) if rows.count else None
         if found is not None:
-            assert (len(found.images), found.version) == (rows.count, 3)
-            come.append((found.images, found.y_B))
+            assert (len(found.tensors["image"]), found.version) == (rows.count, 3)
+            come.append(found.tensors)
             assert inbox.receive(0.0) is None
-    assert torch.cat([images for images, _ in come]).equal(images)
-    assert not labelled or torch.cat([y_B for _, y_B in come]).equal(labels)
+    assert all(torch.cat([one[name] for one in come]).equal(tensor) for name, tensor in held.items())
 
 
 def test_a_delivery_waits_for_its_last_part():
     links = [ThreadLink(), ThreadLink()]
-    inbox = FakesReceiver(links, torch.empty(1, 1, 1), has_labels=False)
+    inbox = FakesReceiver(links, {"image": torch.empty(1, 1, 1)})
     first, second = Rows(0, 0, 2, 4), Rows(0, 2, 2, 4)
-    FakesSender(links[:1]).send(first, torch.zeros(2, 1, 1, 1), None, 0)
+    FakesSender(links[:1]).send(first, {"image": torch.zeros(2, 1, 1, 1)}, 0)
     assert inbox.receive(0.05) is None
-    FakesSender(links[1:]).send(second, torch.ones(2, 1, 1, 1), None, 0, note=1)
+    FakesSender(links[1:]).send(second, {"image": torch.ones(2, 1, 1, 1)}, 0, note=1)
     found = inbox.receive(0.05)
-    assert found.images.flatten().tolist() == [0, 0, 1, 1] and found.note == 1
+    assert found.tensors["image"].flatten().tolist() == [0, 0, 1, 1] and found.note == 1
 
 
 def test_the_alarm_rings_at_what_lasts_and_not_at_what_is_usual():
@@ -151,10 +152,10 @@ def test_error_in_the_g_thread_is_raised_with_its_traceback():
 
 def test_a_game_that_needs_more_than_images_and_labels_is_refused():
     with pytest.raises(ConfigError, match="does not support paired data"):
-        Scheme().refuse(small_game(), has_pairs=True)
+        Scheme().refuse(small_game(), image_specs((1, 8, 8), has_pairs=True))
     relativistic = SimpleNamespace(g_needs_real=True)
     with pytest.raises(ConfigError, match="does not support losses and penalties that need real images"):
-        Scheme().refuse(relativistic, has_pairs=False)
+        Scheme().refuse(relativistic, tensors={})
     with pytest.raises(ConfigError, match=r"g_ranks=2 leaves no rank for D: the run has 2 ranks"):
         Scheme(Options(g_ranks=2)).roles(World(size=2), 1.0)
 

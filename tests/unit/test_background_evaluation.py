@@ -14,7 +14,7 @@ from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
 from paragan.engine.background_scores import BackgroundScores
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.score import Score
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.runs.run_request import RunRequest
@@ -79,7 +79,7 @@ def test_run_stopped_while_it_waits_for_a_score_computes_it_after_a_resume(tmp_p
         requested = False
 
     interrupt = Stopping()
-    wait = Trainer._wait_for_scores
+    wait = TrainingLoop._wait_for_scores
 
     def stopped(trainer, background):
         interrupt.requested = True
@@ -87,7 +87,7 @@ def test_run_stopped_while_it_waits_for_a_score_computes_it_after_a_resume(tmp_p
 
     stand_in("time.sleep(60)")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_wait_for_scores", stopped)
+        patch.setattr(TrainingLoop, "_wait_for_scores", stopped)
         assert trained(tmp_path, interrupt=interrupt) == 85
     assert record(tmp_path, "score") == []
     left = sorted(path.name[-1] for path in (tmp_path / "background").glob("step-*"))
@@ -108,14 +108,14 @@ def test_run_without_an_answer_finishes_and_says_so(tmp_path, stand_in):
 
 
 def test_checkpoint_that_cannot_be_written_costs_the_score_only(tmp_path, stand_in, monkeypatch):
-    whole = Trainer.save
+    whole = TrainingLoop.save
 
     def save(trainer):
         if trainer.clock.step == 2:
             raise pg.CheckpointError("no space left on the device")
         return whole(trainer)
 
-    monkeypatch.setattr(Trainer, "save", save)
+    monkeypatch.setattr(TrainingLoop, "save", save)
     stand_in()
     assert trained(tmp_path) == 0
     texts = [line["text"] for line in record(tmp_path, "event")]

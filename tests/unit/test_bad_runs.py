@@ -15,7 +15,7 @@ import pytest
 from paragan.checkpoint import writer
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.runs.folder import RunFolder
 from paragan.writers import jsonl
 from tests.tiny_run import train
@@ -230,7 +230,7 @@ def test_exit_json_has_the_exit_code_of_the_process(trained, monkeypatch, raised
     def fails(self, num_steps=None):
         raise raised
 
-    monkeypatch.setattr(Trainer, "run", fails)
+    monkeypatch.setattr(TrainingLoop, "run", fails)
     words = ["train", "digits", *TINY, "train.kimg=0.128", "--out", "run"]
     if isinstance(raised, (SystemExit, ZeroDivisionError)):  # Python ends the process by itself
         with pytest.raises(type(raised)):

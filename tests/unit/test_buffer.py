@@ -13,11 +13,11 @@ from paragan.game.buffer import Buffer, BufferOptions
 def delivered(buffer, version, count=4, labels=None):
     """Images that tell where they come from: 100 version + row."""
     images = (100.0 * version + torch.arange(count)).view(-1, 1, 1, 1)
-    buffer.put(images, None if labels is None else torch.tensor(labels), version)
+    buffer.put({"image": images} | ({} if labels is None else {"label": torch.tensor(labels)}), version)
 
 
 def shown(drawn):
-    return drawn.images.flatten().int().tolist()
+    return drawn.tensors["image"].flatten().int().tolist()
 
 
 def test_without_a_cache_the_newest_are_shown_in_order():
@@ -82,6 +82,8 @@ def test_classes_come_equally_often(balance, expected):
     delivered(buffer, 0, count=32, labels=[1] * 4 + [0] * 28)
     delivered(buffer, 1, count=8, labels=[0] * 8)
     drawn = buffer.draw(8, step=0)
-    labels = Counter(drawn.y_B.tolist())
-    assert all((label == 1) == (image < 4) for label, image in zip(drawn.y_B.tolist(), shown(drawn), strict=True))
+    labels = Counter(drawn.tensors["label"].tolist())
+    assert all(
+        (label == 1) == (image < 4) for label, image in zip(drawn.tensors["label"].tolist(), shown(drawn), strict=True)
+    )
     assert labels == expected if balance else labels[1] < 4

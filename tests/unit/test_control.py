@@ -182,6 +182,7 @@ def test_a_listener_closes_with_all_it_has():
     listener = Listener(TOKEN)
     (worker, line), stranger = meet(listener), socket.create_connection(listener.address)
     unaccepted = connect(TOKEN, *listener.address, WAIT_S, {})
+    assert until(lambda: listener._waiting.qsize() == 1)  # the one that is not accepted has its handshake behind it
     assert until(lambda: len(listener._lines) == 3 and all(line._thread is not None for line in listener._lines))
     threads, began = [line._thread for line in listener._lines], time.monotonic()
     [listener.close() for _ in range(2)]

@@ -72,10 +72,16 @@ def assert_equal(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "limits"), [("images", {}), pytest.param("shards", {"readers": 2, "depth": 7}, marks=pytest.mark.slow)]
+    ("name", "limits", "options"),
+    [
+        ("images", {}, {}),
+        ("images", {}, {"resize": "bicubic"}),
+        pytest.param("shards", {"readers": 2, "depth": 7}, {}, marks=pytest.mark.slow),
+    ],
+    ids=["images", "bicubic", "shards"],
 )
-def test_batches_are_those_of_threads(root, name, limits):
-    source = images(root / name)
+def test_batches_are_those_of_threads(root, name, limits, options):
+    source = images(root / name, **options)
     source.fetch([0, 3, 5])  # cached here: the readers return no bytes of these rows
     with batches(source, "threads") as plain, batches(source, **limits) as ahead:
         found = [next(ahead) for _ in range(9)]

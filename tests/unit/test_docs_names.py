@@ -20,6 +20,7 @@ PAGES = sorted(page for page in PAGES if page.stem not in ("api", "journal"))  #
 FILES = (".json", ".jsonl", ".yaml", ".py", ".md", ".html", ".safetensors")
 SETTING = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)(?:=.*)?", re.S)
 OBJECTS = {"g.latent", "g.num_classes", "scheme.step"}  # attributes of Python objects
+OBJECTS |= {"init.prefix", "init.partial"}  # of both players, in the table of their keys
 FENCED = re.compile(r"^```(?:sh|text)?\n(.*?)^```", re.S | re.M)
 PLACEHOLDERS = {"NAME", "RECIPE", "RUN"}
 

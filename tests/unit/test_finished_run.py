@@ -102,5 +102,5 @@ def test_a_batch_larger_than_the_data_set_is_warned_of(batch, is_warned, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert main(["train", "digits", *WORDS, f"train.batch={batch}", "train.kimg=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    warning = f"warning: train.batch={batch} is larger than the data set (1,437 images): each batch repeats images"
+    warning = f"warning: train.batch={batch} is larger than the data set (1,437 samples): each batch repeats samples"
     assert (warning in lines) == is_warned

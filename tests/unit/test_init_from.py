@@ -51,7 +51,8 @@ def started(folder, path, *words):
     """A trainer at step 0 with those weights, its config and the line about them."""
     config = read_recipe("digits", [*WORDS, "model.conditional=true", *words, f"init={path}"])
     trainer = build.trainer(config, folder, quiet, lambda: False)
-    return trainer, *initialised(config, trainer, None, quiet)
+    config, (line,) = initialised(config, trainer, None, quiet)
+    return trainer, config, line.removeprefix("init from ")
 
 
 def tensors(folder, side, prefix):

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import paragan as pg
 from paragan.api.estimator import Estimator
+from paragan.cli.main import main
 from paragan.core.types import Batch, Rows
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
@@ -117,14 +119,67 @@ def test_an_estimator_trains_all_but_frozen_parts():
         assert not any(modes(net.extractor))
 
 
-def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
+@pytest.mark.parametrize("declared", [False, True], ids=["plain", "declared"])
+def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path, declared):
     (tmp_path / "frozen.py").write_text(
-        "from tests.unit.test_modes import Perceptual\n\n"
-        "def Generator(options, shape, num_classes):\n    return Perceptual(16)\n\n"
-        "def Discriminator(options, shape, num_classes):\n    return Perceptual(1)\n"
+        "import paragan as pg\nfrom tests.unit.test_modes import Perceptual\n\n"
+        "def made(outputs):\n    net = Perceptual(outputs)\n"
+        f"    net.extractor = pg.Frozen(net.extractor) if {declared} else net.extractor\n    return net\n\n"
+        "def Generator(options, shape, num_classes):\n    return made(16)\n\n"
+        "def Discriminator(options, shape, num_classes):\n    return made(1)\n"
     )
     tried = verified_networks(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
         found = diagnosis.inspect_network(tried, pg.Side.D)
         assert found.mixing_layers == () and found.row_dependence == 0
         assert double_backward.check_double_backward(tried, found).result == "held"
+
+
+MODEL = """
+import torch
+from torch import nn
+from tests.unit.test_modes import extractor
+
+class Net(nn.Module):
+    latent, num_classes = 8, 0
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.first, self.last, self.outputs = nn.Linear(8 if outputs > 1 else 64, 64), nn.Linear(128, outputs), outputs
+        self.extractor = extractor()
+
+    def forward(self, x, y=None):
+        out = self.last(self.extractor(self.first(x.flatten(1)).view(-1, 1, 8, 8)).flatten(1))
+        return out.squeeze(1) if self.outputs == 1 else out.tanh().view(-1, 1, 8, 8)
+
+def Generator(options, shape, num_classes):
+    return Net(64)
+
+def Discriminator(options, shape, num_classes):
+    return Net(1)
+"""
+
+
+@pytest.mark.parametrize("features", ["null", pytest.param("judge", marks=pytest.mark.slow)])
+def test_score_sample_and_resume_leave_frozen_parts_of_a_run_as_they_were(tmp_path, monkeypatch, features):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(MODEL)
+    small = ["model=nets.py", "data.size=8", "train.batch=8", "g.precision=fp32", "d.precision=fp32", "augment=null"]
+    scored = [f"evaluation={{features: {features}, num_images: 60}}", "every.score_kimg=0.016", "writers=[jsonl]"]
+
+    def run(folder, kimg):
+        words = [*small, *scored, "penalties=[]", "g.ema.half_life_kimg=0.01", f"train.kimg={kimg}", "--out", folder]
+        assert main(["train", "digits", *words]) == 0
+        newest = max((tmp_path / folder / "checkpoints").glob("step-*"))
+        return {name: load_file(newest / f"{name}.safetensors") for name in ("g", "d")}
+
+    half = run("parts", 0.016)
+    sampled = pg.load("parts", trust=True).sample(4, seed=0).tensor
+    parts, whole = run("parts", 0.032), run("whole", 0.032)
+    assert sampled.isfinite().all()
+    for side, tensors in whole.items():
+        assert all(torch.equal(value, parts[side][name]) for name, value in tensors.items())
+        frozen = {name for name in tensors if "extractor." in name and not name.startswith("optimizer/")}
+        assert len(frozen) > 8 and all(torch.equal(tensors[name], half[side][name]) for name in frozen)
+        assert not any(name.startswith("optimizer/extractor") for name in tensors)
+        assert not torch.equal(tensors["net/last.weight"], half[side]["net/last.weight"])

@@ -263,5 +263,12 @@ def test_pairs_are_planned_from_their_shape():
     )
 
 
+@pytest.mark.slow
+def test_images_by_name_are_planned_from_their_shape():
+    config = read_recipe("vqgan-cifar10", ["model.width=8", "train.batch=2", "train.threads=1"])
+    plan = plan_run(PlanRequest(config, "vqgan-cifar10", (3, 16, 16)))
+    assert plan.data.batch_bytes == 2 * 3 * 16 * 16
+
+
 def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():
     assert "planned as synchronous" in planned(SMALL["mlp"], "scheme=asynchronous").notes[0]

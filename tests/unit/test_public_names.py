@@ -29,6 +29,7 @@ def test_help_lists_every_public_name():
 
 NOUNS = ("Player", "Turn", "Opponent", "Strategy", "Scheme", "Cell", "Plan")
 FAMILIES = {"penalties": "Penalty", "schemes": "Scheme", "parallel": "Strategy", "augment": "Augment"}
+FAMILIES["balancers"] = "Balancer"
 
 
 @pytest.mark.parametrize("noun", NOUNS)

@@ -69,6 +69,23 @@ def test_kid_equals_torchmetrics(real, generated):
     assert value("kid", real, generated) == pytest.approx(float(metric.compute()[0]), rel=1e-4)
 
 
+def test_kid_is_the_plain_estimator_also_of_three_shards(real, generated):
+    """Binkowski et al. 2018, equation 4, pair by pair."""
+    x = [row.numpy() for row in generated.features_BF[:60]]
+    y = [row.numpy() for row in real.features_BF[:50]]
+
+    def mean(pairs):
+        return np.mean([(a @ b / FEATURES + 1) ** 3 for a, b in pairs])
+
+    within = [mean((a, b) for i, a in enumerate(z) for j, b in enumerate(z) if i != j) for z in (x, y)]
+    expected = sum(within) - 2 * mean((a, b) for a in x for b in y)
+    few = SampleFeatures(real.features_BF[:50], real.logits_BK[:50])
+    empty = registry.load_module("metrics", "kid").Metric.from_reference(few)
+    parts = [slice(0, 7), slice(7, 30), slice(30, 60)]
+    shards = [empty.update(SampleFeatures(generated.features_BF[part], generated.logits_BK[part])) for part in parts]
+    assert shards[0].merge(shards[1]).merge(shards[2]).compute() == pytest.approx(expected, rel=1e-10)
+
+
 def kid_by_subsets(real, generated, num_subsets, size):
     """The mean over random subsets, as torch-fidelity and the authors' code have it."""
     random = np.random.RandomState(2020)

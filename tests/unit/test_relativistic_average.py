@@ -24,6 +24,7 @@ from paragan.game.validation import refuse_unsupported
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
+from paragan.parallel._input_gradient import input_gradient
 from tests.one_turn import nets, play, turn
 from tests.unit.test_cell_options import WORDS
 
@@ -118,7 +119,7 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
             played,
             called,
             3,
-            _forward_backward.input_gradient,
+            input_gradient,
             reduction=_forward_backward.Reduction(across=ReduceGroup(None)),
         )
     rows = replace(played.feed.rows, total=12)

@@ -56,6 +56,17 @@ def test_recipe_page_has_a_column_for_real_images(run, tmp_path):
     assert "| | 0 kimg | 64 kimg | real images |" in page and "| `coverage` | 0.01 | 0.9 | 0.97 |" in page
 
 
+def test_recipe_page_of_a_run_without_scores_leaves_the_text_after_the_config(run, tmp_path):
+    record = run / "metrics.jsonl"
+    record.write_text("".join(text for text in record.read_text().splitlines(True) if '"score"' not in text))
+    recipe.store_run(run, tmp_path, "digits")
+    path = tmp_path / "digits.md"
+    path.write_text(recipe.pages(tmp_path)[path] + "\n## By hand\n\n```sh\n./run\n```\n")
+    made = recipe.pages(tmp_path)
+    assert made[path] == path.read_text() and "## By hand" in made[path]
+    assert "## Example run" in made[path] and "| no score |" in made[tmp_path / "index.md"]
+
+
 def test_recipe_page_with_another_extractor_has_a_note():
     pages = {path.stem: text for path, text in GENERATED.items()}
     assert "`evaluation.features=mnist_cnn`, whose weights are not in the package" in pages["dcgan-mnist"]

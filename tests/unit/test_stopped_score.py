@@ -79,7 +79,7 @@ def test_run_resumed_computes_pending_score(tmp_path, monkeypatch):
     words = ("every.score_kimg=0.032", "train.kimg=0.096")
     with monkeypatch.context() as patch:
         later = Stopping()
-        patch.setattr("paragan.engine.trainer.Trainer._evaluate_untrained", lambda trainer: iter(()))
+        patch.setattr("paragan.engine.training_loop.TrainingLoop._evaluate_untrained", lambda trainer: iter(()))
         whole = judging.train_classifier
 
         def fitted(train, seed, progress):

@@ -234,6 +234,22 @@ def test_telemetry_memorizing_d_has_overfitting_one():
     assert found["d/saturation"] == pytest.approx(2 / 3)  # of the patches; by the mean it were all
 
 
+def test_telemetry_several_discriminators_count_equally():
+    """Each by its mean logit: three patches of one do not outvote the one of the other."""
+    train = source(40)
+
+    class Several(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.knows = Knows(train.images_NCHW)
+
+        def forward(self, x_BCHW, y_B=None):
+            return {"knows": self.knows(x_BCHW), "flat": torch.zeros(len(x_BCHW))}
+
+    found = look(train=train)(seats(Outside(6, 64, (1, 8, 8)), Several()))
+    assert (found["d/accuracy_train"], found["d/overfitting"], found["d/held_out"]) == (1, 1, -0.5)
+
+
 def test_telemetry_inputs_of_d_are_augmented():
     train = source(40)
     gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW), augment=lambda x, seed, stream, rows: -x)

@@ -11,6 +11,8 @@ from paragan.core.types import Side
 from paragan.losses import hinge
 from paragan.schemes import shared_fakes, synchronous
 
+INPUTS = pg.TurnInputs(pg.Rows(0, 0, 4, 4), seed=0)
+
 
 class Two(nn.Module):
     """Images, and a value per sample that only a term sees."""
@@ -56,7 +58,7 @@ def test_a_term_with_axes_counts_as_its_mean_and_an_interval_as_its_force():
     term = pg.Term("pixels", lambda outputs, feed: outputs.images.abs(), weight=3.0, interval=2)
     images = torch.randn(4, 2, 5)
     outputs = pg.Outputs(fake=None, images=images)
-    part = pg.PenaltyContext(None, None, outputs, None)
+    part = pg.PenaltyContext(None, INPUTS, outputs, None)
     assert torch.allclose(term(part), 6 * images.abs().mean((1, 2)))
 
 
@@ -89,7 +91,7 @@ def test_r1_as_a_function_is_the_penalty():
     ],
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
-    part = pg.PenaltyContext(None, None, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
+    part = pg.PenaltyContext(None, INPUTS, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
     with pytest.raises(pg.ConfigError, match=f"term mine returned {found}; return one value per sample"):
         pg.Term("mine", function)(part)
 

@@ -67,7 +67,7 @@ def test_ranges_hold_inside_containers():
     assert fill("{pair: [1, 0.5], table: {a: 1}, maybe: null, anything: {a: [1]}}")[1] == []
     assert fill("{pair: [1, 1.5]}")[1] == ["x: pair: must be a list of a number, a number >= 0 and <= 1, not [1, 1.5]"]
     assert fill("{pair: [1]}")[1] != []
-    assert fill("{table: {a: 0}}")[1] == ["x: table: must be a map, not {'a': 0}"]
+    assert fill("{table: {a: 0}}")[1] == ["x: table: must be a map of names, each a number > 0, not {'a': 0}"]
     assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: must be an integer >= 1, not 0"]
 
 
@@ -99,7 +99,7 @@ def test_all_kinds_of_problems_come_at_once():
         "x: many.0.a: must be an integer >= 1, not 'x'",
         "x: many.1: must be a map of a, b, not 3",
         "x: pair: must be a list of a number, a number >= 0 and <= 1, not 1",
-        "x: table: must be a map, not {'b': '.inf'}",
+        "x: table: must be a map of names, each a number > 0, not {'b': '.inf'}",
         "x: inner.c: unknown key",
         "x: what: unknown key",
     ]

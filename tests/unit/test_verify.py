@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
+import torch
 
 from paragan.cli.main import main
 from paragan.cli.verify import format_results
+from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
+from paragan.runs.verify_networks import VerifyRequest, verified_networks
+from paragan.verify import laws
+from paragan.verify.explanation import unsupported_penalty
 from paragan.verify.finding import LawResult
-from paragan.verify.reference_run import TraceDifference, compare_traces
+from paragan.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 
 
@@ -151,6 +157,35 @@ def test_verify_invalid_subject_is_one_line(words, said, capsys):
     assert main(["verify", *words]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and said in told[0]
+
+
+class Forgetful(Balancer):
+    """A balancer whose state is no tensor of its `state`."""
+
+    name = "forgetful"
+    calls = 0
+
+    def factors(self, gradients):
+        self.calls += 1
+        return {name: torch.tensor(1 / self.calls) for name in gradients.at_output}
+
+
+def test_verify_runs_the_balancer_of_a_recipe():
+    words = ("balancer=gradient_normalization", "model.width=4")
+    networks = verified_networks(VerifyRequest("digits", words, (1, 8, 8), classes=2))
+    forgetful = replace(networks, game=replace(networks.game, balancer=Forgetful()))
+    for subject, expected in ((networks, "held"), (forgetful, "FAILED")):
+        with exact_arithmetic():
+            (*_, stopping) = laws.run_laws(subject, (laws.stopping,))
+        assert (stopping.law, stopping.result) == ("stopping is invisible", expected)
+        said = unsupported_penalty(subject, "local_sgd")
+        assert said.endswith("needs terms that mix samples, which local_sgd does not support")
+    assert isinstance(forgetful.game.balancer, Forgetful) and not forgetful.game.balancer.calls
+
+
+def test_verify_recipe_of_images_by_name_has_its_balancer():
+    networks = verified_networks(VerifyRequest("vqgan-cifar10", ("model.width=8",), (3, 32, 32), classes=0))
+    assert networks.game.balancer.layer == "last" and networks.game.prior.conditions == ("image",)
 
 
 def test_format_results_folds_reasons_to_the_width():

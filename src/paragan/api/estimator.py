@@ -48,9 +48,9 @@ class Estimator:
             hint = "give each separate weights, since each has an optimiser"
             raise ConfigError(f"Estimator: g and d share weights; {hint}")
         for net in nets:
-            _follow_rank_0(net, world)
-        origin = (_origin(self.g), _origin(self.d))
-        return Networks(*nets, whole_number(self.g, "latent"), whole_number(self.g, "num_classes"), origin)
+            follow_rank_0(net, world)
+        classes = (origin(self.g), origin(self.d))
+        return Networks(*nets, whole_number(self.g, "latent"), whole_number(self.g, "num_classes"), classes)
 
 
 def _checked(name: str, player: Any) -> Any:
@@ -64,11 +64,12 @@ def _checked(name: str, player: Any) -> Any:
     return player
 
 
-def _origin(player: Any) -> str:
+def origin(player: Any) -> str:
+    """Return the dotted path of an object's class."""
     return f"{type(player).__module__}.{type(player).__qualname__}"
 
 
-def _follow_rank_0(net: nn.Module, world: World) -> None:
+def follow_rank_0(net: nn.Module, world: World) -> None:
     """Copy rank 0's weights: every rank drew different ones."""
     held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,8 +105,8 @@ class _Discriminator(nn.Module):
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
     ) -> DiscriminatorOutput:
         output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
-        if isinstance(output, DiscriminatorOutput):
-            return output
+        if isinstance(output, (DiscriminatorOutput, Mapping, list)):
+            return DiscriminatorOutput.of(output)
         if isinstance(output, Tensor) and self.returns_logits:
             return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:

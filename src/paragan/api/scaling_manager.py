@@ -16,7 +16,7 @@ from paragan.core.errors import PREEMPTED, ConfigError
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.runs import session as runs
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
@@ -72,8 +72,8 @@ class ScalingManager:
         self._say(_workers_line(config, self.config, num_workers, found, rule))
 
     @property
-    def trainer(self) -> Trainer:
-        """Trainer of the run, with its players and clock. `ConfigError` before the first step."""
+    def trainer(self) -> TrainingLoop:
+        """Training loop of the run, with its players and clock. `ConfigError` before the first step."""
         return self._begun.trainer
 
     def train(self, gan: Estimator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from paragan.config.sections import ANY
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file
+from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
@@ -64,23 +65,38 @@ def train(
     chosen = _resolved(recipe, settings, trust)
     name = run_name(recipe) if isinstance(recipe, str) else program_name()
     gan = _pair(generator, discriminator, chosen.seed)
-    place = from_environment()
+
+    def objects(world: World) -> tuple[RunConfig, Model | None]:
+        networks = None if gan is None else gan.networks(world)
+        return (chosen if networks is None else networks.recorded_in(chosen)), networks
+
     folder = Path(out or f"runs/{name}")
-    if place is None and (chosen.devices or 1) > 1:
+    run_in_folder(chosen, name, folder, fresh, objects)
+    return Run(folder, gan)
+
+
+def run_in_folder(
+    config: RunConfig,
+    name: str,
+    folder: Path,
+    fresh: bool,
+    objects: Callable[[World], tuple[RunConfig, Model | None]],
+) -> None:
+    """Train in a run folder. objects: returns the config and the objects of the program; collective."""
+    place = from_environment()
+    if place is None and (config.devices or 1) > 1:
         raise ConfigError(
-            f"devices={chosen.devices} needs as many processes; start the program with "
-            f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
+            f"devices={config.devices} needs as many processes; start the program with "
+            f"`torchrun --nproc-per-node {config.devices} PROGRAM`, or leave devices out"
         )
 
     def prepare(world: World) -> RunRequest:
-        networks = None if gan is None else gan.networks(world)
-        mine = chosen if networks is None else networks.recorded_in(chosen)
+        mine, model = objects(world)
         hint = "Ctrl-C saves; the same program resumes"
-        return RunRequest(mine, name, folder, fresh, place, networks, hint)
+        return RunRequest(mine, name, folder, fresh, place, model, hint)
 
     with in_python_words():
-        train_in_program(chosen, place, prepare)
-    return Run(folder, gan)
+        train_in_program(config, place, prepare)
 
 
 class Run:
@@ -177,7 +193,7 @@ def in_python_words() -> Iterator[None]:
 
 def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:
     if isinstance(recipe, str):
-        words = [_word(key, value) for key, value in (settings or {}).items()]
+        words = [setting_word(key, value) for key, value in (settings or {}).items()]
         with in_python_words():
             return config.read_recipe(recipe, words, ANY if trust else None, warn)
     if settings:
@@ -186,7 +202,7 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
     return recipe
 
 
-def _word(key: str, value: Any) -> str:
+def setting_word(key: str, value: Any) -> str:
     """Return a setting as the command line takes it; JSON is a part of its YAML."""
     if key == "preset":
         return f"{key}={value}"

@@ -26,10 +26,10 @@ from torch import Tensor
 from paragan.augment._corruption import add_noise, cut_hole, scale_bands
 from paragan.augment._draws import Draws, per_image
 from paragan.augment._geometry import blit, move
-from paragan.core.clock import cosine_decay
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction, Positive
 from paragan.core.types import Rows
+from paragan.core.weight_schedule import WeightSchedule, weight_at
 from paragan.layers.precision import at_least_float32, autocast_off
 
 _COLOUR_CHANGES = ("brightness", "contrast", "luma", "hue", "saturation")
@@ -83,14 +83,16 @@ class Augment:
         start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
         state = {name: torch.tensor(value) for name, value in start.items()}
         self.state = {} if options.target is None else state
+        self._p: float | WeightSchedule = options.p
+        if options.final is not None:
+            self._p = WeightSchedule(options.p, options.final, 0.0, options.final_kimg, "cosine")
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
             given = f"samples have shape {tuple(x_BCHW.shape[1:])}"
             raise ConfigError(f"augment needs images, but {given}; leave augment out")
         x = at_least_float32(x_BCHW)
-        options = self.options
-        p = self.state.get("p", cosine_decay(options.p, options.final, options.final_kimg, rows))
+        p = self.state.get("p", weight_at(self._p, rows))
         draws = Draws(seed, stream, rows, x, p)
         with autocast_off(x):
             for group in self._groups:

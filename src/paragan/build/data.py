@@ -19,13 +19,15 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.option_types import DatasetOptions
 from paragan.core.roles import Roles
-from paragan.core.source import Source
+from paragan.core.source import Source, StreamedSource, describe_tensors
+from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
 from paragan.loading.batch_rows import BatchRows
 from paragan.loading.host_budget import Claim, HostBudget
+from paragan.loading.iterable_stream import IterableStream
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
 
@@ -39,6 +41,7 @@ class Data:
     train: Source
     held_out: Source
     flip: bool = False  # mirror half of the training images
+    is_image: bool = True  # False: networks on named tensors, which may be images
 
     @property
     def num_classes(self) -> int:
@@ -85,8 +88,13 @@ class UnlabelledSource(Source):
         return {name: tensor for name, tensor in decoded.items() if name != "label"}
 
 
-def open_data(config: RunConfig, shared: bool = False) -> Data:
-    """Open both splits; `DataError` for invalid files. shared: in memory once per host."""
+def open_data(config: RunConfig, shared: bool = False, model: Model | None = None) -> Data:
+    """Open both splits; `DataError` for invalid files. shared: in memory once per host.
+
+    model: objects of a program; their data is used, and both splits are equal.
+    """
+    if isinstance(model, TensorGame):
+        return Data(model.source, model.source, is_image=False)
     module = registry.load_module("datasets", config.data.name)
     options = config.data.options
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
@@ -95,7 +103,30 @@ def open_data(config: RunConfig, shared: bool = False) -> Data:
     if not options.labels:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found
-    return Data(train, held_out, getattr(options, "flip", False))
+    is_image = train.is_image and sample_name(config, model) is None
+    return Data(train, held_out, getattr(options, "flip", False), is_image)
+
+
+def sample_name(config: RunConfig, model: Model | None) -> str | None:
+    """Return the name of the tensor that G generates; None for images.
+
+    A file of `models/` for other tensors has it as `SAMPLE`.
+    """
+    if isinstance(model, TensorGame):
+        return model.arguments[0]
+    module = model or registry.load_module("models", config.model.name)
+    return getattr(module, "SAMPLE", None)
+
+
+def refuse_other_samples(config: RunConfig, found: Data, model: Model | None) -> None:
+    """Raise `ConfigError` for data without the tensor that the model generates."""
+    sample = sample_name(config, model)
+    if (sample is None and found.is_image) or sample in found.train.tensors:
+        return
+    needed = "images" if sample is None else f"the tensor {sample!r}"
+    problem = f"model {config.model.name} generates {needed}"
+    has = f"a sample of data {config.data.name} has {describe_tensors(found.train.tensors)}"
+    raise ConfigError(f"{problem}, but {has}; choose another of them")
 
 
 def batch_stream(
@@ -114,6 +145,8 @@ def batch_stream(
     is_automatic: whether decoded data is read ahead if `data.prefetch` is null. world: the ranks
     that share the resources of a host.
     """
+    if isinstance(source, StreamedSource):
+        return IterableStream(source, config.train.batch, device, share or (0, config.train.batch))
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
     options = config.data.options
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
@@ -144,6 +177,8 @@ def _host_budget(options: DatasetOptions, world: World) -> HostBudget:
 
 def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
+    if not found.is_image:
+        return
     model = model or registry.load_module("models", config.model.name)
     takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
@@ -153,13 +188,18 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
             f"augment={config.augment.name} is not supported for pairs, because it would not move "
             "the condition with its image; leave it out, and use data.flip and data.load_size"
         )
-    if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
-        raise ConfigError(f"penalty l1 needs data of pairs, which {config.data.name} is not; leave it out")
+    target = next((penalty.name for penalty in config.penalties if penalty.name in ("l1", "perceptual")), None)
+    if not found.has_pairs and target is not None:
+        raise ConfigError(f"penalty {target} needs data of pairs, which {config.data.name} is not; leave it out")
 
 
-def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
-    """Return the batches of D's updates, or only their rows if this rank runs no turn of D."""
+def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
+    """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
+
+    g_reads: whether G's turns need the tensors, also on ranks without D.
+    """
     share = roles.batch_world.share(config.train.batch)
-    if Side.D in roles.trained_sides:
-        return batch_stream(config, found.train, config.seed, device, share, found.flip, world=roles.batch_world)
+    if Side.D in roles.trained_sides or (g_reads and roles.trained_sides):
+        world = roles.world if g_reads and not roles.has_server else roles.batch_world
+        return batch_stream(config, found.train, config.seed, device, share, found.flip, world=world)
     return BatchRows(found.train, config.train.batch, share)

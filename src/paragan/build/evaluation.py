@@ -16,7 +16,7 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.answering_processes import source_environment
 from paragan.core.errors import ConfigError
-from paragan.core.source import Source
+from paragan.core.source import Source, describe_tensors
 from paragan.engine.background_scores import FOLDER, BackgroundScores
 from paragan.evaluation import scorer as scorers
 from paragan.evaluation.evaluator import Evaluator
@@ -72,6 +72,13 @@ def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Eval
 def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
     """Return the evaluation options, with the extractor that `auto` selects."""
     options = config.evaluation
+    if options.features is None:
+        return options
+    if not train.is_image:
+        found = describe_tensors(train.tensors)
+        raise ConfigError(
+            f"evaluation.features={options.features.name} scores images, but a sample has {found}; set it to null"
+        )
     features = scorers.resolve_features(options, config.data.name, train.shape)
     return replace(options, features=features)
 

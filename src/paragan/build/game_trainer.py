@@ -12,6 +12,7 @@ import torch
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
+from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core import registry
@@ -23,8 +24,7 @@ from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
-from paragan.engine.trainer import Trainer
-from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -39,36 +39,36 @@ def trainer(
     reading: bool = False,
     world: World = ALONE,
     model: Model | None = None,
-) -> Trainer:
+) -> TrainingLoop:
     """Return the trainer for `config`, at step 0; writes nothing.
 
     reading: it never needs to write. model: as in `maker`.
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
-    found = open_data(config, shared=world.group is not None)
+    found = open_data(config, world.group is not None, model)
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
-    order.refuse(game, found.has_pairs)
+    order.refuse(game, found.train.tensors)
     if not reading:
         options = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
     _describe_micro_batches(game, say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    return Trainer(
+    return TrainingLoop(
         game,
         order,
-        batches(config, found, device, roles),
+        batches(config, found, device, roles, game.prior.reads_batches),
         CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
         round(config.train.kimg * 1000),
         config.every,
         scorer(config, context),
         stop,
-        Telemetry(found.train, found.held_out, batch=config.train.batch),
-        fixed_samples=FixedSamples(config.evaluation.sampling, found.held_out if found.has_pairs else None),
+        Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
+        fixed_samples=fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
         roles=roles,

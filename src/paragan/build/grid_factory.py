@@ -80,7 +80,7 @@ class GridFactory:
         )
         generator = EvalNetwork(makers[Side.G]())
         diets = Diets(config.grid, data.train, config.seed)
-        prior = build.prior(config, generator.net, data, device)
+        prior = build.prior(config, data, device, {Side.G: generator.net})
         losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
         return cls(config, config.grid, data, device, makers, generator, prior, losses, diets, judge)
 

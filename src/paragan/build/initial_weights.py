@@ -1,4 +1,4 @@
-"""Initialisation of a run with another run's weights (`init`)."""
+"""Initial weights of a run from files: another run's for both players (`init`), or per player (`g.init`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from paragan import build
+from paragan.build.initial_weights_text import describe_loaded, refuse_misfit, table
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
+from paragan.checkpoint.weight_files import open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core.command import program_command
@@ -19,61 +22,155 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.export import generator_file
 from paragan.game.initial_weights import LoadedWeights, start_from
+from paragan.game.options import WeightsOptions
 
-_MOST_NAMED = 4
 _EXPORTED = "generator.safetensors"
 
 
 @dataclass(frozen=True)
 class _SourceWeights:
-    """Initial weights of both networks.
+    """Initial weights of the networks.
 
-    networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file.
+    networks, averages: tensors by side, g and d. step: None if unknown. sha256: of the manifest or
+    the files.
     """
 
-    step: int
+    step: int | None
     sha256: str
     networks: Mapping[str, StoredTensors]
     averages: Mapping[str, StoredTensors]
 
 
-def initialised(
-    config: RunConfig, trainer: Trainer, model: Model | None, say: Callable[[str], None]
-) -> tuple[RunConfig, str]:
-    """Copy the weights that `config.init` names into the players of `trainer`, which is at step 0.
+def initial_paths(config: RunConfig) -> dict[str, tuple[Path, ...]]:
+    """Return the files and folders with initial weights, by setting: init, g.init and d.init."""
+    paths: dict[str, tuple[Path, ...]] = {}
+    if config.init is not None:
+        paths["init"] = (Path(config.init.path),)
+    for side, options in ((Side.G, config.g.init), (Side.D, config.d.init)):
+        if options is not None:
+            paths[f"{side.value}.init"] = tuple(map(Path, options.paths))
+    return paths
 
-    Returns the config with the sha256 of what was read, and a line about what was copied. Raises
-    `CheckpointError` if the weights are not those of `init.sha256`, or none of them fits.
+
+def initialised(
+    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
+) -> tuple[RunConfig, list[str]]:
+    """Copy the weights that `init`, `g.init` and `d.init` name into the players of `trainer`, at step 0.
+
+    Returns the config with the sha256 of what was read, and a line about each of the settings. Raises
+    `CheckpointError` if the weights are not those of `sha256`, or do not fit.
     """
-    assert config.init is not None
+    sources = initial_paths(config)
     if trainer.roles.is_split:
         raise ConfigError(
-            f"init is not available with scheme.name={config.scheme.name} on several ranks; use "
+            f"{next(iter(sources))} is not available with scheme.name={config.scheme.name} on several ranks; use "
             "one process, or another scheme"
         )
+    lines = []
+    if config.init is not None:
+        config, line = _start_both(config, trainer, model, say)
+        lines.append(line)
+    for side in Side:
+        options = (config.g if side is Side.G else config.d).init
+        if options is not None:
+            found = _read_of_player(side, options, say)
+            _refuse_changed(f"{side.value}.init", str(options.path), options.sha256, found)
+            taken = _start_one(side, options, trainer, partial(_initial, side, config, trainer, model), found)
+            lines.append(
+                f"{side.value}.init from {', '.join(options.paths)}: {describe_loaded(side, taken, most=None)}"
+            )
+            if options.partial:
+                say(table(side, taken))
+            player = replace(config.g if side is Side.G else config.d, init=replace(options, sha256=found.sha256))
+            config = replace(config, g=player) if side is Side.G else replace(config, d=player)
+    return config, lines
+
+
+def _start_both(
+    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
+) -> tuple[RunConfig, str]:
+    """Copy another run's weights into the players without an `init` of their own, as far as they fit."""
+    assert config.init is not None
     path = config.init.path
     found = _read(Path(path), say)
-    if config.init.sha256 not in (None, found.sha256):
-        raise CheckpointError(
-            f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 "
-            f"is {str(config.init.sha256)[:12]}…; give the checkpoint of that time, or start anew "
-            "with --fresh"
-        )
-    taken = {side: _start(side, config, trainer, model, found) for side in Side}
-    if not any(one.parameters for one in taken.values()):
+    _refuse_changed("init", path, config.init.sha256, found)
+    none = StoredTensors.of({})
+    taken = {}
+    for side, options in ((Side.G, config.g), (Side.D, config.d)):
+        if options.init is None:
+            initial = partial(_initial, side, config, trainer, model)
+            weights = found.networks.get(side.value, none)
+            average = found.averages.get(side.value, none)
+            taken[side] = start_from(trainer.players[side.value], weights, average, initial)
+    if taken and not any(one.parameters for one in taken.values()):
         raise CheckpointError(
             f"init.path {path} has no weight with the name and shape of one in this model; give a "
             f"run of model.name={config.model.name} with the same sizes"
         )
-    text = "; ".join(_described(side, one) for side, one in taken.items())
+    text = "; ".join(describe_loaded(side, one) for side, one in taken.items())
     init = replace(config.init, sha256=found.sha256)
-    return replace(config, init=init), f"{path}, step {found.step}: {text}"
+    return replace(config, init=init), f"init from {path}, step {found.step}: {text}"
 
 
-def _read(path: Path, say: Callable[[str], None]) -> _SourceWeights:
+def _start_one(
+    side: Side,
+    options: WeightsOptions,
+    trainer: TrainingLoop,
+    initial: Callable[[], Mapping[str, Tensor]],
+    found: _SourceWeights,
+) -> LoadedWeights:
+    """Copy a player's weights. Raises `CheckpointError` if none fits, or not all without `partial`."""
+    key = f"{side.value}.init.path {', '.join(options.paths)}"
+    player = trainer.players[side.value]
+    names = [name for name, _ in player.net.named_parameters()]
+    weights = _named_as(names, _selected(key, options.prefix, found.networks.get(side.value)))
+    average = found.averages.get(side.value, StoredTensors.of({})).under(options.prefix)
+    refuse_misfit(key, side, player, weights, options.partial)
+    return start_from(player, weights, _named_as(names, average), initial)
+
+
+def _selected(key: str, prefix: str, stored: StoredTensors | None) -> StoredTensors:
+    if stored is None:
+        raise CheckpointError(f"{key} has no weights of this player; give a run folder, or a safetensors file")
+    found = stored.under(prefix)
+    if not found:
+        first = sorted({name.partition(".")[0] for name in stored})[:6]
+        raise CheckpointError(
+            f"{key} has no tensor under the prefix {prefix!r}; its names begin with {', '.join(first)}"
+        )
+    return found
+
+
+def _named_as(names: list[str], stored: StoredTensors) -> StoredTensors:
+    """Return tensors under the names of a network from memory, which is in a module as `net`."""
+    inside = "net."
+    if not all(name.startswith(inside) for name in names) or any(name in stored for name in names):
+        return stored
+    shapes = {inside + name: shape for name, shape in stored.shapes.items()}
+    return StoredTensors(shapes, lambda name, box: stored.read(name.removeprefix(inside), box))
+
+
+def _refuse_changed(key: str, path: str, sha256: str | None, found: _SourceWeights) -> None:
+    if sha256 not in (None, found.sha256):
+        raise CheckpointError(
+            f"{key}.path {path} has changed: its sha256 is {found.sha256[:12]}…, and {key}.sha256 "
+            f"is {str(sha256)[:12]}…; give the checkpoint of that time, or start anew "
+            "with --fresh"
+        )
+
+
+def _read_of_player(side: Side, options: WeightsOptions, say: Callable[[str], None]) -> _SourceWeights:
+    paths = [Path(path) for path in options.paths]
+    if len(paths) == 1 and paths[0].is_dir():
+        return _read(paths[0], say, f"{side.value}.init")
+    weights = {side.value: open_weights(paths, f"{side.value}.init.path")}
+    return _SourceWeights(None, sha256_of_files(paths), weights, {})
+
+
+def _read(path: Path, say: Callable[[str], None], key: str = "init") -> _SourceWeights:
     """Read the newest undamaged weights at `path`; neither its config nor its code is used."""
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
@@ -82,59 +179,28 @@ def _read(path: Path, say: Callable[[str], None]) -> _SourceWeights:
         generator = {"g": StoredTensors.of(file.weights)}
         return _SourceWeights(file.info.step, file_sha256(path), generator, generator)
     if (path / MANIFEST).is_file():
-        return _from_checkpoint(read_checkpoint(path))
+        return _from_checkpoint(read_checkpoint(path), key)
     found = CheckpointWriter(path / "checkpoints", say=say).newest()
     if found is None:
         raise CheckpointError(
-            f"init.path {path} holds no weights; give a run folder with a checkpoint, "
+            f"{key}.path {path} holds no weights; give a run folder with a checkpoint, "
             f"or a file of `{program_command()} export`"
         )
-    return _from_checkpoint(found)
+    return _from_checkpoint(found, key)
 
 
-def _from_checkpoint(found: Checkpoint) -> _SourceWeights:
+def _from_checkpoint(found: Checkpoint, key: str) -> _SourceWeights:
     sides = {side: stored for side, stored in found.groups.items() if side in ("g", "d")}
     if not sides:
-        raise CheckpointError(f"init.path {found.path} holds a grid of cells; export one generator of it and give that")
+        problem = f"{key}.path {found.path} holds a grid of cells"
+        raise CheckpointError(f"{problem}; export one generator of it and give that")
     networks = {side: stored.under("net/") for side, stored in sides.items()}
     averages = {side: stored.under("ema/") for side, stored in sides.items()}
     return _SourceWeights(found.step, file_sha256(found.path / MANIFEST), networks, averages)
 
 
-def _start(
-    side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: _SourceWeights
-) -> LoadedWeights:
-    none = StoredTensors.of({})
-    name = side.value
-    initial = partial(_initial, side, config, trainer, model)
-    average = found.averages.get(name, none)
-    return start_from(trainer.players[name], found.networks.get(name, none), average, initial)
-
-
-def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | None) -> dict[str, Tensor]:
+def _initial(side: Side, config: RunConfig, trainer: TrainingLoop, model: Model | None) -> dict[str, Any]:
     """Return the state of the whole network at step 0; every rank constructs it."""
     source = trainer.batches.source
     data = build.Data(source, source)
     return build.maker(config, side, data, trainer.prior.device, model)().state_dict()
-
-
-def _described(side: Side, taken: LoadedWeights) -> str:
-    name = side.value.upper()
-    if not taken.tensors:
-        return f"{name} as initialised"
-    average = " and the average" if taken.with_average else ""
-    if not taken.left:
-        return f"{name} all {taken.tensors} tensors{average}"
-    shown = [f"{key} {_shapes(*both)}" for key, both in list(taken.left.items())[:_MOST_NAMED]]
-    more = f", and {len(taken.left) - _MOST_NAMED} more" if len(taken.left) > _MOST_NAMED else ""
-    total = taken.tensors + len(taken.left)
-    rest = f"{', '.join(shown)}{more}"
-    return f"{name} {taken.tensors} of {total} tensors{average}, as initialised: {rest}"
-
-
-def _shapes(here: tuple[int, ...], there: tuple[int, ...] | None) -> str:
-    return "(missing there)" if there is None else f"({_size(here)} here, {_size(there)} there)"
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a number"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import nn
 
-from paragan.build.data import Data
+from paragan.build.data import Data, sample_name
 from paragan.config import RunConfig
 from paragan.core import registry, rng
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
+from paragan.game.player import refuse_untrained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 
@@ -28,6 +31,7 @@ def maker(
     options = config.g if side is Side.G else config.d
     outside = has_outside_networks(config, model)
     module = model or registry.load_module("models", config.model.name)
+    sample = sample_name(config, model)
     kind = module.Generator if side is Side.G else module.Discriminator
     name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
 
@@ -36,12 +40,17 @@ def maker(
 
     def construct() -> nn.Module:
         # Constructors of outside networks draw from the global generator.
+        shape: Any = found.train.shape if sample is None else found.train.tensors[sample].shape
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
             with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
-                net = kind(config.model.options, found.train.shape, found.num_classes)
+                if isinstance(model, TensorGame):
+                    net = model.network(side)
+                else:
+                    net = kind(config.model.options, shape, found.num_classes)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
+        refuse_untrained(side.value, net)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:

@@ -87,4 +87,6 @@ def policy(options: PlayerOptions) -> Policy:
         options.micro_batches,
         options.updates_per_step,
         options.optimizer.groups,
+        options.update_probability,
+        options.max_accuracy,
     )

@@ -23,7 +23,8 @@ from paragan.core.files import open_regular_file
 from paragan.core.layout import Layout, TensorLayout
 from paragan.core.pieces import StoredTensors
 
-_UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
+# what safetensors and torch raise for a damaged file
+UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def _open_group(path: Path, files: Mapping[str, Layout]) -> StoredTensors:
 
     def read(name: str, wanted: TensorLayout) -> Tensor:
         try:
-            return _assemble(name, wanted, pieces[name])
-        except _UNREADABLE as error:
+            return assemble(name, wanted, pieces[name])
+        except UNREADABLE as error:
             text = " ".join(str(error).split())[:100]
             raise CheckpointError(f"checkpoint {path}: {name} cannot be read ({text})") from None
 
@@ -98,7 +99,7 @@ def _open_file(path: Path, boxes: Layout) -> Any:
         with open_regular_file(path):  # safetensors would block on a pipe
             file: Any = safe_open(path, "pt")
         found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
-    except _UNREADABLE:
+    except UNREADABLE:
         raise CheckpointError(
             f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
         ) from None
@@ -108,7 +109,7 @@ def _open_file(path: Path, boxes: Layout) -> Any:
     return file
 
 
-def _assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
+def assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
     """Read the parts of the pieces that overlap the wanted box, and nothing else."""
     for box, file in pieces:
         if box == wanted:

@@ -48,6 +48,10 @@ class RandomOpponent:
     def updates_per_step(self) -> int:
         return self.player.updates_per_step
 
+    @property
+    def update_probability(self) -> float:
+        return self.player.update_probability
+
     def network(self) -> Network:
         """Return the next drawn candidate."""
         number = self._order[self._num_drawn % len(self._order)]

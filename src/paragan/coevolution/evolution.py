@@ -1,4 +1,4 @@
-"""Trainer of a grid: a step is one generation, the generator is the best cell's mixture."""
+"""Training loop of a grid: a step is one generation, the generator is the best cell's mixture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Batch, Report, Rows, Side
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.fixed_samples import samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
@@ -64,8 +64,8 @@ class Generations(Scheme):
 
 
 @dataclass(kw_only=True)
-class Evolution(Trainer):
-    """Trainer of a population.
+class Evolution(TrainingLoop):
+    """Training loop of a population.
 
     gan, batches: of the first cell in this process; all cells share its clock. scheme:
     `Generations` of the population. make_mixture: builds a network of generators with weights.
@@ -176,6 +176,7 @@ class Evolution(Trainer):
         self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
         cells = self.cells[:_MAX_ROWS]
+        assert self.fixed_samples is not None
         mode = self.fixed_samples.mode
         seed = self.prior.seed
         rows = []

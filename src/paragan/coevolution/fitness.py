@@ -96,7 +96,8 @@ class FitnessEvaluator:
         return g in self._fakes
 
     def _logits(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
-        return DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B)).logits_B
+        output = DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B))
+        return output.single("a grid").logits_B
 
 
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {

@@ -40,6 +40,13 @@ class Field:
         return any(map(_is_list, parts))
 
     @property
+    def is_value_or_map(self) -> bool:
+        """Whether a plain value is valid, and options instead of it: a number or a schedule."""
+        parts = get_args(self.hint) if _is_union(self.hint) else ()
+        plain = [part for part in parts if part is not type(None) and not _is_list(part) and part is not self.inner]
+        return dataclasses.is_dataclass(self.inner) and self.category is None and bool(plain)
+
+    @property
     def is_optional(self) -> bool:
         """Whether null is valid."""
         return _is_union(self.hint) and type(None) in get_args(self.hint)
@@ -98,10 +105,21 @@ def describe(hint: Any) -> str:
         words = ", ".join(str(w).lower() if isinstance(w, bool) else str(w) for w in arguments)
         return f"one of {words}" if len(arguments) > 1 else words
     if _is_union(hint):
-        return " or ".join(map(describe, arguments))
+        has_value = any(
+            (part is not type(None) and part in _PLAIN) or get_origin(part) is Annotated for part in arguments
+        )
+        return " or ".join(_describe_map(part) if has_value else describe(part) for part in arguments)
     if origin in (list, tuple):
         return _describe_list(list(arguments))
+    if origin is dict and arguments[1] is not Any:
+        return f"a map of names, each {describe(arguments[1])}"
     return _PLAIN.get(origin or hint, "a map")
+
+
+def _describe_map(part: Any) -> str:
+    """Describe one of several types: of a map its keys."""
+    is_options = isinstance(part, type) and dataclasses.is_dataclass(part)
+    return f"a map of {', '.join(fields_of(part))}" if is_options else describe(part)
 
 
 def _describe_bounds(interval: Interval) -> str:

@@ -42,7 +42,7 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
         "resume auto_resume resume_from continue"
     ),
     "use --fresh to start anew": "overwrite restart no_resume",
-    "use init={}, a run folder": "ckpt checkpoint pretrained weights finetune load",
+    "use init={}, a run folder, or g.init={}, a safetensors file": "ckpt checkpoint pretrained weights finetune load",
     "leave it out; `config` instead of `train` checks and prints every setting": "dry_run",
     "use train.executor=compile": "compile",
     "use every.save_kimg=K, thousands of images": "save_every save_interval snap",
@@ -64,6 +64,8 @@ _NAMES = {  # category -> file here -> names in other programs, in lower case
     },
     "penalties": {
         "gradient_penalty": "gp wgan-gp wgangp",
+        "approximate_r1": "ar1",
+        "approximate_r2": "ar2",
         "path_length": "pl ppl plr",
         "consistency": "cr bcr",
         "feature_matching": "fm feature-matching",

@@ -53,23 +53,30 @@ def read_with_places(
     if outside is None:
         outside = () if _is_of_a_run(recipe, tree) else ANY
     _check_format(tree)
-    for word in [word for word in overrides if word.startswith(_PRESET)]:
-        _apply_preset(tree, word.removeprefix(_PRESET), problems)
-    writer = Overrides(RunConfig, tree)
-    for word in [word for word in overrides if not word.startswith(_PRESET)]:
-        writer.write(word, problems)
+    writer = _write(tree, overrides, problems)
     config = _validate(tree, problems, outside)
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
     return config, tree
 
 
-def parse_recipe(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
-    """Return the config of a recipe in memory. source: its name in messages."""
+def parse_recipe(text: str, source: str, outside: Container[str] = ANY, overrides: Sequence[str] = ()) -> RunConfig:
+    """Return the config of a recipe in memory. source: its name in messages. overrides: words."""
     problems: list[Problem] = []
     tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
     _check_format(tree)
+    _write(tree, overrides, problems)
     return _validate(tree, problems, outside)
+
+
+def _write(tree: Node, overrides: Sequence[str], problems: list[Problem]) -> Overrides:
+    """Write presets, then the other words, over a tree."""
+    for word in [word for word in overrides if word.startswith(_PRESET)]:
+        _apply_preset(tree, word.removeprefix(_PRESET), problems)
+    writer = Overrides(RunConfig, tree)
+    for word in [word for word in overrides if not word.startswith(_PRESET)]:
+        writer.write(word, problems)
+    return writer
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:

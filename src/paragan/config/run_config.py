@@ -16,7 +16,7 @@ from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
-from paragan.game.options import PlayerOptions
+from paragan.game.options import AdversarialOptions, PlayerOptions
 
 FORMAT = 1
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -32,8 +32,12 @@ class RunConfig:
     """The pair of networks."""
     loss: Annotated[Choice, Category("losses")]
     """The adversarial loss."""
+    adversarial: AdversarialOptions = field(default_factory=AdversarialOptions)
+    """Weights of the adversarial losses."""
     penalties: tuple[Annotated[Choice, Category("penalties")], ...] = ()
     """Terms added to the losses, in order."""
+    balancer: Annotated[Choice, Category("balancers")] | None = None
+    """Weighs the terms of G's loss by their gradients at G's output; null: none."""
     g: PlayerOptions = field(default_factory=PlayerOptions)
     """The generator's optimiser, schedule, precision and placement."""
     d: PlayerOptions = field(default_factory=PlayerOptions)
@@ -79,8 +83,9 @@ class RunConfig:
         if self.grid is None and self.workers is not None:
             problem = f"workers={self.workers} needs a grid"
             raise ValueError(f"{problem}; set grid.shape, or pass devices={self.workers} for one pair")
-        if self.grid is not None and self.init is not None:
-            raise ValueError("init is not available for a grid; leave it out")
+        for key, init in (("init", self.init), ("g.init", self.g.init), ("d.init", self.d.init)):
+            if self.grid is not None and init is not None:
+                raise ValueError(f"{key} is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":
             raise ValueError(
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "

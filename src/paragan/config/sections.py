@@ -60,6 +60,8 @@ class Section:
                 node = Node(self.node.place, {})
             if node is None or (node.value is None and field.is_optional):
                 continue
+            if field.is_value_or_map and not isinstance(node.value, dict):
+                continue
             path = dotted(self.path, key)
             single = dict if field.inner is None else (str, dict)
             if field.is_list and isinstance(node.value, single):

@@ -98,8 +98,13 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
     unknown = []
     for one in error.errors(include_url=False, include_input=False):
         section, keys = _find(one["loc"], sections)
+        is_unknown = one["type"] == "unexpected_keyword_argument"
+        if keys and keys[0] == getattr(section.kind, "__name__", ""):
+            keys = keys[1:]  # pydantic names the member of a union
+        elif keys and keys[0] not in section.fields and not is_unknown:
+            continue  # a plain value instead of this map
         key = str(keys[0]) if keys else ""
-        if one["type"] == "unexpected_keyword_argument" and len(keys) == 1:
+        if is_unknown and len(keys) == 1:
             unknown.append((section, key))
         elif (section.path, key) in problems:
             continue
@@ -152,7 +157,7 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
         path = dotted(section.path, f"{key}.{rest[0]}")
         return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
-    if field.inner is None:
+    if field.inner is None or field.is_value_or_map:
         return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None

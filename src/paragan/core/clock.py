@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, pi
-
-from paragan.core.types import Rows
 
 
 @dataclass
@@ -31,14 +28,3 @@ class Every:
         """Return whether a multiple of the period is in (before, now]; period 0: never due."""
         period = self.kimg * 1000
         return period > 0 and int(now / period) > int(before / period)
-
-
-def cosine_decay(start: float, final: float | None, kimg: float, rows: Rows) -> float:
-    """Return a number that follows a cosine from `start` to `final` over the first `kimg` of a run.
-
-    final: None: the number is constant. rows: of the step.
-    """
-    if final is None:
-        return start
-    done = min(1.0, rows.step * rows.total / (1000 * kimg))
-    return final + (start - final) * (1 + cos(pi * done)) / 2

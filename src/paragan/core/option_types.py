@@ -53,6 +53,7 @@ Natural = Annotated[int, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
+Combine = Literal["sum", "mean"]  # of several discriminators
 ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
 # Of torch.optim; without LBFGS (needs a closure) and SparseAdam (sparse gradients).

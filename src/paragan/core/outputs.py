@@ -2,48 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from paragan.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class DiscriminatorOutput:
-    """Output of a discriminator.
+    """Output of a discriminator, or of several.
 
-    Logits may have trailing axes (patches); the game averages them per sample. classes_BK: class
-    logits of an auxiliary classifier (`penalties/auxiliary`).
+    Logits may have trailing axes (patches); losses are averaged over them per sample. features: of
+    one layer, or a list of layers. classes_BK: class logits of an auxiliary classifier
+    (`penalties/auxiliary`). members: outputs of several discriminators, by name; then logits_B has
+    the mean logit of each, (B, members), and there are no other features and classes.
     """
 
     logits_B: Tensor
-    features: Tensor | None = None
+    features: Tensor | Sequence[Tensor] | None = None
     classes_BK: Tensor | None = None
+    members: Mapping[str, DiscriminatorOutput] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, output: Tensor | tuple[Tensor, *tuple[Tensor | None, ...]] | DiscriminatorOutput
-    ) -> DiscriminatorOutput:
+    def of(cls, output: Any) -> DiscriminatorOutput:
         """Convert what a network returns.
 
-        output: a `DiscriminatorOutput`, logits, (logits, features) or (logits, features, classes).
+        output: a `DiscriminatorOutput`, logits, (logits, features) or (logits, features, classes);
+        of several discriminators a mapping by name, or a list, whose names are numbers. They may be
+        nested: `mpd/0`.
         """
         if isinstance(output, DiscriminatorOutput):
             return output
-        return cls(*output) if isinstance(output, tuple) else cls(output)
+        if not isinstance(output, (Mapping, list)):
+            return cls(*output) if isinstance(output, tuple) else cls(output)
+        members = _by_path(output, "")
+        if not members:
+            raise ConfigError("model: D returned no output; return one for each discriminator")
+        means = [mean_per_sample(member.logits_B) for member in members.values()]
+        return cls(torch.stack(means, 1), members=members)
+
+    @property
+    def by_name(self) -> Mapping[str, DiscriminatorOutput]:
+        """The outputs of all discriminators; the name of a single one is empty."""
+        return self.members or {"": self}
+
+    @property
+    def layers(self) -> tuple[Tensor, ...]:
+        """Features of each layer; none for several discriminators, whose members have them."""
+        if self.features is None:
+            return ()
+        return (self.features,) if isinstance(self.features, Tensor) else tuple(self.features)
+
+    def single(self, user: str) -> DiscriminatorOutput:
+        """Return this output; `ConfigError` if `user` would receive several discriminators."""
+        if self.members:
+            names = ", ".join(self.members)
+            problem = f"{user} does not support several discriminators ({names})"
+            raise ConfigError(f"{problem}; leave it out, or let D return one output")
+        return self
 
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
         """Split the samples into pieces of these sizes."""
-        logits = self.logits_B.split(sizes)
-        values = (self.features, self.classes_BK)
-        more = [[None] * len(sizes) if v is None else v.split(sizes) for v in values]
-        return tuple(DiscriminatorOutput(*each) for each in zip(logits, *more, strict=True))
+        values = (self.logits_B, self.features, self.classes_BK, self.members)
+        pieces = [_split(value, sizes) for value in values]
+        return tuple(DiscriminatorOutput(*each) for each in zip(*pieces, strict=True))
+
+
+def _by_path(output: Any, path: str) -> dict[str, DiscriminatorOutput]:
+    """Return the outputs of nested mappings and lists by their names, joined with `/`."""
+    if isinstance(output, DiscriminatorOutput):
+        output = output.members or output
+    if isinstance(output, list):
+        output = {str(number): member for number, member in enumerate(output)}
+    if not isinstance(output, Mapping):
+        return {path: DiscriminatorOutput.of(output)}
+    found: dict[str, DiscriminatorOutput] = {}
+    for name, member in output.items():
+        found |= _by_path(member, f"{path}/{name}" if path else str(name))
+    return found
+
+
+def _split(value: Any, sizes: list[int]) -> Sequence[Any]:
+    """Split a tensor or an output, or each of a list or mapping; None into as many None."""
+    if value is None:
+        return [None] * len(sizes)
+    if isinstance(value, Mapping):
+        pieces = {name: inner.split(sizes) for name, inner in value.items()}
+        return [{name: piece[k] for name, piece in pieces.items()} for k in range(len(sizes))]
+    if isinstance(value, (list, tuple)):
+        layers = [layer.split(sizes) for layer in value]
+        return [tuple(layer[k] for layer in layers) for k in range(len(sizes))]
+    split: Sequence[Any] = value.split(sizes)
+    return split
+
+
+class _NotRun:
+    """Output of a D that did not run; reading it raises `ConfigError`."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConfigError(
+            f"a penalty of G reads D's output ({name}) at a batch where the adversarial loss does not act, so that D "
+            "does not run; set its uses_discriminator to True"
+        )
+
+
+NOT_RUN: Any = _NotRun()
 
 
 def mean_per_sample(values: Tensor) -> Tensor:
     """Return one value per sample, (B,): logits of patches are averaged."""
     return values.flatten(1).mean(1) if values.dim() > 1 else values
+
+
+def sum_of(values: Sequence[Tensor]) -> Tensor:
+    """Return the sum of tensors of equal shapes; a single one unchanged."""
+    return values[0] if len(values) == 1 else torch.stack(list(values)).sum(0)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from paragan.core.layout import Layout, Shape, TensorLayout
@@ -27,6 +29,16 @@ class Pieces:
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
     """Return the shape of each tensor, by name."""
     return {name: tuple(value.shape) for name, value in tensors.items()}
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """Compute the sha256 of all tensors: names, dtypes, shapes and bytes, in the order of names."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        value = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 class StoredTensors(Mapping[str, Tensor]):

@@ -10,8 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from paragan.core.balancer import Balancer
 from paragan.core.outputs import Outputs, identity
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
+from paragan.core.weight_schedule import WeightSchedule, weight_at
 
 
 class Network(Protocol):
@@ -35,6 +37,8 @@ class PenaltyContext:
     network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B,
     x): the gradient of the summed outputs, with its graph. whole(x_B): the rows of the global
     batch, in its order, with their gradient; collective: every rank must call it equally often.
+    augmented(x, kind): D's inputs for samples of these rows, kind `real` or `fake`, by the turn's
+    draws.
     """
 
     network: Network
@@ -42,6 +46,7 @@ class PenaltyContext:
     outputs: Outputs
     input_gradient: Callable[[Tensor, Tensor], Tensor]
     whole: Callable[[Tensor], Tensor] = identity
+    augmented: Callable[[Tensor, str], Tensor] = lambda x, kind: x
 
 
 class Penalty(ABC):
@@ -54,6 +59,8 @@ class Penalty(ABC):
     name: str
     side: Side
     """The player whose loss it joins; needed by a penalty that a config names."""
+    weight: float | WeightSchedule = 1.0
+    """Weight of the term in the loss."""
     interval: int = 1
     """Due at every n-th update; its weight is multiplied by n, so that the average force stays."""
     needs: frozenset[Can] = frozenset()
@@ -62,14 +69,27 @@ class Penalty(ABC):
     """Whether a network that mixes the samples of its batch is refused."""
     needs_real: bool = False
     """Whether G's turn must also run D on real samples. D's turn always does."""
+    for_images: bool = True
+    """Whether it supports images; False for terms of audio, say."""
     uses_outputs: bool = True
     """Whether it reads outputs of the turn; False if it only calls the player's network."""
+    uses_discriminator: bool = False
+    """Whether, in G's turn, it reads D's outputs, so that D runs before the adversarial loss acts."""
     # Read-only default: a penalty with state assigns a new dict.
     state: dict[str, Tensor] = {}  # noqa: RUF012
 
     @abstractmethod
     def __call__(self, context: PenaltyContext) -> Tensor:
         """Return the weighted loss of each sample, (B,)."""
+
+    def weight_at(self, rows: Rows) -> float:
+        """Return the weight for a batch, times `interval`."""
+        return weight_at(self.weight, rows) * self.interval
+
+    def is_due(self, version: int, rows: Rows) -> bool:
+        """Return whether it joins the loss of an update; not while a schedule is at 0."""
+        is_off = isinstance(self.weight, WeightSchedule) and not self.weight_at(rows)
+        return version % self.interval == 0 and not is_off
 
 
 class Augment(Protocol):
@@ -98,8 +118,8 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
     return augment if isinstance(augment, Adaptive) and augment.state else None
 
 
-def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
-    """Return the state of penalties and augmentations under `OWNER/NAME`."""
+def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
+    """Return the state of penalties, augmentations and balancers under `OWNER/NAME`."""
     found: dict[str, Tensor] = {}
     for owner in owners:
         found |= {f"{owner.name}/{name}": value for name, value in owner.state.items()}
@@ -112,7 +132,7 @@ class Turn:
 
     chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`.
     penalties: those due now. needs_real: D also runs on real samples. augment: of D's inputs;
-    objectives and penalties receive the images before it.
+    objectives and penalties receive the images before it. balancer: weighs the terms of G's turn.
     """
 
     side: Side
@@ -122,6 +142,8 @@ class Turn:
     penalties: tuple[Penalty, ...] = ()
     needs_real: bool = True
     augment: Augment | None = None
+    is_due: bool = True
+    balancer: Balancer | None = None
 
     def augmented(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
         """Return D's inputs. kind: `real` or `fake`, which have different draws."""
@@ -132,10 +154,6 @@ class Turn:
     def with_fakes(self, fakes: tuple[Tensor, ...]) -> Turn:
         """Return a copy of the turn with these fakes."""
         return replace(self, feed=replace(self.feed, fakes=fakes))
-
-    def with_labels(self, y_B: Tensor) -> Turn:
-        """Return a copy of the turn with other labels of the fakes."""
-        return replace(self, feed=replace(self.feed, tensors={**self.feed.tensors, "label": y_B}))
 
     def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...]) -> Turn:
         """Return a copy with the inputs of another turn, to which these fakes belong."""
@@ -159,6 +177,10 @@ class PlayerSlot(Opponent, Protocol):
     @property
     def updates_per_step(self) -> int:
         """Updates of this player per step."""
+
+    @property
+    def update_probability(self) -> float:
+        """Probability of an update at each batch."""
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Run the turn, then step the player or skip."""

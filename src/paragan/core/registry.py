@@ -3,7 +3,7 @@
 A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
 a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
 imported, so that help and config errors are fast and do not import torch; the class may therefore
-use only builtins, dataclasses, typing, `core.option_types` and the `_options` of its folder.
+use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedule` and the `_options` of its folder.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from paragan.core.outside_code import reraise_as_config_error
 
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
-_READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
+_READABLE = (
+    *("__future__", "dataclasses", "typing", "collections.abc"),
+    *("paragan.core.option_types", "paragan.core.weight_schedule"),
+)
 _SHARED_OPTIONS = re.compile(r"paragan\.\w+\._options")  # shared, without torch
 _NOUNS = {  # category -> name of one of its files, for messages
     "models": "model",
     "losses": "loss",
     "penalties": "penalty",
+    "balancers": "balancer",
     "augment": "augmentation",
     "datasets": "dataset",
     "schemes": "scheme",
@@ -45,13 +49,15 @@ _NOUNS = {  # category -> name of one of its files, for messages
     "presets": "preset",
 }
 _MAX_RECIPE_BYTES = 1 << 20
-FROM_MEMORY = "from_memory"  # `model.name` of networks passed by a program
-_HIDDEN = {("models", FROM_MEMORY)}  # written by programs, not a choice
+FROM_MEMORY = "from_memory"  # name of what a program passes
+# written by programs, not a choice
+_HIDDEN = {(category, FROM_MEMORY) for category in ("models", "datasets", "losses", "penalties")}
 
 _REQUIRED_NAMES = {  # names that outside code must define
     "models": ("Generator", "Discriminator"),
     "losses": ("loss",),
     "penalties": ("Penalty",),
+    "balancers": ("Balancer",),
     "datasets": ("source",),
     "parallel": ("Strategy",),
     "optim": ("Optimizer",),

@@ -21,6 +21,11 @@ def key(*words: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+def fraction(*words: int | str) -> float:
+    """Return a uniform number in [0, 1) from any words, as `key`."""
+    return key(*words) / (1 << 63)
+
+
 def generator(*words: int | str) -> torch.Generator:
     """Return a new CPU generator for this position."""
     return torch.Generator().manual_seed(key(*words))

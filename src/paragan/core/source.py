@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and type of one tensor of one sample."""
+    """Shape and type of one tensor of one sample. An axis of -1 is padded, to any length."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -24,10 +26,15 @@ class TensorSpec:
         """Whether this is uint8 (C, H, W), which the loader maps from 0…255 to [-1, 1]."""
         return self.dtype == torch.uint8 and len(self.shape) == 3
 
+    def fits(self, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+        """Return whether a sample of this shape and type has the declared ones."""
+        sizes = zip(shape, self.shape, strict=False)
+        return len(shape) == len(self.shape) and dtype == self.dtype and all(b in (-1, a) for a, b in sizes)
+
     @property
     def num_bytes(self) -> int:
         """Bytes of the tensor of one sample."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return abs(math.prod(self.shape)) * self.dtype.itemsize
 
 
 class Source(ABC):
@@ -48,8 +55,18 @@ class Source(ABC):
     is_decoded: bool = False
 
     @property
+    def is_image(self) -> bool:
+        """Whether samples are images of a data set, with `image` and no tensors of other names."""
+        image = self.tensors.get("image")
+        has_only = set(self.tensors) <= {"image", "label", "condition"}
+        return has_only and image is not None and len(image.shape) == 3
+
+    @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape (channels, height, width) of `image`."""
+        """Shape (channels, height, width) of `image`. Raises `ConfigError` for other samples."""
+        if "image" not in self.tensors:
+            found = describe_tensors(self.tensors)
+            raise ConfigError(f"this needs images, but a sample of the data has {found}; use data of images")
         channels, height, width = self.tensors["image"].shape
         return channels, height, width
 
@@ -103,6 +120,21 @@ class EncodedSource(Source):
         return self.decode(self.read(indices), indices, places, seed)
 
 
+class StreamedSource(Source):
+    """Base class of sources without random access: samples come in an order of their own.
+
+    `fetch` returns samples of the begin, for trials; the length is 0.
+    """
+
+    @abstractmethod
+    def samples(self, epoch: int) -> Iterator[Any]:
+        """Return the samples of an epoch, equal for equal epochs."""
+
+    @abstractmethod
+    def stacked(self, samples: Sequence[Any]) -> dict[str, Tensor]:
+        """Return samples as tensors by name, each (B, *shape)."""
+
+
 def image_specs(
     shape: tuple[int, int, int], has_labels: bool = False, has_pairs: bool = False
 ) -> dict[str, TensorSpec]:
@@ -110,3 +142,18 @@ def image_specs(
     image = TensorSpec(shape, torch.uint8)
     label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
     return {"image": image, **label, **({"condition": image} if has_pairs else {})}
+
+
+def describe_tensors(tensors: Mapping[str, TensorSpec]) -> str:
+    """Return names, shapes and types in a line: `audio 1x512 float32, size 2 int64`."""
+    return ", ".join(f"{name} {text}" for name, text in tensor_texts(tensors).items())
+
+
+def tensor_texts(tensors: Mapping[str, TensorSpec]) -> dict[str, str]:
+    """Return shape and type of each tensor of a sample, as text."""
+    return {name: _text(spec) for name, spec in tensors.items()}
+
+
+def _text(spec: TensorSpec) -> str:
+    shape = "x".join(map(str, spec.shape)).replace("-1", "?") or "scalar"
+    return f"{shape} {str(spec.dtype).removeprefix('torch.')}"

@@ -130,7 +130,8 @@ class TurnInputs(_NamedTensors):
     that needs them. arguments: names of D's arguments, in order; the first is what G generates. G
     receives `latent` and the others. An argument without a tensor is None. fakes: generated images,
     one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared between
-    both turns (`schemes/shared_fakes`), then with their graph.
+    both turns (`schemes/shared_fakes`), then with their graph. generator_arguments: names of G's
+    arguments, if they differ from that.
     """
 
     rows: Rows
@@ -139,6 +140,7 @@ class TurnInputs(_NamedTensors):
     real: Batch | None = None
     fakes: tuple[Tensor, ...] | None = None
     arguments: tuple[str, ...] = IMAGE_ARGUMENTS
+    generator_arguments: tuple[str, ...] | None = None
 
     @property
     def latent(self) -> Tensor | None:
@@ -154,7 +156,14 @@ class TurnInputs(_NamedTensors):
     @property
     def fake_inputs(self) -> tuple[Tensor | None, ...]:
         """Arguments of the generator."""
-        return (self.latent, *(self.tensors.get(name) for name in self.arguments[1:]))
+        if self.generator_arguments is None:
+            return (self.latent, *self.fake_conditions)
+        return tuple(self.tensors.get(name) for name in self.generator_arguments)
+
+    @property
+    def fake_conditions(self) -> tuple[Tensor | None, ...]:
+        """Arguments of the discriminator's call on fakes, after the fakes."""
+        return tuple(self.tensors.get(name) for name in self.arguments[1:])
 
     @property
     def real_inputs(self) -> tuple[Tensor | None, ...]:
@@ -196,11 +205,13 @@ class LossTerms:
     """Values of an objective per sample; the strategy sums the rows and divides by `rows.total`.
 
     loss_B: float per sample, by name; summed into the loss. observations_B: detached observations
-    per sample, reduced once per update.
+    per sample, reduced once per update. weights: factors that losses contain and a balancer
+    preserves.
     """
 
     loss_B: Mapping[str, Tensor]
     observations_B: Mapping[str, Tensor] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -218,11 +229,15 @@ class Update:
 
 @dataclass(frozen=True)
 class Report:
-    """Result of one step of the game. scalars: this rank's shares, on the device (`Update`)."""
+    """Result of one step of the game.
+
+    scalars: this rank's shares, on the device (`Update`). weights: of the terms that change.
+    """
 
     step: int
     images: int
     scalars: Mapping[str, Tensor]
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def read(self, total: Callable[[Tensor], Tensor] = identity) -> dict[str, float]:
         """Return the numbers: the only host sync. total: sums over the ranks. Collective."""

@@ -133,6 +133,7 @@ class ImageFiles(EncodedImages):
     ) -> None:
         super().__init__(len(part.paths), part.labels, shape, decode, cache_bytes, notices)
         self.class_names = part.class_names
+        self.labels = part.labels
         self._files = files
         self._paths = part.paths
         self._settings = settings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from paragan.core.addresses import secret_in_url as secret_in_url
-from paragan.core.option_types import FilePath
+from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 
 
 @dataclass(frozen=True)
@@ -17,3 +17,34 @@ class IdxOptions:
     """Folder of the four idx files, gzipped or plain. If empty, they are downloaded once."""
     size: Literal[28, 32] = 28
     """Height and width in pixels: 28, or 32 with a black border of two pixels."""
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """A folder, .zip or .tar file of images, searched recursively. Its sub-folders are the classes."""
+
+    path: FilePath = ""
+    """The folder, .zip or .tar file."""
+    size: ImageSize = 64
+    """Height and width in pixels to which images are resized."""
+    channels: Literal[1, 3] = 3
+    """Channels: 1 for grey, 3 for colour."""
+    crop: Literal["center", "squash"] = "center"
+    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
+    background: Annotated[int, Interval(ge=0, le=255)] = 255
+    """Grey level, 0 to 255, behind transparent pixels."""
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
+    """Share of the images held out from training, if the data has no folders `train` and `val`."""
+    cache_mb: Natural = 128
+    """MiB of decoded images cached in memory, per split."""
+    flip: bool = False
+    """Mirror half of the training images, chosen at random in every epoch."""
+    reduce_jpeg: bool = False
+    """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
+    resize: Literal["lanczos", "bicubic"] = "lanczos"
+    """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
+    damaged: Literal["stop", "skip"] = "stop"
+    """Handling of damaged images: `stop` the run when one is loaded, or `skip` them.
+
+    `skip` decodes all images once before training.
+    """

@@ -6,11 +6,9 @@ Source: your files; they are read in place and decoded on demand.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
-from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.source import Source
 from paragan.datasets import _image_paths
 from paragan.datasets._batched_resize import find_decoder
@@ -18,39 +16,9 @@ from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._file_readers import FileReader, list_images
 from paragan.datasets._image_files import ImageFiles
 from paragan.datasets._image_paths import SplitPaths
+from paragan.datasets._options import FolderOptions as Options
 
 _MAX_NAMED = 5
-
-
-@dataclass(frozen=True)
-class Options:
-    """A folder, .zip or .tar file of images, searched recursively. Its sub-folders are the classes."""
-
-    path: FilePath = ""
-    """The folder, .zip or .tar file."""
-    size: ImageSize = 64
-    """Height and width in pixels to which images are resized."""
-    channels: Literal[1, 3] = 3
-    """Channels: 1 for grey, 3 for colour."""
-    crop: Literal["center", "squash"] = "center"
-    """Shape of the images: `center` crops the largest square, `squash` changes the aspect ratio."""
-    background: Annotated[int, Interval(ge=0, le=255)] = 255
-    """Grey level, 0 to 255, behind transparent pixels."""
-    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
-    """Share of the images held out from training, if the data has no folders `train` and `val`."""
-    cache_mb: Natural = 128
-    """MiB of decoded images cached in memory, per split."""
-    flip: bool = False
-    """Mirror half of the training images, chosen at random in every epoch."""
-    reduce_jpeg: bool = False
-    """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
-    resize: Literal["lanczos", "bicubic"] = "lanczos"
-    """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
-    damaged: Literal["stop", "skip"] = "stop"
-    """Handling of damaged images: `stop` the run when one is loaded, or `skip` them.
-
-    `skip` decodes all images once before training.
-    """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from paragan.core.source import Source
+from paragan.core.source import Source, tensor_texts
+from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 
@@ -29,10 +31,12 @@ def describe_player(player: Player) -> dict[str, Any]:
     }
 
 
-def describe_data(source: Source, held_out: Source | None, prior: Prior) -> dict[str, Any]:
-    """Describe the data: shape and number of samples, and classes. held_out: pairs, if any."""
+def describe_data(source: Source, samples: FixedSamples | FixedTensors | None, prior: Prior) -> dict[str, Any]:
+    """Describe the data: shape and number of samples, and classes. samples: of the sheets."""
     shape = source.tensors[prior.arguments[0]].shape
-    data = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
+    data: dict[str, Any] = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
+    held_out = None if samples is None else samples.held_out
     pairs = {} if held_out is None else {"held_out_pairs": len(held_out)}
     labels = {} if prior.uses_labels else {"labels": "ignored by the generator"}
-    return {**data, **pairs, **labels}
+    tensors = {} if source.is_image else {"tensors": tensor_texts(source.tensors)}
+    return {**data, **pairs, **labels, **tensors}

@@ -17,15 +17,15 @@ class SkipMonitor:
 
     def __init__(self, players: Mapping[str, Player]) -> None:
         self._players = players
-        self._reported = {name: player.version - int(player.updates) for name, player in players.items()}
-        self._first = {name: (player.version, int(player.updates)) for name, player in players.items()}
+        self._reported = {name: player.version - player.num_finite() for name, player in players.items()}
+        self._first = {name: (player.version, player.num_finite()) for name, player in players.items()}
         self._taken = dict(self._first)  # (version, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
         """Return a line for each player that skipped updates since the last call."""
         lines = []
         for name, player in self._players.items():
-            count = player.version - int(player.updates)
+            count = player.version - player.num_finite()
             if count > self._reported[name]:
                 lines.append(f"{name}: {count - self._reported[name]} updates skipped, their gradients were not finite")
             self._reported[name] = count
@@ -34,7 +34,7 @@ class SkipMonitor:
     def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:
         """Raise `DivergedError` if a player skipped many updates in a row, or all of a session."""
         for name, player in self._players.items():
-            taken = int(player.updates)
+            taken = player.num_finite()
             if taken > self._taken[name][1]:
                 self._taken[name] = (player.version, taken)
             idle = player.version - self._taken[name][0]

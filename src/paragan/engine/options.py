@@ -35,7 +35,8 @@ class TrainOptions:
 class InitOptions:
     """Weights of another run to start from (`init: RUN`): both networks and their averages.
 
-    Names and shapes must match. Optimiser state, clock and data order begin anew.
+    Names and shapes must match; `g.init` and `d.init` give a player other weights. Optimiser state,
+    clock and data order begin anew.
     """
 
     SHORT: ClassVar[str] = "path"

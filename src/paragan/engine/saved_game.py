@@ -12,6 +12,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
+from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
@@ -21,11 +22,12 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.scheme import Batches, Scheme
 from paragan.game.state import restore, state_of
+from paragan.layers.frozen import frozen_networks
 
 
 @dataclass
 class SavedGame:
-    """A game whose state is saved to checkpoints and restored from them; fields as in `Trainer`."""
+    """A game whose state is saved to checkpoints and restored from them; fields as in `TrainingLoop`."""
 
     gan: GAN
     scheme: Scheme
@@ -92,7 +94,12 @@ class SavedGame:
         """Return the state of the players for a checkpoint: tensors by group, and JSON values."""
         states = {name: state_of(player) for name, player in self.players.items()}
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
-        return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
+        values: dict[str, Any] = {"players": counters}
+        # their weights are not in the checkpoint
+        frozen = self.roles.gather_merged({name: _fingerprints(player) for name, player in self.players.items()})
+        if any(frozen.values()):
+            values["frozen"] = frozen
+        return {name: pieces for name, (pieces, _) in states.items()}, values
 
     def resume(self, best: bool = False) -> bool:
         """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
@@ -119,4 +126,21 @@ class SavedGame:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
+            _refuse_other_frozen_networks(checkpoint, player)
             restore(player, checkpoint.groups[name], counts)
+
+
+def _fingerprints(player: Player) -> dict[str, str]:
+    return {name: frozen.sha256 for name, frozen in frozen_networks(player.net).items()}
+
+
+def _refuse_other_frozen_networks(checkpoint: Checkpoint, player: Player) -> None:
+    """Raise `CheckpointError` if a network in a `Frozen` differs from that of the save."""
+    side = player.side.value
+    saved = checkpoint.values.get("frozen", {}).get(side, {})
+    for name, frozen in frozen_networks(player.net).items():
+        if saved.get(name, frozen.sha256) != frozen.sha256:
+            raise CheckpointError(
+                f"checkpoint {checkpoint.path}: {side}: the frozen network {name} had other weights (sha256 "
+                f"{saved[name][:12]}…, now {frozen.sha256[:12]}…); provide those, or start anew with --fresh"
+            )

@@ -13,7 +13,7 @@ from paragan.core.event import Event, Writer
 from paragan.core.files import read_json_lines
 from paragan.engine.advice import advise
 from paragan.engine.pace import ProgressTimer
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Session:
     messages: texts that are written as events after the start.
     """
 
-    trainer: Trainer
+    trainer: TrainingLoop
     folder: Path
     writer: Writer
     run_info: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Session:
 
     def _advise(self, event: Event) -> None:
         """Write each new advice after an event; a rule gives advice once per run."""
-        if not self.world.is_main:
+        if not self.world.is_main or not self.trainer.batches.source.is_image:
             return
         source = self.trainer.batches.source
         is_augmented = self.trainer.gan.augment is not None

@@ -52,7 +52,7 @@ class StepLog:
         if not is_log_point:
             yield _event("step", at)
             return
-        values = read_numbers(self._roles, replace(report, scalars=self._scalars), self._rates())
+        values = read_numbers(self._roles, replace(report, scalars=self._scalars), {**self._rates(), **report.weights})
         delays = self._delays.read()
         yield from self._delay_events(at, delays)
         yield _event("step", at, {**values, **mean_delays(delays)})

@@ -42,10 +42,10 @@ class Telemetry:
     One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs),
     `batch` at a time, and one device synchronization. Images and latents are always the same; both
     networks run in training mode (batch norm uses batch statistics), and D's inputs are augmented
-    if the game augments.
+    if the game augments. train: None for other samples than images, whose values are left out.
     """
 
-    train: Source
+    train: Source | None
     held_out: Source
     num_images: int = 256
     batch: int = 64
@@ -72,17 +72,20 @@ class Telemetry:
         g = gan.g.network()
         d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
-            values = {**self._of_images(gan, g, d), **_ratio(scalars)}
+            of_images = {} if self.train is None else self._of_images(self.train, gan, g, d)
+            values = {**of_images, **_ratio(scalars)}
             for side, net in (("g", g), ("d", d)):
                 if sizes := singular_values(net.module):
                     largest = torch.stack([size.float() for size in sizes.values()]).amax()
                     values[f"{side}/top_singular_value"] = largest
+            if not values:
+                return {}
             numbers = torch.stack([value.to(gan.prior.device, torch.float32) for value in values.values()])
         return dict(zip(values, numbers.tolist(), strict=True))
 
-    def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
+    def _of_images(self, source: Source, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
         """Compute the values that follow from real images, fakes and D's logits of them."""
-        train = _placed(self._train, self.train, gan)
+        train = _placed(self._train, source, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
         made = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
@@ -96,17 +99,20 @@ class Telemetry:
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
             )
 
+        diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
+        if not gan.d_has_begun:  # what an untrained D says means nothing
+            return {"diversity": diversity}
         on_train = judged(train, "train")
         on_fake = judged(fake, "fake")
         values = judgement(mean_per_sample(on_train), mean_per_sample(on_fake))
         if len(self.held_out):
             on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")
             values |= overfitting(*map(mean_per_sample, (on_train, on_held_out, on_fake)))
-        diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
         return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
 
     @cached_property
     def _train(self) -> Mapping[str, Tensor]:
+        assert self.train is not None
         return _some(self.train, self.num_images)
 
     @cached_property

@@ -21,6 +21,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import atomic_write
 from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Sampler
+from paragan.layers.frozen import register_frozen_networks
 
 MOST_DIFFERENCE = 1e-4
 _ONNX = ("onnx", "onnxscript", "onnxruntime")
@@ -98,7 +99,9 @@ def _images_only(sampler: Sampler) -> ImagesOnly:
             f"export: {type(sampler.net).__name__} takes input images, which this format does not "
             "support; export safetensors"
         )
-    return ImagesOnly(copy.deepcopy(sampler.net).cpu()).eval()
+    net = ImagesOnly(copy.deepcopy(sampler.net).cpu()).eval()
+    register_frozen_networks(net)
+    return net
 
 
 def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -19,6 +17,7 @@ from paragan import __version__
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file, write_bytes
+from paragan.core.pieces import fingerprint
 
 FORMAT = "paragan generator 1"
 _MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata
@@ -102,16 +101,6 @@ def read(path: Path) -> GeneratorFile:
         return GeneratorFile(weights, metadata["config"], info, dict(json.loads(metadata["score"])))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise _read_error(path, f"its metadata is incomplete or invalid ({str(error)[:60]})") from None
-
-
-def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """Compute the sha256 of all tensors: names, dtypes, shapes and bytes, in the order of names."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        value = weights[name].detach().cpu().contiguous()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _refuse_a_long_header(path: Path) -> None:

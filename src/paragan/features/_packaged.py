@@ -50,17 +50,22 @@ class PackagedExtractor:
 
     def prepare(self, options: PretrainedOptions, context: ExtractorContext) -> FeatureExtractor:
         """Read the network. Raises `DataError` if its file is damaged."""
+        crop = self.crops.get(context.train.shape[-1], 0)
+        settings = context.call_settings(options)
+        sha256 = self.info["sha256"]
+        return FeatureExtractor(context.name, self.network(), self.shape, 10, sha256, crop=crop, **settings)
+
+    def network(self) -> nn.Module:
+        """Return the network with its weights. Raises `DataError` if its file is damaged."""
         try:
-            network, sha256 = build_with_weights(self.make, self.weights, self.info["sha256"])
+            network, _ = build_with_weights(self.make, self.weights, self.info["sha256"])
         except DataError:
             what = "is damaged" if self.weights.is_file() else "is missing"
             raise DataError(
                 f"{self.weights}: this file of the package {what}; install paragan again, or use "
                 "evaluation.features=judge"
             ) from None
-        crop = self.crops.get(context.train.shape[-1], 0)
-        settings = context.call_settings(options)
-        return FeatureExtractor(context.name, network, self.shape, 10, sha256, crop=crop, **settings)
+        return network
 
 
 class ResidualCnn(nn.Module):

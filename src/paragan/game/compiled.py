@@ -22,6 +22,8 @@ def refuse_unsupported_executor(
     if executor not in ("compile", "graphs"):
         return
     obstacle = "a scheme whose players train at the same time" if is_concurrent else None
+    if game.balancer is not None and game.balancer.layer is not None:
+        obstacle = obstacle or "balancer.last_layer"
     for player in (seat for seat in (game.g, game.d) if isinstance(seat, Player)):
         obstacle = obstacle or _obstacle(player, options[player.side])
         if executor == "graphs":

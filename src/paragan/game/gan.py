@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from paragan.core import rng
+from paragan.core.balancer import Balancer
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
-from paragan.core.outputs import Outputs, identity, mean_per_sample
+from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
-from paragan.core.types import Batch, LossTerms, Report, Side, TurnInputs, Update
+from paragan.core.types import Batch, LossTerms, Report, Rows, Side, TurnInputs, Update
+from paragan.core.weight_schedule import has_begun, images_of
+from paragan.game import balancing
+from paragan.game.adversarial_terms import adversarial_terms, mean_logits
+from paragan.game.options import AdversarialOptions
 from paragan.game.prior import Prior
+from paragan.game.term_weights import varying_weights
 
 
 @dataclass
 class GAN:
     """Two player slots, local or remote, with their loss, penalties, prior and clock.
 
-    total: sums over the ranks that share the batch.
+    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss.
     """
 
     g: PlayerSlot
@@ -32,9 +39,11 @@ class GAN:
     augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
     total: Callable[[Tensor], Tensor] = identity
+    adversarial: AdversarialOptions = AdversarialOptions()
+    balancer: Balancer | None = None
 
     def __post_init__(self) -> None:
-        for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
+        for side, penalties in self.penalties.items():
             if not isinstance(penalties, tuple):
                 problem = f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}"
                 raise ConfigError(f"{problem}; write (penalty,)")
@@ -48,6 +57,29 @@ class GAN:
                     f"{side.value}: two losses are called {twice!r}, but names must be unique; "
                     "leave one out, or set the other side for one of the penalties"
                 )
+        if not self.g_penalties and not self.adversarial.g_weight(Rows(0, 0, 1, 1)):
+            raise ConfigError(
+                "adversarial: G has no loss at the first batch, because its adversarial loss begins later or has "
+                "the weight 0; add a penalty of G, or set adversarial.start_kimg to 0"
+            )
+        balancing.begin(self.balancer, self.g, self.g_penalties)
+
+    @property
+    def penalties(self) -> dict[Side, tuple[Penalty, ...]]:
+        """Penalties by side."""
+        return {Side.G: self.g_penalties, Side.D: self.d_penalties}
+
+    @property
+    def d_pauses(self) -> str:
+        """The setting by which some turns of D are not due; empty if all are."""
+        if self.adversarial.d_start_kimg:
+            return "adversarial.d_start_kimg"
+        return "d.update_probability" if self.d.update_probability < 1 else ""
+
+    @property
+    def d_has_begun(self) -> bool:
+        """Whether D has begun to train."""
+        return self.clock.images >= images_of(self.adversarial.d_start_kimg)
 
     @property
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
@@ -58,8 +90,7 @@ class GAN:
         trained_by = next(filter(None, heads), ())
         if not trained_by:
             return {}
-        penalties = {Side.G: self.g_penalties, Side.D: self.d_penalties}
-        by_side = {side: {one.name for one in of_side} for side, of_side in penalties.items()}
+        by_side = {side: {one.name for one in of_side} for side, of_side in self.penalties.items()}
         return {side: trained_by for side, names in by_side.items() if not names & set(trained_by)}
 
     @property
@@ -69,16 +100,25 @@ class GAN:
 
     def d_turn(self, real: Batch) -> Turn:
         """Return a turn of D on real samples and the opponent's fakes, which get no gradient."""
+        if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
+            return Turn(Side.D, (Side.D,), TurnInputs(real.rows, self.prior.seed), self._d_objective, is_due=False)
         feed = self.prior.feed("d", real)
-        penalties = _due(self.d_penalties, self.d.version)
+        penalties = _due(self.d_penalties, self.d.version, real.rows)
         return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
 
     def g_turn(self, real: Batch) -> Turn:
-        """Return a turn of G through a frozen D."""
+        """Return a turn of G through a frozen D; of G alone if nothing in it needs D."""
         feed = self.prior.feed("g", real)
-        penalties = _due(self.g_penalties, self.g.version)
-        chain = (Side.G, Side.D)
-        return Turn(Side.G, chain, feed, self._g_objective, penalties, self.g_needs_real, self.augment)
+        penalties = _due(self.g_penalties, self.g.version, real.rows)
+        both = (Side.G, Side.D)
+        if self.adversarial.g_weight(real.rows):
+            terms = (self._g_objective, penalties, self.g_needs_real)
+            return Turn(Side.G, both, feed, *terms, augment=self.augment, balancer=self.balancer)
+        needs_real = any(penalty.needs_real for penalty in penalties)
+        needs_d = needs_real or any(penalty.uses_discriminator for penalty in penalties)
+        chain = both if needs_d else (Side.G,)
+        turn = Turn(Side.G, chain, feed, _no_terms, penalties, needs_real, self.augment, is_due=bool(penalties))
+        return replace(turn, balancer=self.balancer)
 
     def observe(self, d: Update, g: Update) -> Report:
         """End a step: advance the clock by D's real images, and return the report."""
@@ -89,35 +129,47 @@ class GAN:
         num_real = images * self.d.updates_per_step
         self.clock.advance(num_real)
         scalars: dict[str, Tensor] = {}
+        weights: dict[str, float] = {}
         for side, update in updates.items():
             scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
-        if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None:
+            weights |= varying_weights(side, self.adversarial, self.penalties[side], update.rows)
+        if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None and d.scalars:
             values = adapts.observe(d.scalars["sign"], num_real, self.total)
             share = d.rows.count / d.rows.total
             scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
-        return Report(self.clock.step, self.clock.images, scalars)
+        return Report(self.clock.step, self.clock.images, scalars, weights)
+
+    def _d_is_drawn(self, rows: Rows) -> bool:
+        """Return whether D is updated at a batch, by a draw that is equal on all ranks."""
+        probability = self.d.update_probability
+        return probability >= 1 or rng.fraction(self.prior.seed, "d/update", rows.step) < probability
 
     def _d_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         assert outputs.real is not None
-        real = outputs.real.logits_B
-        fake = outputs.fake.logits_B
-        observations = {"real": mean_per_sample(real.detach()), "fake": mean_per_sample(fake.detach())}
+        observations = mean_logits("real", outputs.real) | mean_logits("fake", outputs.fake)
         if adaptive(self.augment) is not None:
             # The sum is NaN for NaN logits.
             observations["sign"] = observations["real"].sign() + 0 * observations["real"]
-        loss_B = self._adversarial(self.loss.d, outputs, real, fake)
-        return LossTerms({"adversarial": loss_B}, observations_B=observations)
+        terms = self._adversarial(self.loss.d, outputs, outputs.real, outputs.fake)
+        return LossTerms(terms.loss_B, {**observations, **terms.observations_B})
 
     def _g_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
-        real = None if outputs.real is None else outputs.real.logits_B
-        loss_B = self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)
-        return LossTerms({"adversarial": loss_B})
+        terms = self._adversarial(self.loss.g, outputs, outputs.fake, outputs.real)
+        weight = self.adversarial.g_weight(feed.rows)
+        if weight == 1:
+            return terms
+        weighted = {name: weight * loss_B for name, loss_B in terms.loss_B.items()}
+        return replace(terms, loss_B=weighted, weights=dict.fromkeys(weighted, weight))
 
-    def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
-        """Return one of the two losses per sample, of the logits of this micro-batch."""
-        of_all_ranks = [None if x is None else outputs.whole(x) for x in logits] if self.loss.compares else ()
-        return mean_per_sample(function(*logits, *of_all_ranks))
+    def _adversarial(
+        self, function: Callable[..., Tensor], outputs: Outputs, *judged: DiscriminatorOutput | None
+    ) -> LossTerms:
+        return adversarial_terms(function, self.loss.compares, self.adversarial, outputs, *judged)
 
 
-def _due(penalties: tuple[Penalty, ...], version: int) -> tuple[Penalty, ...]:
-    return tuple(p for p in penalties if version % p.interval == 0)
+def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:
+    return LossTerms({})
+
+
+def _due(penalties: tuple[Penalty, ...], version: int, rows: Rows) -> tuple[Penalty, ...]:
+    return tuple(penalty for penalty in penalties if penalty.is_due(version, rows))

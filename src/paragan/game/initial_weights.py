@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from paragan.core.layout import Shape
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
@@ -14,12 +15,16 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Tensors that a player loaded. left: others -> shapes here and in the file (or None)."""
+    """Tensors that a player loaded.
+
+    left: its others, with shapes here and in the file (or None). unused: shapes of the file's others.
+    """
 
     tensors: int
     parameters: int
     with_average: bool
-    left: Mapping[str, tuple[tuple[int, ...], tuple[int, ...] | None]]
+    left: Mapping[str, tuple[Shape, Shape | None]]
+    unused: Mapping[str, Shape] = field(default_factory=dict)
 
 
 def start_from(
@@ -44,7 +49,8 @@ def start_from(
     if player.ema is not None:
         averaged = StoredTensors(mine, lambda k, box: (average if k in matching else stays).read(k, box))
         player.strategy.load(player.ema.net, averaged if with_average else started)
-    return LoadedWeights(len(matching), len(matching & own), with_average, left)
+    unused = {name: shape for name, shape in weights.shapes.items() if name not in mine}
+    return LoadedWeights(len(matching), len(matching & own), with_average, left, unused)
 
 
 def _copy_to_masters(player: Player, weights: StoredTensors) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import (
     TORCH_OPTIMISERS,
     Category,
     Choice,
+    Combine,
     Count,
+    FilePath,
     Fraction,
+    Interval,
     Natural,
     NotNegative,
     Positive,
 )
+from paragan.core.weight_schedule import Weight, WeightSchedule, has_begun, weight_at
+
+if TYPE_CHECKING:
+    from paragan.core.types import Rows
 
 
 @dataclass(frozen=True)
@@ -45,19 +52,40 @@ class OptimizerOptions:
 class ScheduleOptions:
     """Learning-rate factor by the player's updates: linear warm-up, constant, decay."""
 
-    name: Literal["constant", "linear", "cosine"] = "constant"
-    """Shape of the decay; constant: none."""
+    name: Literal["constant", "linear", "cosine", "exponential", "multistep", "inverse_sqrt", "restarts"] = "constant"
+    """Shape of the decay; constant: none. exponential: times `gamma` at every update. multistep: times
+    `gamma` at each of `milestones`. inverse_sqrt: sqrt(start / update), as in Transformers. restarts:
+    cosines of `period` updates, each `growth` times as long as the one before."""
     warmup: Natural = 0
     """Updates of the linear warm-up from 0."""
     start: Natural = 0
-    """Update at which the decay starts."""
+    """Update at which the decay starts; needed by inverse_sqrt."""
     end: Natural = 0
     """Update at which the decay reaches `final`; needed by linear and cosine."""
     final: Fraction = 0.0
-    """Factor at the end of the decay."""
+    """Factor at the end of the decay; the lowest factor of shapes without an end."""
+    gamma: Annotated[float, Interval(gt=0, le=1)] | None = None
+    """Factor of one update (exponential) or milestone (multistep)."""
+    milestones: tuple[Count, ...] = ()
+    """Updates at which multistep multiplies the rate, in rising order."""
+    period: Natural = 0
+    """Updates of the first cosine of restarts."""
+    growth: Count = 1
+    """Length of each cosine of restarts, as a multiple of the one before."""
 
     def __post_init__(self) -> None:
-        if self.name != "constant" and self.end <= self.start:
+        needed = {
+            "exponential": ("gamma",),
+            "multistep": ("gamma", "milestones"),
+            "inverse_sqrt": ("start",),
+            "restarts": ("period",),
+        }
+        for field_name in needed.get(self.name, ()):
+            if not getattr(self, field_name):
+                raise ValueError(f"{field_name} is required for schedule {self.name}; set it, or use cosine")
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(f"milestones must rise, not {list(self.milestones)}; sort them")
+        if self.name in ("linear", "cosine") and self.end <= self.start:
             raise ValueError(
                 f"the decay ends at update {self.end}, which is not after its start {self.start}; "
                 "set end to the number of updates of the run"
@@ -82,6 +110,64 @@ class EmaOptions:
 
 
 @dataclass(frozen=True)
+class AdversarialOptions:
+    """When and how strongly the adversarial losses act, and that of several discriminators.
+
+    Times are in thousands of real images (kimg) of the batches so far.
+    """
+
+    weight: Weight = 1.0
+    """Weight of the adversarial loss in G's turn."""
+    start_kimg: NotNegative = 0.0
+    """When G's adversarial loss begins. Before, only penalties train G, and D does not run in its
+    turn unless one of them needs D."""
+    d_start_kimg: NotNegative = 0.0
+    """When D begins to train. Before, nothing of D changes."""
+    combine: Combine = "sum"
+    """How losses of several discriminators are added: their sum, or the mean of each list."""
+    weights: dict[str, NotNegative] = field(default_factory=dict)
+    """Weight of each discriminator, or list of them, by name: {mpd: 1, msd: 0.1}; 1 for others."""
+
+    def g_weight(self, rows: Rows) -> float:
+        """Return the weight of G's adversarial loss for a batch, 0 before it begins."""
+        return weight_at(self.weight, rows) if has_begun(self.start_kimg, rows) else 0.0
+
+    @property
+    def g_weight_varies(self) -> bool:
+        """Whether `g_weight` ever changes."""
+        return self.start_kimg > 0 or isinstance(self.weight, WeightSchedule)
+
+    @property
+    def started(self) -> AdversarialOptions:
+        """These options with all terms acting from the first batch."""
+        return replace(self, weight=1.0, start_kimg=0.0, d_start_kimg=0.0)
+
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """Weights of one player to start from (`g.init: FILE`), instead of the run's `init`.
+
+    Optimiser state, clock and data order begin anew; a resume does not read them.
+    """
+
+    SHORT: ClassVar[str] = "path"
+
+    path: FilePath | tuple[FilePath, ...]
+    """A safetensors file, several with other tensors each, or a run folder or checkpoint."""
+    prefix: str = ""
+    """Only tensors whose names start with this are read; it is cut off their names."""
+    partial: bool = False
+    """Tensors that are missing, or have another shape, stay as initialised; false: refused."""
+    sha256: str | None = None
+    """Fingerprint of the weights, written by the run; a later start refuses other weights."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files."""
+        return (self.path,) if isinstance(self.path, str) else self.path
+
+
+@dataclass(frozen=True)
 class PlayerOptions:
     """Optimiser, schedule, precision, clipping, averaging and placement of one network."""
 
@@ -101,6 +187,11 @@ class PlayerOptions:
     """Micro-batches per update (gradient accumulation)."""
     updates_per_step: Count = 1
     """Updates per step; for D only."""
+    update_probability: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """Probability of an update at each batch, drawn by the batch; for D only. EnCodec: 2/3."""
+    max_accuracy: Annotated[float, Interval(gt=0, le=1)] | None = None
+    """Skip steps while a moving mean of D's accuracy (logits above or below 0) is above this; for D
+    only; null: never."""
     ema: EmaOptions | None = None
     """Averaged weights; null: none."""
     strategy: Annotated[Choice, Category("parallel")] | None = None
@@ -113,3 +204,5 @@ class PlayerOptions:
     """Recompute activations of blocks in the backward pass, for less memory."""
     offload: bool = False
     """Hold the optimiser state in host memory (not run on a device yet)."""
+    init: WeightsOptions | None = None
+    """Weights to start from; null: those of the run's `init`, or fresh ones."""

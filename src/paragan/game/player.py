@@ -9,18 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.balancer import restore_if_skipped, state_before
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import LossTerms, Rows, Side, Update
+from paragan.game.accuracy_gate import AccuracyGate
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
 from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel._placement import placement_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Player:
     state: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        refuse_untrained(self.side.value, self.net)
         device = self.strategy.device(self.net)
         self.plain_network = CalledNetwork(self.net, self.calling)
         self.training_network = CalledNetwork(self.strategy.training_module(self.net), self.calling)
@@ -67,6 +71,9 @@ class Player:
         self._weights = list(self.net.parameters())
         self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}
         self.scaler = Scaler(device) if self.calling.scaled else None
+        bound = self.policy.max_accuracy
+        self.gate = None if bound is None else AccuracyGate(bound, device)
+        self.state = {**self.state, **({} if self.gate is None else self.gate.state)}
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
@@ -85,6 +92,15 @@ class Player:
     def updates_per_step(self) -> int:
         """Updates of this player per step."""
         return self.policy.updates_per_step
+
+    @property
+    def update_probability(self) -> float:
+        """Probability of an update at each batch."""
+        return self.policy.update_probability
+
+    def num_finite(self) -> int:
+        """Count the updates that were not skipped for their gradients. Reads from the device."""
+        return int(self.updates) + (0 if self.gate is None else int(self.gate.state["accuracy/skipped"]))
 
     def network(self) -> Network:
         """Return the live network, as opponent of the other player."""
@@ -105,13 +121,18 @@ class Player:
         return tuple(output.images for output in outputs)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
-        """Run the turn, then step or skip; only this player's state changes."""
+        """Run the turn, then step or skip; only this player's state changes, or none if not due."""
+        if not turn.is_due:
+            return Update({}, turn.feed.rows, self.version)
         computed = self.compute_gradients(turn, against)
         self.apply_gradients(computed)
         return self.summarize(computed)
 
     def compute_gradients(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """Run the turn up to its gradients, which stay in the network for `apply_gradients`."""
+        if not turn.is_due:
+            problem = f"{self.side.value}: this turn is not due, so it has no gradients"
+            raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
         opponent = against.network()
         _seed_layers(turn, self.version, self.plain_network, opponent)
         turn = with_d_fakes(turn, opponent, self.policy.micro_batches)
@@ -120,9 +141,11 @@ class Player:
             self._begin_update()
         nets: dict[Side, Network] = {turn.side: self.training_network, _other(turn.side): opponent}
         scale = None if self.scaler is None else self.scaler.scale
+        before = state_before(turn.balancer)
         with opponent.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
+        restore_if_skipped(before, norm.isfinite())
         return ComputedGradients(terms, norm, turn.feed.rows)
 
     def set_lr_base(self, lr: float) -> None:
@@ -151,9 +174,13 @@ class Player:
             self.optimizer.write_back()
         self._before_look_ahead = []
         set_lr(self.optimizer, self.policy, self.updates, self.damping)
-        step_if(computed.ok, self.optimizer)
+        is_finite = computed.ok
+        taken = is_finite
+        if self.gate is not None:
+            taken = taken & self.gate.allows(computed.terms, computed.rows, self._total)
+        step_if(taken, self.optimizer)
         self._end_step()
-        self._count(computed.ok, computed.rows.total)
+        self._count(is_finite, taken, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
         """Return the losses, observations and gradient norm of a turn."""
@@ -163,8 +190,10 @@ class Player:
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
         # These rows' shares of the means over the global batch, to be summed over ranks.
         means = dict(zip(rows, (sums / computed.rows.total).unbind(), strict=True))
-        norm = computed.norm * self.strategy.rank_weight(self.net)
-        return Update({**means, "gradient_norm": norm}, computed.rows, self.version)
+        equal = {"gradient_norm": computed.norm, **({} if self.gate is None else self.gate.values())}
+        weight = self.strategy.rank_weight(self.net)
+        shares = {name: value * weight for name, value in equal.items()}
+        return Update({**means, **shares}, computed.rows, self.version)
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
@@ -186,13 +215,17 @@ class Player:
         for layer in self._update_once_layers:
             layer.update_due = True
 
-    def _count(self, ok: Tensor, batch: int) -> None:
+    def _total(self, values: Tensor) -> Tensor:
+        """Sum over the ranks of this player, in place."""
+        return placement_of(self.net).world.sum(values) if self.strategy.joins_ranks else values
+
+    def _count(self, is_finite: Tensor, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
         self.updates += ok
         self.version += 1
         self.images += batch
         if self.scaler is not None:
-            self.scaler.update(ok)
+            self.scaler.update(is_finite)
         taken = ok.to(torch.int64)  # local SGD: the minimum over ranks
         of_scaler = [] if self.scaler is None else [self.scaler.scale, self.scaler.good]
         self.strategy.synchronize(self.net, self.optimizer, self.version, [self.updates, *of_scaler, taken])
@@ -223,6 +256,15 @@ class Player:
             box = averaged[of_average]
             boxes.append(None if box == layout[name] else box.within(layout[name]))
         return boxes
+
+
+def refuse_untrained(owner: str, net: nn.Module) -> None:
+    """Raise `ConfigError` for a player without a weight that can change."""
+    if not any(weight.requires_grad for weight in net.parameters()):
+        raise ConfigError(
+            f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False or "
+            "paragan.Frozen); add a layer that trains, or leave its weights unfrozen"
+        )
 
 
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:

@@ -36,7 +36,7 @@ class Policy:
 
     kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups:
     other arguments, and another `lr`, for the parameters whose names match `match`, a pattern such
-    as `*.bias`; the first match counts.
+    as `*.bias`; the first match counts. update_probability, max_accuracy: of D (`PlayerOptions`).
     """
 
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
@@ -47,6 +47,8 @@ class Policy:
     micro_batches: int = 1
     updates_per_step: int = 1
     groups: Sequence[Mapping[str, Any]] = ()
+    update_probability: float = 1.0
+    max_accuracy: float | None = None
 
     def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
         """Return the optimiser of named parameters, in groups; fused if torch has a kernel for it.

@@ -18,6 +18,7 @@ class Prior:
 
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
     sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).
+    generator_arguments: those of G; then only `latent` is drawn, and labels are those of the batch.
     """
 
     seed: int
@@ -27,6 +28,7 @@ class Prior:
     dtype: torch.dtype = torch.float32
     uses_labels: bool = True
     arguments: tuple[str, ...] = IMAGE_ARGUMENTS
+    generator_arguments: tuple[str, ...] | None = None
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """Return z_BZ and y_B for these rows, on the device; equal for equal streams and rows."""
@@ -46,6 +48,26 @@ class Prior:
         """Number of classes whose images differ; 0 if the generator ignores its labels."""
         return self.num_classes if self.uses_labels else 0
 
+    @property
+    def reads_batches(self) -> bool:
+        """Whether G's turn needs the tensors of its batch, not only its row numbers."""
+        return self.generator_arguments is not None
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Names of what D receives with a fake: the sample, and the tensors that belong to it."""
+        if self.generator_arguments is not None:
+            return self.arguments
+        return (self.arguments[0], "label") if self.num_classes else self.arguments[:1]
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Names of the tensors of a batch that networks from Python receive, besides the sample."""
+        if self.generator_arguments is None:
+            return ()
+        both = dict.fromkeys((*self.generator_arguments, *self.arguments[1:]))
+        return tuple(name for name in both if name != "latent")
+
     def real_batch(self, real: Batch) -> Batch:
         """Return real samples for networks and penalties; no labels in a game without classes."""
         if self.num_classes or "label" not in real.tensors:
@@ -55,11 +77,20 @@ class Prior:
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
         """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""
+        if self.generator_arguments is not None:
+            return self._named(stream, real, self.generator_arguments)
         z, y = self.draw(stream, real.rows)
         shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
         tensors = present_tensors(**{**shared, "latent": z, "label": y})
         batch = self.real_batch(real)
         return TurnInputs(real.rows, self.seed, tensors, batch, arguments=self.arguments)
+
+    def _named(self, stream: str, real: Batch, of_g: tuple[str, ...]) -> TurnInputs:
+        names = {*self.arguments[1:], *of_g}
+        tensors = {name: value for name, value in real.tensors.items() if name in names}
+        if self.latent:
+            tensors["latent"], _ = self.draw(stream, real.rows)
+        return TurnInputs(real.rows, self.seed, tensors, real, None, self.arguments, of_g)
 
 
 def latent_of(generator: nn.Module) -> int:

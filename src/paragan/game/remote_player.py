@@ -30,6 +30,11 @@ class RemotePlayer:
         """Updates of the player per step."""
         return self.policy.updates_per_step
 
+    @property
+    def update_probability(self) -> float:
+        """Probability of an update at each batch."""
+        return self.policy.update_probability
+
     def network(self) -> Network:
         """Return the network of the newest state."""
         assert self.snapshot is not None, f"{self.side.value} is on other ranks, and its state is not sent here"

@@ -11,14 +11,60 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """Return the factor of update `count` (0-dim, from 0): 1 after warm-up, at the end `final`."""
+    """Return the factor of update `count` (0-dim, from 0): 1 after warm-up, at the end `final`.
+
+    The factors of exponential, multistep and restarts are those of torch's `lr_scheduler`.
+    """
     n = count.double()  # float32 would add a relative error of 1e-8
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":
         return warm
+    decay = _DECAYS.get(options.name)
+    if decay is not None:
+        return warm * decay(options, n).clamp(min=options.final)
     progress = ((n - options.start) / max(options.end - options.start, 1)).clamp(0.0, 1.0)
     shape = progress if options.name == "linear" else (1 - torch.cos(progress * math.pi)) / 2
     return warm * (1 - (1 - options.final) * shape)
+
+
+def _exponential(options: ScheduleOptions, n: Tensor) -> Tensor:
+    assert options.gamma is not None
+    return torch.exp(math.log(options.gamma) * (n - options.start).clamp(min=0))
+
+
+def _multistep(options: ScheduleOptions, n: Tensor) -> Tensor:
+    assert options.gamma is not None
+    factor = torch.ones_like(n)
+    for milestone in options.milestones:  # comparisons with a number do not wait for the device
+        factor = torch.where(n >= milestone, factor * options.gamma, factor)
+    return factor
+
+
+def _inverse_sqrt(options: ScheduleOptions, n: Tensor) -> Tensor:
+    """Vaswani et al. 2017, equation 3, whose updates count from 1; with warmup = start it is equal."""
+    return (options.start / (n + 1).clamp(min=options.start)).sqrt()
+
+
+def _restarts(options: ScheduleOptions, n: Tensor) -> Tensor:
+    """Loshchilov and Hutter 2017, equation 5."""
+    since = (n - options.start).clamp(min=0)
+    length = torch.full_like(n, options.period)
+    if options.growth > 1:
+        cycles = since / options.period * (options.growth - 1) + 1
+        number = (cycles.log() / math.log(options.growth) + _ROUNDING).floor()
+        length = options.period * (number * math.log(options.growth)).exp().round()
+        since = since - (length - options.period) / (options.growth - 1)
+    since = since.remainder(length)
+    return options.final + (1 - options.final) * (1 + torch.cos(since / length * math.pi)) / 2
+
+
+_ROUNDING = 1e-12  # of a logarithm at the first update of a cosine
+_DECAYS = {
+    "exponential": _exponential,
+    "multistep": _multistep,
+    "inverse_sqrt": _inverse_sqrt,
+    "restarts": _restarts,
+}
 
 
 def varies(options: ScheduleOptions) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paragan.core.dist import World
+from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
-from paragan.core.source import Source
+from paragan.core.source import Source, TensorSpec
 from paragan.core.types import Batch, Report
 from paragan.game.gan import GAN
 
@@ -62,12 +63,21 @@ class Scheme(ABC):
         """Return which ranks have which player, before players are built. Collective."""
         return colocated_roles(world, timeout_s)
 
-    def refuse(self, gan: GAN, has_pairs: bool) -> None:  # noqa: B027  # optional
-        """Raise `ConfigError` for a game that this scheme cannot train. has_pairs: of the data."""
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:  # noqa: B027  # optional
+        """Raise `ConfigError` for a game that this scheme cannot train. tensors: of a sample."""
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return delays since the last call by side, for the record; empty if no player waits."""
         return {}
+
+
+def refuse_pauses(gan: GAN, name: str) -> None:
+    """Raise `ConfigError` for a game in which D skips turns, for a scheme that runs all of them."""
+    if gan.d_pauses:
+        raise ConfigError(
+            f"scheme {name} does not support {gan.d_pauses}: every step has an update of D; use scheme synchronous, "
+            "shared_fakes or skipping"
+        )
 
 
 @dataclass(frozen=True)

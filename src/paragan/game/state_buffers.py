@@ -1,9 +1,10 @@
-"""Tensors of penalties and augmentations from step to step, saved with their player."""
+"""Tensors of penalties, augmentations and balancers from step to step, saved with their player."""
 
 from __future__ import annotations
 
 import torch
 
+from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Adaptive, Penalty, adaptive, state_tensors
 from paragan.core.types import Side
@@ -18,16 +19,25 @@ def attach_state(game: GAN, device: torch.device | None = None) -> None:
             owners = _owners(game, player.side)
             for owner in owners if device is not None else ():
                 owner.state.update({name: value.to(device) for name, value in owner.state.items()})
-            player.state = state_tensors(*owners)
+            player.state = {**state_tensors(*owners), **({} if player.gate is None else player.gate.state)}
 
 
 def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
     """Raise `ConfigError` if the game has state that `where`, a scheme or grid, cannot move.
 
-    all_penalties: False checks only the augmentation.
+    A balancer is refused, too. all_penalties: False checks only these and the augmentation.
     """
+    if game.balancer is not None:
+        raise ConfigError(
+            f"{where} does not support the balancer {game.balancer.name}; leave it out, or train one "
+            "pair with scheme synchronous, shared_fakes or skipping"
+        )
     owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
     owners += game.d_penalties if all_penalties else ()
+    if all_penalties and isinstance(game.d, Player) and game.d.gate is not None:
+        raise ConfigError(
+            f"{where} does not support d.max_accuracy, which has state from step to step; leave max_accuracy out"
+        )
     for owner in owners:
         if owner.state:
             raise ConfigError(
@@ -36,9 +46,10 @@ def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
             )
 
 
-def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive]:
-    """Return the penalties of one side, and with D's the augmentation of its inputs."""
-    return [*game.g_penalties] if side is Side.G else [*game.d_penalties, *_augmentation(game)]
+def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive | Balancer]:
+    """Return the penalties of one side, with D's the augmentation of its inputs, with G's the balancer."""
+    balancers = [] if game.balancer is None else [game.balancer]
+    return [*game.g_penalties, *balancers] if side is Side.G else [*game.d_penalties, *_augmentation(game)]
 
 
 def _augmentation(game: GAN) -> list[Adaptive]:

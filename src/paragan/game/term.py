@@ -10,7 +10,8 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, mean_per_sample
 from paragan.core.protocols import Penalty, PenaltyContext
-from paragan.core.types import Can, TurnInputs
+from paragan.core.types import Can, Side, TurnInputs
+from paragan.core.weight_schedule import WeightSchedule
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,20 @@ class Term(Penalty):
 
     function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged.
     It must not call a network: the generator returns other tensors that it needs in
-    `GeneratorOutput.extra`. weight: of the term in the loss.
+    `GeneratorOutput.extra`. weight: of the term in the loss. side: the player whose loss it joins.
+    needs_real: whether it reads D's output on real samples in G's turn. uses_discriminator: whether
+    it reads D's output on fakes there, also before the adversarial loss acts.
     """
 
     name: str
     function: Callable[[Outputs, TurnInputs], Tensor]
-    weight: float = 1.0
+    weight: float | WeightSchedule = 1.0
     interval: int = 1
     needs: frozenset[Can] = frozenset()
     per_sample: bool = False
+    side: Side = Side.G
+    needs_real: bool = False
+    uses_discriminator: bool = False
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         values = self.function(context.outputs, context.feed)
@@ -36,4 +42,4 @@ class Term(Penalty):
             found = "a mean over the batch" if is_mean else f"a {type(values).__name__}"
             problem = f"term {self.name} returned {found}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
-        return self.weight * self.interval * mean_per_sample(values)
+        return self.weight_at(context.feed.rows) * mean_per_sample(values)

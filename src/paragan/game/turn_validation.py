@@ -39,15 +39,17 @@ def validate(
     validate_networks(g, d, game.loss, game.prior, shape, has_pairs)
     if turns:
         with torch.random.fork_rng(devices=[]):
-            _run_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))
+            run_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))
     if game.prior.num_classes and not has_pairs:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
-def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
+def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
     """Run one turn of each side without penalties, and one with each, up to the gradients."""
     players = {side: Player(side, net) for side, net in nets.items()}
-    without = replace(game, g=players[Side.G], d=players[Side.D], g_penalties=(), d_penalties=())
+    nothing: dict[str, Any] = {"g_penalties": (), "d_penalties": (), "adversarial": game.adversarial.started}
+    nothing["balancer"] = None
+    without = replace(game, g=players[Side.G], d=players[Side.D], **nothing)
     for side, penalties in ((Side.D, game.d_penalties), (Side.G, game.g_penalties)):
         for penalty in (None, *penalties):
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state

@@ -39,7 +39,7 @@ def validate_networks(
         with reraise_as_config_error(f"model: Generator.forward(z, y{', condition' * conditioned})"):
             images = GeneratorOutput.of(g(z, y, condition)).images
         _expect_shape(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
-        _refuse_non_finite(images, "Generator", "images")
+        refuse_non_finite(images, "Generator", "images")
         _refuse_label_mismatch(d, (images, y, condition), "Discriminator", prior.num_classes)
         logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
         with reraise_as_config_error("loss: d_loss(real, fake)"):
@@ -93,27 +93,34 @@ def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -
     arguments = "x, y" if condition is None else "x, y, condition"
     with reraise_as_config_error(f"model: Discriminator.forward({arguments})"):
         output = d(x, y, condition)
-    logits = DiscriminatorOutput.of(output).logits_B
-    if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
-        problem = f"model: Discriminator returned {_brief(logits)} for {len(x)} images"
+        converted = DiscriminatorOutput.of(output)
+    for name, member in converted.by_name.items():
+        _refuse_invalid_logits(f"Discriminator {name}" if name else "Discriminator", member.logits_B, len(x))
+    return mean_per_sample(converted.logits_B)
+
+
+def _refuse_invalid_logits(who: str, logits: Any, count: int) -> None:
+    if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != count:
+        problem = f"model: {who} returned {describe_value(logits)} for {count} images"
         raise ConfigError(f"{problem}; return one logit for each")
-    _refuse_non_finite(logits, "Discriminator", "logits")
+    refuse_non_finite(logits, who, "logits")
     if not logits.requires_grad:
-        raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
-    return mean_per_sample(logits)
+        raise ConfigError(f"model: {who} returned logits without a gradient: is there a detach or a no_grad?")
 
 
-def _refuse_non_finite(values: Tensor, who: str, what: str) -> None:
+def refuse_non_finite(values: Tensor, who: str, what: str) -> None:
+    """Raise `ConfigError` if a value is infinite or NaN. who: the network; what: it returned."""
     if not values.isfinite().all():
         raise ConfigError(f"model: {who} returned {what} that are not finite; check its initial weights and divisions")
 
 
 def _expect_shape(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
     if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-        raise ConfigError(f"{who} returned {_brief(found)}; return {what}: {shape}")
+        raise ConfigError(f"{who} returned {describe_value(found)}; return {what}: {shape}")
 
 
-def _brief(value: Any) -> str:
+def describe_value(value: Any) -> str:
+    """Return the shape of a tensor, or the type of another value, for messages."""
     if isinstance(value, Tensor):
         return f"a tensor of {tuple(value.shape)}"
     return f"a {type(value).__name__}"
@@ -175,6 +182,9 @@ def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world:
             f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of "
             f"{batch}{on}: each needs an image; pass a smaller number"
         )
+    if side is Side.G and (options.update_probability < 1 or options.max_accuracy is not None):
+        name = "update_probability" if options.update_probability < 1 else "max_accuracy"
+        raise ConfigError(f"g.{name} is not supported: every step has an update of G; set d.{name}")
     if side is Side.G and options.updates_per_step > 1:
         raise ConfigError(
             f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "

@@ -78,6 +78,17 @@ class SideStream:
         if self._stream is not None:
             self._stream.wait_stream(torch.accelerator.current_stream(device))
 
+    def mark(self) -> torch.Event | None:
+        """Return the end of the work that has been queued on the current stream; None on the CPU."""
+        if self._stream is None:
+            return None
+        return torch.accelerator.current_stream(self._stream.device).record_event()
+
+    def wait(self, end: torch.Event | None) -> None:
+        """Let later work on this stream start after what `mark` returned."""
+        if self._stream is not None and end is not None:
+            self._stream.wait_event(end)
+
     def __enter__(self) -> None:
         if self._stream is not None:
             self._stream.__enter__()

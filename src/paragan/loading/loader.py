@@ -60,7 +60,7 @@ class Loader(BatchStream):
 
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`),
     on every rank. share: (first, count) of the rows that this rank loads, all by default. flip:
-    mirror each `image` with probability 1/2, drawn per place; sources of pairs draw flips
+    mirror each sample's images with probability 1/2, drawn per place; sources of pairs draw flips
     themselves. Images, as the source declares them, are copied to the device as uint8 and returned
     in [-1, 1] as `dtype`; other tensors are returned unchanged. is_pinned: whether copies to the
     device start from pinned memory, which lets them overlap with computation.
@@ -86,7 +86,8 @@ class Loader(BatchStream):
         self._flip = flip and not source.has_pairs
         self._share = share or (0, batch)
         _check(source, batch, self._share)
-        if self._flip and "image" not in source.tensors:
+        self._flipped = [name for name, spec in source.tensors.items() if spec.is_image] if self._flip else []
+        if self._flip and not self._flipped:
             raise ConfigError("data.flip=true mirrors images, but the data set has none; use data.flip=false")
         self.seed = seed
         self._order = Order(len(source), seed)
@@ -117,8 +118,9 @@ class Loader(BatchStream):
         """Decode and flip any samples of the stream; thread-safe."""
         tensors = dict(self.source.decode(encoded, rows, places, self.seed))
         _check_declared(tensors, self.source, len(places))
-        if self._flip:
-            _flip_in_place(tensors["image"], _flip_draws(self.seed, places))
+        draws = _flip_draws(self.seed, places) if self._flip else []
+        for name in self._flipped:
+            _flip_in_place(tensors[name], draws)
         return tensors
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:
@@ -198,7 +200,12 @@ def _check_declared(tensors: Mapping[str, Tensor], source: Source, count: int) -
     """Raise `ConfigError` if fetched tensors are not those that the source declares."""
     found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
-    if found != declared:
+    specs = source.tensors.items()
+    fits = found.keys() == source.tensors.keys() and all(
+        len(tensors[name]) == count and spec.fits(tuple(tensors[name].shape[1:]), tensors[name].dtype)
+        for name, spec in specs
+    )
+    if not fits:
         raise ConfigError(
             f"data: {type(source).__name__}.fetch returned {found}, but its `tensors` declare "
             f"{declared}; make both equal"

@@ -1,6 +1,7 @@
 """Least squares (LSGAN, Mao et al. 2017, equation 9) with a = 0, b = c = 1.
 
-The halves are the paper's; much code omits them, which doubles the effective learning rate.
+The halves are the paper's; much code omits them (HiFi-GAN, DAC), which doubles both losses. For
+theirs, give each discriminator the weight 2 (`adversarial.weights`).
 """
 
 from __future__ import annotations

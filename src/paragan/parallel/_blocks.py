@@ -18,12 +18,20 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 def blocks(net: nn.Module) -> list[nn.Module]:
     """Return the members of `net.blocks`, or of every list or sequence of the network.
 
-    Only those with weights, none of which is shared with a module outside: they can be sharded.
+    Of a `ModuleDict` (several discriminators), those of each entry, or the entry itself. Only those
+    with weights, none of which is shared with a module outside: they can be sharded.
     """
-    declared = getattr(net, "blocks", None)
-    found = list(declared) if isinstance(declared, _LISTS) else list(_members(net))
+    if isinstance(net, nn.ModuleDict):
+        found = list(chain.from_iterable(_declared(entry) or [entry] for entry in net.values()))
+    else:
+        found = _declared(net)
     owners = _num_owners(net)
     return [block for block in found if _shares_no_weight(block, owners)]
+
+
+def _declared(net: nn.Module) -> list[nn.Module]:
+    declared = getattr(net, "blocks", None)
+    return list(declared) if isinstance(declared, _LISTS) else list(_members(net))
 
 
 def checkpoint_activations(net: nn.Module) -> None:

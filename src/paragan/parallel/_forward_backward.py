@@ -6,22 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Tensor
 
+from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
-from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, Outputs
+from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
+from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
 
 
-def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
-    """Call the networks of the chain in order; fakes of the feed replace G's images."""
-    made = generate(nets[Side.G], feed) if feed.fakes is None else GeneratorOutput(feed.fakes[0])
-    fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
+def run_networks(
+    turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs, given: GeneratorOutput | None = None
+) -> Outputs:
+    """Call the networks of the chain in order; fakes given, or of the feed, replace G's output."""
+    if given is None and feed.fakes is not None:
+        given = GeneratorOutput(feed.fakes[0])
+    made = generate(nets[Side.G], feed) if given is None else given
+    if Side.D not in turn.chain:
+        return Outputs(NOT_RUN, None, made.images, made.extra)
+    fake = (turn.augmented(made.images, "fake", feed), *feed.fake_conditions)
     if not turn.needs_real:
         return Outputs(DiscriminatorOutput.of(nets[Side.D](*fake)), None, made.images, made.extra)
     x, *conditions = feed.real_inputs
@@ -83,6 +92,8 @@ def forward_backward(
     gradient: computes input gradients. scale: of the loss.
     """
     run = _TurnRun(nets, gradient, scale, reduction)
+    if turn.balancer is not None:
+        return gather(run.balanced(turn, turn.balancer, parts))
     if turn.side is Side.G and turn.feed.fakes is not None:
         return gather(run.from_shared_fakes(turn, turn.feed.fakes, parts))
     return gather(run.micro_batches(turn, parts))
@@ -115,35 +126,83 @@ class _TurnRun:
         reducer sees one forward and one backward of G for any number of micro-batches. Penalties
         that need no image of the turn join that one.
         """
-        late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
         leaves = tuple(images.detach().requires_grad_() for images in fakes)
-        early = tuple(penalty for penalty in turn.penalties if penalty not in late)
-        on_leaves = replace(turn.with_fakes(leaves), penalties=early)
-        done = self.micro_batches(on_leaves, parts, reduces=False)
+        done = self.micro_batches(_without_late(turn.with_fakes(leaves)), parts, reduces=False)
+        done[-1] = self._through_generator(turn, fakes, [leaf.grad for leaf in leaves], done[-1])
+        return done
+
+    def balanced(self, turn: Turn, balancer: Balancer, parts: int) -> list[LossTerms]:
+        """Run a turn of G whose terms a balancer weighs by their gradients at G's output.
+
+        G runs first, for all micro-batches; each term has a backward pass down to its output, and
+        one with their weighted sum goes through G at the end.
+        """
+        fakes = turn.feed.fakes
+        refuse_balancer(turn, balancer, self.reduction.across is None)
+        with recorded_layer(self.nets[Side.G].module, balancer) as layer:
+            if fakes is None:
+                made = [generate(self.nets[Side.G], feed) for feed in turn.feed.parts(parts)]
+            else:
+                made = [GeneratorOutput(images) for images in fakes]
+        cut = [PartGradients.of(output) for output in made]
+        on_leaves = _without_late(turn.with_fakes(tuple(part.leaf.images for part in cut)))
+        done = []
+        with self.reduction.around(False):
+            for part, feed in zip(cut, on_leaves.feed.parts(parts), strict=True):
+                terms = self._terms(on_leaves, feed, part.leaf)
+                done.append(part.add(terms, feed.rows.total, self.scale))
+            rows = turn.feed.rows
+            factors = balancer.factors(term_gradients(cut, rows, done[-1].weights, self._total, layer))
+        pairs = list(chain.from_iterable(part.weighted(factors) for part in cut))
+        roots = [root for root, _ in pairs]
+        last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], done[-1])
+        recorded = {f"balancer/{name}": factor.expand(rows.count) for name, factor in factors.items()}
+        done[-1] = replace(last, observations_B={**last.observations_B, **recorded})
+        return done
+
+    def _total(self, values: Tensor) -> Tensor:
+        across = self.reduction.across
+        return values if across is None else across.all_reduce_(values)
+
+    def _through_generator(
+        self, turn: Turn, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], last: LossTerms
+    ) -> LossTerms:
+        """Run one backward through G from these gradients and the penalties that need no image.
+
+        Return `last`, the terms of the last micro-batch, with those penalties.
+        """
         with self.reduction.around(True):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
-            late_B = {penalty.name: penalty(context) for penalty in late}
+            late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
             total = turn.feed.rows.total
             losses = [self._scaled(values.sum() / total) for values in late_B.values()]
-            gradients = [*(leaf.grad for leaf in leaves), *(None for _ in losses)]
-            self._backward([*fakes, *losses], gradients, last=True)
-        done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
-        return done
+            self._backward([*roots, *losses], [*gradients, *(None for _ in losses)], last=True)
+        return replace(last, loss_B={**last.loss_B, **late_B})
 
     def _loss(self, turn: Turn, feed: TurnInputs) -> tuple[Tensor, LossTerms]:
         """Return the loss of one micro-batch, divided by all rows of the batch, and its terms."""
+        terms = self._terms(turn, feed)
+        sums = [values.sum() for values in terms.loss_B.values()]
+        if not sums:  # the penalties of shared fakes that need no image follow later
+            assert feed.fakes is not None
+            sums = [feed.fakes[0].sum() * 0]
+        return torch.stack(sums).sum() / feed.rows.total, terms
+
+    def _terms(self, turn: Turn, feed: TurnInputs, given: GeneratorOutput | None = None) -> LossTerms:
+        """Return the terms of one micro-batch. given: replaces G's output."""
         if any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
-        context = self._context(turn, feed, run_networks(turn, self.nets, feed))
+        context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
         terms = turn.objective(context.outputs, feed)
         loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
-        summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
-        return summed, LossTerms(loss_B, terms.observations_B)
+        _refuse_means(loss_B)
+        return replace(terms, loss_B=loss_B)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
         whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
         outputs = replace(outputs, whole=whole)
-        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole)
+        augmented = partial(turn.augmented, feed=feed)
+        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole, augmented)
 
     def _scaled(self, loss: Tensor) -> Tensor:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
@@ -155,6 +214,19 @@ class _TurnRun:
             roots = [*roots, tied]
             gradients = [*gradients, None]
         torch.autograd.backward(roots, gradients)
+
+
+def _refuse_means(loss_B: Mapping[str, Tensor]) -> None:
+    """Raise `ConfigError` for a loss without a batch axis, whose sum would not be that of the rows."""
+    for name, values in loss_B.items():
+        if values.dim() == 0:
+            problem = f"loss {name!r} is a mean over the batch"
+            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
+
+
+def _without_late(turn: Turn) -> Turn:
+    """Return a copy of a turn without the penalties that need no image of it."""
+    return replace(turn, penalties=tuple(one for one in turn.penalties if not _needs_no_image(one)))
 
 
 def _needs_no_image(penalty: Penalty) -> bool:
@@ -172,12 +244,3 @@ def gather(parts: list[LossTerms]) -> LossTerms:
 
 def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {k: torch.cat([part[k].detach() for part in parts if k in part]) for k in parts[-1]}
-
-
-def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Return d sum(out_B) / dx with its graph, unscaled. scale: of the inner backward."""
-    total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
-    (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
-    if not grad.requires_grad:
-        raise RuntimeError("the input gradient came back without a graph: this strategy is not differentiable twice")
-    return grad if scale is None else grad / scale

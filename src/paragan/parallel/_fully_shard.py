@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
+from paragan.layers.frozen import Frozen
 from paragan.parallel._blocks import blocks
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
@@ -79,6 +80,8 @@ def build_sharded(
 def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
     """Put buffers, with their values, and weights that are not sharded on the device."""
     for where, module in net.named_modules():
+        if isinstance(module, Frozen):
+            module.to(device)
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 value = kept.get(f"{where}.{name}" if where else name)

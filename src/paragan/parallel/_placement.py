@@ -17,7 +17,8 @@ class Placement:
     training_module: the module called in the turns of its player. mesh: of sharded ones. unreached:
     weights that this rank's loss, and that no rank's, leads to, by kind of turn; idle: the latter
     in the current turn. shards: (weight, the piece of it that the optimiser here updates).
-    optimized_weights: what an optimiser of whole weights updates; anchor: at the last averaging.
+    optimized_weights: what an optimiser of whole weights updates; anchor: at the last averaging;
+    constants: weights that were frozen when the optimiser was built.
     """
 
     world: World
@@ -28,6 +29,7 @@ class Placement:
     shards: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     optimized_weights: list[Tensor] = field(default_factory=list)
     anchor: list[Tensor] = field(default_factory=list)
+    constants: list[Tensor] = field(default_factory=list)
 
 
 def attach_placement(net: nn.Module, placed: Placement) -> nn.Module:

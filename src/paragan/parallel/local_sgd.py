@@ -27,6 +27,7 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
 from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
+from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
@@ -73,7 +74,11 @@ class Strategy(none.Strategy):
                 f"local_sgd.moments=average is not supported with {policy.kind.__name__}, which "
                 "cannot skip a step on the device; use moments=keep, or Adam"
             )
-        placement_of(net).optimized_weights = list(optimizer_weights(optimizer).values())
+        here = placement_of(net)
+        trained = {name for name, weight in net.named_parameters() if weight.requires_grad}
+        # A mean of equal numbers may differ from them, so frozen weights are not averaged.
+        here.optimized_weights = [w for name, w in optimizer_weights(optimizer).items() if name in trained]
+        here.constants = [weight for weight in net.parameters() if not weight.requires_grad]
         return optimizer
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
@@ -90,6 +95,9 @@ class Strategy(none.Strategy):
         here = placement_of(net)
         if here.world.size == 1 or not self.is_synchronized(net, version):
             return
+        if any(weight.requires_grad for weight in here.constants):
+            problem = "local_sgd: a weight was frozen when the player was built, and is not any more"
+            raise ConfigError(f"{problem}; build the player again, or freeze it later")
         weights = [tensor.detach() for tensor in here.optimized_weights]
         if here.anchor:
             moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
@@ -108,10 +116,13 @@ class Strategy(none.Strategy):
             dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
 
     def _settle_buffers(self, net: nn.Module, world: World) -> None:
-        norms = [module for module in net.modules() if isinstance(module, SpectralNorm)]
+        frozen = frozen_modules(net)
+        modules = [module for module in net.modules() if module not in frozen]
+        norms = [module for module in modules if isinstance(module, SpectralNorm)]
         vectors = list(chain.from_iterable(norm.buffers() for norm in norms))
         known = {id(v) for v in vectors}
-        others = [b for b in net.buffers() if b.is_floating_point() and id(b) not in known]
+        buffers = chain.from_iterable(module.buffers(recurse=False) for module in modules)
+        others = [b for b in buffers if b.is_floating_point() and id(b) not in known]
         _mean(others, world, "norm")
         for vector in vectors:
             world.count("norm", vector)

@@ -21,6 +21,7 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
+from paragan.parallel._input_gradient import input_gradient
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import placement_of
 
@@ -120,7 +121,7 @@ class Strategy:
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
-        return _forward_backward.input_gradient(out_B, x, scale)
+        return input_gradient(out_B, x, scale)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""

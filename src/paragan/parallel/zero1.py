@@ -1,7 +1,8 @@
 """ZeRO stage 1: replicated weights and gradients, sharded optimiser state and weight average.
 
 Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view, and the
-shards are all-gathered: one exchange of weights per update in addition to that of gradients.
+shards are all-gathered: one exchange of weights per update in addition to that of gradients. Frozen
+weights are not exchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Strategy(ddp.Strategy):
         world = placement_of(net).world
         if world.size == 1:
             return
-        for some in _buckets(list(net.parameters())):
+        for some in _buckets([weight for weight in net.parameters() if weight.requires_grad]):
             pieces = [
                 [TensorLayout.rows(p.shape, rank, world.size).cut(p.detach()) for p in some]
                 for rank in range(world.size)
@@ -81,7 +82,8 @@ def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
             yield some
             some = []
         some.append(weight)
-    yield some
+    if some:
+        yield some
 
 
 def _flatten(pieces: Sequence[Tensor], length: int) -> Tensor:

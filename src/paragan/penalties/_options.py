@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from paragan.core.option_types import Count, NotNegative, Positive
+from paragan.core.option_types import Count, Interval, Positive
+from paragan.core.weight_schedule import Weight
 
 
 @dataclass(frozen=True)
 class PenaltyOptions:
     """Weight and period."""
 
-    weight: NotNegative = 1.0
+    weight: Weight = 1.0
     """Weight of the term in the loss."""
     interval: Count = 1
     """Apply the term at every n-th update only, n times as strong (lazy regularisation)."""
@@ -27,19 +28,23 @@ class SideOptions(PenaltyOptions):
 
 
 @dataclass(frozen=True)
-class FadeOptions(PenaltyOptions):
-    """Weight, period and fade.
+class GammaOptions(PenaltyOptions):
+    """Weight and period. Lazy interval: Karras et al. 2020 (StyleGAN2), section 3.1."""
 
-    Lazy interval: Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN",
-    section 3.1.
-    """
+    weight: Weight = 10.0
+    """Weight of the term in the loss: the paper's gamma. Huang et al. 2024 let it fall by a cosine."""
 
-    weight: NotNegative = 10.0
-    """Weight of the term in the loss: the paper's gamma."""
-    final: NotNegative | None = None
-    """Weight after the first `final_kimg`, reached by a cosine fade; null: constant.
 
-    Source: Huang et al. 2024, appendix.
-    """
-    final_kimg: Positive = 20_000.0
-    """Length of the fade in thousands of real images."""
+@dataclass(frozen=True)
+class FiniteDifferenceOptions(PenaltyOptions):
+    """Weight and period of a penalty on the change of D's logit under small noise."""
+
+    weight: Weight = 100.0
+    """Weight of the term in the loss: the paper's lambda."""
+    sigma: Positive = 0.01
+    """Standard deviation of the noise, for values in [-1, 1]; the paper's videos: 0.1."""
+    divide_by_sigma_squared: bool = False
+    """Divide by sigma^2: the term is then near the squared slope, at any sigma; weight 0.5 is r1's
+    with weight 1."""
+    fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """Share of the batch that is penalised, at the whole weight; 0.25 costs a quarter."""

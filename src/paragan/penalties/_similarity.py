@@ -27,9 +27,11 @@ def batch_embeddings(
         y_B = context.feed.real.label
     if y_B is None:
         raise ConfigError(without_labels(name))
-    features = output.features
+    layers = output.single(f"penalty {name}").layers
+    features = layers[0] if len(layers) == 1 else None
     if features is None or features.dim() != 3 or features.shape[1] != 2:
-        found = "no features" if features is None else f"features of shape {tuple(features.shape)}"
+        found = f"features of {len(layers)} layers" if layers else "no features"
+        found = found if features is None else f"features of shape {tuple(features.shape)}"
         raise ConfigError(
             f"penalty {name} needs a D that returns embeddings (B, 2, E), but this one returns "
             f"{found}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not "

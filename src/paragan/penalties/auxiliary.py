@@ -35,33 +35,36 @@ class Penalty(protocols.Penalty):
     """Cross-entropy of the class logits per sample: real and fake in D's turn, fake in G's."""
 
     name = "auxiliary"
+    uses_discriminator = True
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         self.side = Side(options.side)
         self.fakes = options.fakes
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs = context.outputs
         feed = context.feed
+        weight = self.weight_at(feed.rows)
         if self.side is Side.G:
-            return self.weight * _cross_entropy(outputs.fake, feed.label)
+            return weight * _cross_entropy(outputs.fake, feed.label)
         assert outputs.real is not None and feed.real is not None
         loss_B = _cross_entropy(outputs.real, feed.real.label)
         if self.fakes:
             loss_B = loss_B + _cross_entropy(outputs.fake, feed.label)
-        return self.weight * loss_B
+        return weight * loss_B
 
 
 def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
     """Return -log of the probability of the right class, (B,)."""
     if y_B is None:
         raise ConfigError(without_labels("auxiliary"))
-    if output.classes_BK is None:
+    classes_BK = output.single("penalty auxiliary").classes_BK
+    if classes_BK is None:
         raise ConfigError(
             "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, "
             "sagan, sngan; not model.conditional=false), or let D return "
             "paragan.DiscriminatorOutput(logits, features, classes)"
         )
-    return F.cross_entropy(output.classes_BK, y_B, reduction="none")
+    return F.cross_entropy(classes_BK, y_B, reduction="none")

@@ -16,10 +16,10 @@ from torch import Tensor
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both
-from paragan.core.option_types import NotNegative
-from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side, TurnInputs
+from paragan.core.weight_schedule import Weight, weight_at
 from paragan.layers.shift import shift_images
 from paragan.penalties._options import PenaltyOptions
 
@@ -30,9 +30,9 @@ _Inputs = tuple[Tensor | None, ...]  # images, labels, and the condition of pair
 class Options(PenaltyOptions):
     """Weights and period of the consistency term."""
 
-    weight: NotNegative = 10.0
+    weight: Weight = 10.0
     """Weight on real images: CR's lambda."""
-    fake_weight: NotNegative = 0.0
+    fake_weight: Weight = 0.0
     """Weight on G's images; bCR uses 10 for both."""
 
 
@@ -49,9 +49,9 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weights = [options.weight * options.interval]
+        self.weights = [options.weight]
         if options.fake_weight:
-            self.weights.append(options.fake_weight * options.interval)
+            self.weights.append(options.fake_weight)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
@@ -61,12 +61,18 @@ class Penalty(protocols.Penalty):
         if len(self.weights) == 1:
             pairs = [(outputs.real, DiscriminatorOutput.of(context.network(*real)))]
         else:
-            fake = _transformed((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
+            fake = _transformed((outputs.images, *feed.fake_conditions), feed, "fake")
             transformed = discriminate_both(context.network, real, fake)
             pairs = list(zip((outputs.real, outputs.fake), transformed, strict=True))
-        differences = [mean_per_sample(a.logits_B) - mean_per_sample(b.logits_B) for a, b in pairs]
-        weighted = zip(self.weights, differences, strict=True)
-        return torch.stack([w * d.square() for w, d in weighted]).sum(0)
+        weights = [weight_at(weight, feed.rows) * self.interval for weight in self.weights]
+        weighted = zip(weights, pairs, strict=True)
+        return torch.stack([weight * _squared_difference(*pair) for weight, pair in weighted]).sum(0)
+
+
+def _squared_difference(a: DiscriminatorOutput, b: DiscriminatorOutput) -> Tensor:
+    """Return the squared difference of the logits per sample, added over discriminators."""
+    pairs = [(one.logits_B, b.by_name[name].logits_B) for name, one in a.by_name.items()]
+    return sum_of([(mean_per_sample(x) - mean_per_sample(y)).square() for x, y in pairs])
 
 
 def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:

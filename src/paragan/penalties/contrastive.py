@@ -32,17 +32,18 @@ class Penalty(protocols.Penalty):
     """Contrastive loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "contrastive"
+    uses_discriminator = True
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         self.temperature = options.temperature
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         embeddings = batch_embeddings(context, self.side, self.name)
-        return self.weight * loss(*embeddings, self.temperature)
+        return self.weight_at(context.feed.rows) * loss(*embeddings, self.temperature)
 
 
 def loss(

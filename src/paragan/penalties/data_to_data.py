@@ -38,17 +38,19 @@ class Penalty(protocols.Penalty):
     """Data-to-data loss on real images in D's turn and on fakes in G's, over all ranks' images."""
 
     name = "data_to_data"
+    uses_discriminator = True
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         self.options = options
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         margins = (self.options.temperature, self.options.near, self.options.far)
-        return self.weight * loss(*batch_embeddings(context, self.side, self.name)[:5], margins)
+        embeddings = batch_embeddings(context, self.side, self.name)[:5]
+        return self.weight_at(context.feed.rows) * loss(*embeddings, margins)
 
 
 def loss(

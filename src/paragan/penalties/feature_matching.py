@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
 
 
@@ -35,22 +35,22 @@ class Penalty(protocols.Penalty):
     side = Side.G
     needs = frozenset({Can.COUPLED})
     needs_real = True
+    uses_discriminator = True
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None
         both = _features(context.outputs.fake), _features(context.outputs.real).detach()
         fake_F, real_F = context.whole(torch.cat(both, 1)).mean(0).chunk(2)
-        return (self.weight * (fake_F - real_F).square().sum()).expand(context.feed.rows.count)
+        rows = context.feed.rows
+        return (self.weight_at(rows) * (fake_F - real_F).square().sum()).expand(rows.count)
 
 
 def _features(output: DiscriminatorOutput) -> Tensor:
-    if output.features is None:
-        raise ConfigError(
-            "penalty feature_matching needs a D that returns features; let D return "
-            "paragan.DiscriminatorOutput(logits, features)"
-        )
-    return output.features.flatten(1)
+    layers: list[Tensor] = []
+    for name, one in output.by_name.items():
+        layers += feature_layers(one, "feature_matching", name)
+    return torch.cat([layer.flatten(1) for layer in layers], 1)

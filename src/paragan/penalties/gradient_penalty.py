@@ -12,10 +12,10 @@ from torch import Tensor
 
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import NotNegative
-from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
 
 
@@ -23,15 +23,16 @@ from paragan.penalties._options import PenaltyOptions
 class Options(PenaltyOptions):
     """Weight and period of WGAN-GP's penalty."""
 
-    weight: NotNegative = 10.0
+    weight: Weight = 10.0
     """Weight of the term in the loss: the paper's lambda."""
 
 
 class Penalty(protocols.Penalty):
     """WGAN-GP's penalty, at the cost of one more forward of D on x^ with the real labels.
 
-    Patch logits count as their mean. A D that mixes samples has no gradient per sample and raises
-    `ConfigError` (the paper, section 4: no batch norm in D).
+    Patch logits count as their mean; penalties of several discriminators are added. A D that mixes
+    samples has no gradient per sample and raises `ConfigError` (the paper, section 4: no batch norm
+    in D).
     """
 
     name = "gradient_penalty"
@@ -41,7 +42,7 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         if context.network.mixes:
@@ -50,10 +51,12 @@ class Penalty(protocols.Penalty):
                 "choose another norm (model.d_norm=spectral) or the penalty r1"
             )
         x = _interpolated(context).requires_grad_()
-        logits = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:])).logits_B
-        gradient = context.input_gradient(mean_per_sample(logits), x)
+        output = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:]))
+        logits = [mean_per_sample(one.logits_B) for one in output.by_name.values()]
+        gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
         # torch's norm has slope 0, not NaN, at 0
-        return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()
+        norms = [gradient.flatten(1).norm(dim=1) for gradient in gradients]
+        return self.weight_at(context.feed.rows) * sum_of([(norm_B - 1).square() for norm_B in norms])
 
 
 def _interpolated(context: PenaltyContext) -> Tensor:

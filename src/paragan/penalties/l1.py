@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
+from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
 
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of the L1 distance to the target. Needs data of pairs."""
+    """Weight and period of the L1 distance to the target. Needs data of pairs, or a model that reconstructs."""
 
-    weight: NotNegative = 100.0
+    weight: Weight = 100.0
     """Weight of the term in the loss: the paper's lambda, for values in [-1, 1]."""
 
 
@@ -29,8 +29,8 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         difference = context.outputs.images - context.feed.real_sample
-        return self.weight * difference.abs().flatten(1).mean(1)
+        return self.weight_at(context.feed.rows) * difference.abs().flatten(1).mean(1)

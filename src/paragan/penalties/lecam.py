@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.option_types import Fraction, Natural, NotNegative
+from paragan.core.option_types import Fraction, Natural
 from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
 
 
@@ -23,7 +24,7 @@ from paragan.penalties._options import PenaltyOptions
 class Options(PenaltyOptions):
     """Weight, period and moving means of LeCam regularisation."""
 
-    weight: NotNegative = 0.3
+    weight: Weight = 0.3
     """Weight of the term in the loss: the paper's lambda; its authors use 0.3 on CIFAR."""
     decay: Fraction = 0.99
     """Decay of the moving means of D's logits."""
@@ -47,14 +48,14 @@ class Penalty(protocols.Penalty):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         names = ("real", "fake", "updates")
         self.state = {name: torch.zeros((), dtype=torch.float64) for name in names}
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs = context.outputs
         assert outputs.real is not None
-        real_B, fake_B = (mean_per_sample(o.logits_B) for o in (outputs.real, outputs.fake))
+        real_B, fake_B = (mean_per_sample(o.single("penalty lecam").logits_B) for o in (outputs.real, outputs.fake))
         self._update_means(context.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B = real_B - self._mean("fake", fake_B)
         below_B = self._mean("real", real_B) - fake_B
@@ -62,7 +63,7 @@ class Penalty(protocols.Penalty):
             above_B = above_B.relu()
             below_B = below_B.relu()
         due = (self.state["updates"] > self.options.warmup).to(real_B.dtype)
-        return self.weight * due * (above_B.square() + below_B.square())
+        return self.weight_at(context.feed.rows) * due * (above_B.square() + below_B.square())
 
     @torch.no_grad()
     def _update_means(self, logits_T2: Tensor) -> None:

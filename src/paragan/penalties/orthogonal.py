@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import protocols
-from paragan.core.option_types import NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import SideOptions
 
 
@@ -24,7 +24,7 @@ from paragan.penalties._options import SideOptions
 class Options(SideOptions):
     """Weight, period and side of orthogonal regularisation."""
 
-    weight: NotNegative = 1e-4
+    weight: Weight = 1e-4
     """Weight of the term in the loss: the paper's beta."""
     side: Literal["g", "d"] = "g"
     """Network whose weights are penalised."""
@@ -42,13 +42,14 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         self.side = Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         matrices = _matrices(context.network.module)
         value = sum((_overlap(matrix) for matrix in matrices), torch.zeros(()))
-        return (self.weight * value).expand(context.feed.rows.count)
+        rows = context.feed.rows
+        return (self.weight_at(rows) * value).expand(rows.count)
 
 
 def _overlap(matrix: Tensor) -> Tensor:

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, Fraction, NotNegative
+from paragan.core.option_types import Count, Fraction
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
+from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
 
 
@@ -27,7 +28,7 @@ from paragan.penalties._options import PenaltyOptions
 class Options(PenaltyOptions):
     """Weight, period and mean of path length regularisation."""
 
-    weight: NotNegative = 2.0
+    weight: Weight = 2.0
     interval: Count = 4
     decay: Fraction = 0.01
     """Weight of a new length in the running mean."""
@@ -55,7 +56,7 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.weight = options.weight
         self.decay = options.decay
         self.every = options.every
         self.state = {"mean": torch.zeros(())}
@@ -69,7 +70,7 @@ class Penalty(protocols.Penalty):
         length_B = zero_B.slice_scatter(length_N, 0, chosen.start, None, self.every)
         num = -(-rows.total // self.every)
         mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
-        loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
+        loss_N = (length_N - mean).square() * (self.weight_at(rows) * rows.total / num)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:

@@ -11,20 +11,15 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.clock import cosine_decay
-from paragan.core.outputs import mean_per_sample
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._options import FadeOptions
+from paragan.penalties._options import GammaOptions
 
 
 @dataclass(frozen=True)
-class Options(FadeOptions):
-    """Weight, period and fade of R1.
-
-    Lazy interval: Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN",
-    section 3.1.
-    """
+class Options(GammaOptions):
+    """Weight and period of R1."""
 
 
 def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
@@ -42,27 +37,26 @@ class Penalty(protocols.Penalty):
     """R1 on the logits that the loss uses, without another forward.
 
     Patch logits count as their mean per sample. If D mixes samples (batch norm) the gradient is
-    that of the sum over the batch, as usual.
+    that of the sum over the batch, as usual. Penalties of several discriminators are added.
     """
 
     name = "r1"
     side = Side.D
     needs = frozenset({Can.DOUBLE_BACKWARD})
 
-    def __init__(self, options: FadeOptions) -> None:
-        self.options = options
+    def __init__(self, options: GammaOptions) -> None:
+        self.weight = options.weight
         self.interval = options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        options = self.options
-        rows = context.feed.rows
-        weight = cosine_decay(options.weight, options.final, options.final_kimg, rows)
-        gamma = weight * options.interval
-        logits, x = self._inputs(context)
-        gradient = context.input_gradient(mean_per_sample(logits), x)
-        return gamma / 2 * gradient.flatten(1).square().sum(1)
+        gamma = self.weight_at(context.feed.rows)
+        output, x = self._inputs(context)
+        logits = [mean_per_sample(one.logits_B) for one in output.by_name.values()]
+        gradients = [context.input_gradient(logits_B, x) for logits_B in logits]
+        squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+        return gamma / 2 * sum_of(squares)
 
-    def _inputs(self, context: PenaltyContext) -> tuple[Tensor, Tensor]:
-        """Return logits, and the samples with respect to which they are differentiated."""
+    def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Tensor]:
+        """Return D's output, and the samples with respect to which its logits are differentiated."""
         assert context.outputs.real is not None
-        return context.outputs.real.logits_B, context.feed.real_sample
+        return context.outputs.real, context.feed.real_sample

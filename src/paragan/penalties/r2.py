@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.penalties import r1
-from paragan.penalties._options import FadeOptions
+from paragan.penalties._options import GammaOptions
 
 
 @dataclass(frozen=True)
-class Options(FadeOptions):
-    """Weight, period and fade of R2."""
+class Options(GammaOptions):
+    """Weight and period of R2."""
 
 
 class Penalty(r1.Penalty):
@@ -24,7 +25,7 @@ class Penalty(r1.Penalty):
 
     name = "r2"
 
-    def _inputs(self, context: PenaltyContext) -> tuple[Tensor, Tensor]:
+    def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Tensor]:
         assert context.feed.fakes is not None, "D's turn has fakes"
         (fakes,) = context.feed.fakes
-        return context.outputs.fake.logits_B, fakes
+        return context.outputs.fake, fakes

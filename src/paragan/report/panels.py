@@ -47,6 +47,36 @@ PANELS = (
     ),
     Panel(
         "game",
+        "D's loss by discriminator",
+        r"(.*/)?d/loss/adversarial/.*",
+        "Before its weight. One that stays near its value for undecided logits learns nothing.",
+    ),
+    Panel(
+        "game",
+        "G's loss by discriminator",
+        r"(.*/)?g/loss/adversarial/.*",
+        "Before its weight. One far above the others: G does not deceive that discriminator.",
+    ),
+    Panel(
+        "game",
+        "Outputs by discriminator, real",
+        r".*/real/.*",
+        "Mean logit on training samples.",
+    ),
+    Panel(
+        "game",
+        "Outputs by discriminator, fake",
+        r".*/fake/.*",
+        "Mean logit on generated samples.",
+    ),
+    Panel(
+        "game",
+        "Factors of the balancer",
+        r".*/balancer/.*",
+        "By which terms of G's loss are multiplied. One that grows without end: its gradient vanishes.",
+    ),
+    Panel(
+        "game",
         "Gradient norms",
         r".*/gradient_norm",
         "Norms before clipping. Steady growth or persistent spikes indicate unstable training.",
@@ -54,7 +84,7 @@ PANELS = (
     Panel(
         "game",
         "Penalties",
-        r".*/loss/(?!adversarial$).*",
+        r".*/loss/(?!adversarial(/|$)).*",
         "Values as added to the loss. A penalty much larger than the loss is too strong.",
     ),
     Panel(
@@ -81,6 +111,13 @@ PANELS = (
         "Saturation of D",
         r".*/saturation",
         "Share of images with saturated D output. Near 1, G receives little gradient.",
+        0.0,
+    ),
+    Panel(
+        "telemetry",
+        "Steps of D skipped by accuracy",
+        r"(.*/)?d/(accuracy|skipped)",
+        "Moving mean of D's accuracy, and the share of its steps that d.max_accuracy has skipped so far.",
         0.0,
     ),
     Panel(
@@ -115,6 +152,9 @@ PANELS = (
         r".*/wait_ms",
         "Milliseconds per update. If only one player waits, assign the other more ranks or less work.",
         0.0,
+    ),
+    Panel(
+        "pace", "Weights of losses", r".*/weight/.*", "Weights that change in the run; 0: the loss does not act.", 0.0
     ),
     Panel("pace", "Learning rates", r".*/lr(\[.*\])?", "Learning rates used by the optimizers.", 0.0),
     Panel(

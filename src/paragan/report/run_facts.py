@@ -52,7 +52,8 @@ def data_fact(start: Mapping[str, Any]) -> str:
     """Return name, number of images and shape of the data set."""
     data = to_mapping(start.get("data"))
     images = to_number(data.get("images"))
-    count = f"{images:,.0f} images" if images is not None else ""
+    noun = "samples" if "tensors" in data else "images"
+    count = f"{images:,.0f} {noun}" if images is not None else ""
     size = " × ".join(single_line(n) for n in first_items(data.get("shape"), 3))
     return ", ".join(part for part in (single_line(data.get("name")), count, size) if part)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from paragan.config import RunConfig, compare, outside_names, read_recipe
 from paragan.core.errors import CheckpointError, ConfigError
@@ -59,11 +60,18 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
 
 
 def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:
-    """Return the config with the sha256 that the former run recorded for the same `init.path`."""
-    if before is None or before.init is None or config.init is None or config.init.path != before.init.path:
+    """Return the config with the sha256 that the former run recorded for the same `init.path`, also of players."""
+    if before is None:
         return config
-    sha256 = config.init.sha256 or before.init.sha256
-    return replace(config, init=replace(config.init, sha256=sha256))
+    g = replace(config.g, init=_recorded(config.g.init, before.g.init))
+    d = replace(config.d, init=_recorded(config.d.init, before.d.init))
+    return replace(config, init=_recorded(config.init, before.init), g=g, d=d)
+
+
+def _recorded(init: Any, before: Any) -> Any:
+    if init is None or before is None or init.path != before.path:
+        return init
+    return replace(init, sha256=init.sha256 or before.sha256)
 
 
 def with_history(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:

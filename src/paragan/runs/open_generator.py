@@ -72,6 +72,8 @@ def open_generator(
 
 def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
     """Return the module of `models/`, or the networks from memory if the run has no module."""
+    if config.data.name == registry.FROM_MEMORY:
+        registry.load_module("datasets", config.data.name).source(config.data.options, where)
     module: Any = registry.load_module("models", config.model.name)
     from_memory = config.model.name == registry.FROM_MEMORY
     if from_memory and model is None:

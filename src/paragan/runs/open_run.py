@@ -12,7 +12,7 @@ from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.printable import to_printable
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 
 def print_line(line: str) -> None:
@@ -31,7 +31,7 @@ def config_path(run: Path) -> Path:
     raise CheckpointError(f"{run} {found}; pass a run folder, made by `{program_command()} train`")
 
 
-def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> Trainer:
+def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> TrainingLoop:
     """Return the trainer of a run folder at its newest checkpoint.
 
     num_images: to score, instead of the run's number. trust: import the custom code that the config

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from paragan import build
+from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, choose, outside_names, read_recipe
 from paragan.core import registry
@@ -108,11 +109,12 @@ def _open_data(request: PlanRequest) -> build.Data:
     if request.shape is None:
         found = open_data_or_advise(request.config)
         if request.classes is not None:
-            return shape_only_data(found.train.shape, request.classes, found.has_pairs)
+            return shape_only_data(found.train.shape, request.classes, found.has_pairs, found.is_image)
         return found
     kind = registry.load_module("models", request.config.model.name).Generator
     has_pairs = bool(getattr(kind, "takes_condition", False))
-    return shape_only_data(request.shape, request.classes or 0, has_pairs)
+    is_image = sample_name(request.config, None) is None
+    return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,10 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
 
+    started = replace(config, adversarial=config.adversarial.started)
+
     def make() -> GAN:
-        return build.gan(config, found, device, makers=fakes)
+        return build.gan(started, found, device, makers=fakes)
 
     return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
 

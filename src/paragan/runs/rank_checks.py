@@ -12,7 +12,7 @@ from paragan import __version__
 from paragan.config import RunConfig, compare, dump, parse_recipe
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 
 _MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # per host
 
@@ -61,7 +61,7 @@ def refuse_small_batch(config: RunConfig, world: World) -> None:
             )
 
 
-def refuse_different_state(trainer: Trainer, world: World) -> None:
+def refuse_different_state(trainer: TrainingLoop, world: World) -> None:
     """Raise `CheckpointError` if ranks have different steps or data, as without a shared disk."""
     ranks = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
     steps = [step for step, _ in ranks]

@@ -12,16 +12,17 @@ from paragan.config import RunConfig, changes, outside_names
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
+from paragan.core.source import Source, describe_tensors
 from paragan.core.types import Rows, Side
 from paragan.engine.session import Session
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
 from paragan.game.label_use import IGNORED
 from paragan.runs.run_request import RunRequest
 from paragan.writers.console import clock_time, score_line
 
 
-def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
+def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
     """Return the run's entry in the record: recipe, data, changed settings, commands. Collective."""
     config = request.config
     return {
@@ -33,13 +34,13 @@ def describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
+def _commands(config: RunConfig, out: Path, trainer: TrainingLoop) -> dict[str, str]:
     """Return commands for the run, by name."""
     path = shlex.quote(str(out))
     trust = " --trust" if outside_names(config) else ""
     # recipes take precedence over folders
     run = f"./{path}" if str(out) in registry.names("recipes") else path
-    held_out = trainer.fixed_samples.held_out
+    held_out = None if trainer.fixed_samples is None else trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
         "resume": f"{program_command()} train {run}{trust}",
@@ -48,7 +49,7 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     }
 
 
-def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
+def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop) -> str:
     """Return the line for a run that is already trained."""
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
     command = about["commands"]["resume"] if about["commands"] else "the same program with"
@@ -56,23 +57,20 @@ def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Traine
     return f"already finished at step {trainer.clock.step}: {request.out}; to train longer: {longer}"
 
 
-def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
+def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop, resumed: bool) -> str:
     """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
     source = trainer.batches.source
-    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
-    size = "x".join(map(str, source.shape[1:]))
-    colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
     players = trainer.describe()["players"]
     batch = request.config.train.batch
     lines = [
         f"{start}: {run} ({request.resume_hint})",
-        f"data      {len(source):,} {colour}images{classes}, {size}",
+        f"data      {_data_text(source)}",
     ]
-    if batch > len(source):
-        found = f"train.batch={batch} is larger than the data set ({len(source):,} images)"
-        lines.append(f"warning: {found}: each batch repeats images")
+    if batch > len(source) > 0:
+        found = f"train.batch={batch} is larger than the data set ({len(source):,} samples)"
+        lines.append(f"warning: {found}: each batch repeats samples")
     for name, player in sorted(players.items(), reverse=True):
         layout = " channels-last" if player["channels_last"] else ""
         facts = f"{player['weights']:,} weights, {player['precision']}{layout} on {player['device']}"
@@ -90,12 +88,22 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer,
     return "\n".join(lines)
 
 
+def _data_text(source: Source) -> str:
+    if not source.is_image:
+        count = f"{len(source):,}" if len(source) else "streamed"
+        return f"{count} samples: {describe_tensors(source.tensors)}"
+    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
+    size = "x".join(map(str, source.shape[1:]))
+    colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
+    return f"{len(source):,} {colour}images{classes}, {size}"
+
+
 def num_hosts(world: World) -> int:
     """Return the number of hosts. Collective: every rank must call this."""
     return world.gather(world.local_rank).count(0)
 
 
-def ranks_line(trainer: Trainer, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
+def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
     """Return the start line about ranks and the batch. players: the description of each player."""
     world = trainer.world
     held = trainer.roles.ranks
@@ -130,9 +138,14 @@ def end_line(session: Session, reason: str) -> str:
 def result_lines(session: Session) -> str:
     """Return the newest score of a session, and the files of the run."""
     score = "off (evaluation.features=null)" if session.trainer.score is None else "none yet"
+    samples = "samples/, "
+    if session.trainer.fixed_samples is None:
+        samples = ""
+    if not session.trainer.batches.source.is_image:
+        score = "off (samples are no images)"
     if session.last_score:
         score = score_line(session.last_score)
-    files = f"{session.folder}: report.html, samples/, metrics.jsonl, checkpoints/"
+    files = f"{session.folder}: report.html, {samples}metrics.jsonl, checkpoints/"
     return f"score     {score}\nwhere     {files}"
 
 

@@ -19,7 +19,7 @@ from paragan.core.answering_processes import requests, reserve_output
 from paragan.core.errors import outcome
 
 if TYPE_CHECKING:
-    from paragan.engine.trainer import Trainer
+    from paragan.engine.training_loop import TrainingLoop
 
 _LOWEST_PRIORITY = 19
 
@@ -44,7 +44,7 @@ class _Scorer:
             return {"error": outcome(error)[1] or f"{type(error).__name__}: {error}"}
 
     @cached_property
-    def _trainer(self) -> Trainer:
+    def _trainer(self) -> TrainingLoop:
         from paragan import build
         from paragan.config import read_recipe
         from paragan.config.sections import ANY

@@ -9,11 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from paragan import build
 from paragan.build import grid, workers
-from paragan.build.initial_weights import initialised
+from paragan.build.initial_weights import initial_paths, initialised
 from paragan.coevolution.evolution import Evolution
 from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
@@ -27,7 +26,7 @@ from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session
-from paragan.engine.trainer import Trainer
+from paragan.engine.training_loop import TrainingLoop
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, rank_checks
@@ -73,9 +72,9 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
         _refuse_shorter(trainer, config, folder)
         config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
         events = change_messages(config, before)
-        if config.init is not None and not resumed:
+        if initial_paths(config) and not resumed:
             config, taken = initialised(config, trainer, request.model, say)
-            events.append(f"init from {taken}")
+            events += taken
         request = replace(request, config=config)
         is_recorded = before == config and folder.is_finished(trainer.clock.step)
         is_complete = world.any(is_recorded) and trainer.is_finished
@@ -94,7 +93,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             _release(trainer)
 
 
-def _release(trainer: Trainer) -> None:
+def _release(trainer: TrainingLoop) -> None:
     """End the threads and the other processes of a run."""
     trainer.batches.close()
     if trainer.background is not None:
@@ -103,7 +102,7 @@ def _release(trainer: Trainer) -> None:
         trainer.population.release_workers()
 
 
-def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
+def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> TrainingLoop:
     if request.config.grid is None:
         return build.trainer(request.config, request.out, printer(world), stop, world=world, model=request.model)
     if world.size > 1:
@@ -175,16 +174,15 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
 
 def _refuse_missing_init(request: RunRequest) -> None:
     """Refuse an `init.path` that does not exist, or would be moved with the former run."""
-    if (init := request.config.init) is None:
-        return
-    source = Path(init.path)
-    inside = source.resolve().is_relative_to(request.out.resolve())
-    if request.fresh and inside:
-        found = f"init.path {source} is in the run folder, which --fresh moves"
-        raise ConfigError(f"{found}; give another --out DIR")
-    if not source.exists() and not (request.out / "config.yaml").exists():
-        hint = f"give a run folder, or a file of `{program_command()} export`"
-        raise ConfigError(f"init.path {source} does not exist; {hint}")
+    for key, paths in initial_paths(request.config).items():
+        for source in paths:
+            inside = source.resolve().is_relative_to(request.out.resolve())
+            if request.fresh and inside:
+                found = f"{key}.path {source} is in the run folder, which --fresh moves"
+                raise ConfigError(f"{found}; give another --out DIR")
+            if not source.exists() and not (request.out / "config.yaml").exists():
+                hint = f"give a run folder, or a file of `{program_command()} export`"
+                raise ConfigError(f"{key}.path {source} does not exist; {hint}")
 
 
 def _starts_fresh(request: RunRequest) -> bool:
@@ -192,7 +190,7 @@ def _starts_fresh(request: RunRequest) -> bool:
     return request.fresh and not (request.place is not None and exit_status.is_owned(request.out, request.place))
 
 
-def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
+def _refuse_shorter(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
     """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
     step = config.train.batch * config.d.updates_per_step
     if trainer.clock.images >= trainer.images + step:
@@ -204,7 +202,7 @@ def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> N
         )
 
 
-def _open_writers(request: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
+def _open_writers(request: RunRequest, world: World, trainer: TrainingLoop) -> MultiWriter:
     if world.is_main:
         return build.writers(request.config, request.out, trainer.clock.step)
     always = {"rank": world.rank, "attempt": request.place.attempt if request.place else 0}

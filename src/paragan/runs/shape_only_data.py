@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from paragan import build
 from paragan.config import RunConfig
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source, image_specs
 
 
 class ShapeOnlySource(Source):
-    """Data set that has a shape and classes, but no images."""
+    """Data set that has a shape and classes, but no images: its pixels are random."""
 
     fingerprint = "none"
 
@@ -25,13 +27,19 @@ class ShapeOnlySource(Source):
         return 1
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        raise AssertionError("a source without images was read")
+        """Return random images, for the trial of a game before its first step."""
+        draws = rng.generator("shape only")
+        found = {}
+        for name, spec in self.tensors.items():
+            values = 256 if spec.is_image else len(self.class_names)
+            found[name] = torch.randint(values, (len(indices), *spec.shape), generator=draws).to(spec.dtype)
+        return found
 
 
-def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool) -> build.Data:
-    """Return data without images, of this shape."""
+def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool, is_image: bool = True) -> build.Data:
+    """Return data without images, of this shape. is_image: as in `build.Data`."""
     source = ShapeOnlySource(shape, classes, has_pairs)
-    return build.Data(source, source)
+    return build.Data(source, source, is_image=is_image)
 
 
 def open_data_or_advise(config: RunConfig) -> build.Data:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from paragan import build
+from paragan.build.data import batch_stream
 from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.dist import World
@@ -35,7 +36,8 @@ class Timing:
 class TrialRun:
     """Steps of the run without its data, folder and other ranks; the run's state does not change.
 
-    Inputs are noise, as many rows as this rank will have. model: as `build.maker` takes it.
+    Inputs are noise, or the tensors of a program, as many rows as this rank will have. model: as
+    `build.maker` takes it.
     """
 
     def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
@@ -45,7 +47,7 @@ class TrialRun:
         is_alone = world.group is None
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
         self.rows = world.share(config.train.batch)[1]
-        self.found = build.open_data(config)
+        self.found = build.open_data(config, model=model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
@@ -72,13 +74,17 @@ class TrialRun:
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """Return a function that makes one step, with separate players."""
-        config = replace(config, train=replace(config.train, batch=self.rows))
+        train = replace(config.train, batch=self.rows)
+        config = replace(config, train=train, adversarial=config.adversarial.started)
         game = build.gan(config, self.found, self.device, None, self.model)
         players = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, players, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:
+        if not self.found.is_image:
+            whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
+            yield from batch_stream(whole, self.found.train, whole.seed, self.device)
         shape = self.found.train.shape
         classes = self.found.num_classes
         for step in count():

@@ -19,12 +19,14 @@ from pydantic import TypeAdapter
 from torch import nn
 
 from paragan import build
+from paragan.build.data import sample_name
 from paragan.config import RunConfig, choose, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.policy import Policy
+from paragan.layers.frozen import frozen_networks
 from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
 from paragan.verify import laws, on_ranks
 from paragan.verify.finding import LawResult
@@ -117,12 +119,16 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = 0
         pairs = bool(getattr(kind, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
-    return config, shape_only_data(request.shape or shape, classes, pairs), strategies
+    is_image = sample_name(config, None) is None
+    return config, shape_only_data(request.shape or shape, classes, pairs, is_image), strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
     def construct() -> nn.Module:
-        return make.construct().double()
+        net = make.construct().double()
+        for frozen in frozen_networks(net).values():
+            frozen.cast(torch.float64)
+        return net
 
     return replace(make, construct=construct)
 

@@ -6,9 +6,11 @@ train pix2pix this way). With k > 1 the earlier updates of D draw other fakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from paragan.core.balancer import refuse_shared_images
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report
 from paragan.game import scheme
 from paragan.game.gan import GAN
@@ -18,6 +20,10 @@ class Scheme(scheme.Scheme):
     """Scheme of k updates of D, the last on the fakes of G's turn, then that turn."""
 
     shares_fakes = True
+
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        """Raise `ConfigError` for a balancer of a layer, which G's turn does not call."""
+        refuse_shared_images(gan.balancer)
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         for real in islice(batches, gan.d.updates_per_step - 1):

@@ -69,8 +69,11 @@ def explain_sharding(traits: Traits, found: LawResult) -> str:
 
 
 def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
-    """Return why `build` would refuse the penalties under this strategy, or ""."""
+    """Return why `build` would refuse the penalties or the balancer under this strategy, or ""."""
     abilities = make_strategy(name).can
+    balancer = subject.game.balancer
+    if balancer is not None and Can.COUPLED not in abilities:
+        return f"balancer {balancer.name} needs {Can.COUPLED.value}, which {name} does not support"
     for penalty in subject.penalties:
         for need in penalty.needs - abilities:
             return f"penalty {penalty.name} needs {need.value}, which {name} does not support"

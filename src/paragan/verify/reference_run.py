@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -130,7 +131,9 @@ class ReferenceRun:
         game = self.subject.game
         # a copy, because they can be stateful
         copied = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
-        self.gan = GAN(players[Side.G], players[Side.D], game.loss, game.prior, *copied, total=self.world.sum)
+        rest: dict[str, Any] = {"total": self.world.sum, "adversarial": game.adversarial.started}
+        rest["balancer"] = copy.deepcopy(game.balancer)
+        self.gan = GAN(players[Side.G], players[Side.D], game.loss, game.prior, *copied, **rest)
         attach_state(self.gan)
         self.players = players
 

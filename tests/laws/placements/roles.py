@@ -37,6 +37,7 @@ class Elsewhere:
     rank: int
     local: nn.Module
     updates_per_step: int = 1
+    update_probability: float = 1.0
     version: int = 0
     rehearsed: tuple = field(default=())
 

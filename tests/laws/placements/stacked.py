@@ -15,6 +15,7 @@ from torch.func import functional_call, stack_module_state
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.types import Can
 from paragan.parallel import _forward_backward, none
+from paragan.parallel._input_gradient import input_gradient
 
 
 class Stack(nn.Module):
@@ -71,7 +72,7 @@ class Strategy(none.Strategy):
         return _forward_backward.forward_backward(turn, nets, parts, gradient, scale)
 
     def input_gradient(self, net, out_B, x, scale=None):
-        return _forward_backward.input_gradient(out_B, x, scale)
+        return input_gradient(out_B, x, scale)
 
     def finish(self, net, max_norm, scale=None):
         grads = [p.grad for p in net.parameters()]

@@ -12,8 +12,8 @@ from paragan.coevolution.executors.stacked_adam import can_stack
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Executor
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Penalty
 from paragan.core.types import Side
+from paragan.core.weight_schedule import WeightSchedule
 from paragan.hardware import graphs
 
 _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
@@ -61,6 +61,8 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} uses micro-batches or a strategy"
             if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
                 return f"{name} has different numbers of updates in the cells"
+        if cell.gan.d.update_probability < 1:
+            return "D's updates are drawn for each cell"
         if cell.random_opponents:
             return "opponents are drawn for every batch"
         if any(loss.compares for loss in (cell.gan.loss, *cell.losses)):
@@ -77,15 +79,12 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
         players = [cell.players[side] for cell in cells]
         if not can_stack(players):
             return f"{side.value.upper()} does not use the same plain Adam in all cells"
-    if any(map(_has_schedule, (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties))):
-        return "a penalty's weight changes from step to step"
+    terms = (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)
+    varies = cells[0].gan.adversarial.g_weight_varies
+    if varies or any(isinstance(term.weight, WeightSchedule) for term in terms):
+        return "the weight of a loss changes from step to step"
     if cells[0].gan.augment is not None:
         return "the augmentation draws random numbers in every step"
     if cells[0].scheme.shares_fakes:
         return "the scheme uses G's images in D's turn before G's turn"
     return None
-
-
-def _has_schedule(penalty: Penalty) -> bool:
-    """Whether a penalty's weight changes in a run; a recording would repeat its first value."""
-    return getattr(getattr(penalty, "options", None), "final", None) is not None

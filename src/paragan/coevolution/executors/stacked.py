@@ -100,6 +100,7 @@ class _StackedCells:
             first.gan.d_penalties,
             None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
             Clock(first.gan.clock.step, first.gan.clock.images),
+            adversarial=first.gan.adversarial,
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
@@ -181,6 +182,10 @@ class _StackedSlot:
     def updates_per_step(self) -> int:
         return self.players[0].updates_per_step
 
+    @property
+    def update_probability(self) -> float:
+        return self.players[0].update_probability
+
     def network(self) -> Network:
         return self.plain_network
 
@@ -188,6 +193,8 @@ class _StackedSlot:
         return (generate(self.plain_network, turn.feed).images,)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
+        if not turn.is_due:
+            return Update({}, turn.feed.rows, self.version)
         given = tensors_of(turn.feed)
         if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
             given["average"] = weight

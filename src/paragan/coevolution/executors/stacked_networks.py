@@ -8,7 +8,7 @@ and genomes work as before.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,9 +53,8 @@ class StackedNetwork(nn.Module):
         given = [self._by_cell(value) for value in inputs if value is not None]
         output = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
         if isinstance(output, tuple):
-            logits, features = output if len(output) == 2 else (output[0], None)
-            features = None if features is None else self._by_row(features)
-            return DiscriminatorOutput(self._by_row(logits), features)
+            logits, *layers = map(self._by_row, output)
+            return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
         return self._by_row(output)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
@@ -107,10 +106,9 @@ class StackedNetwork(nn.Module):
 
 def _as_tensors(output: Any) -> Any:
     """Return the output of a network as a tensor or a tuple of tensors."""
-    if isinstance(output, DiscriminatorOutput):
-        return (output.logits_B,) if output.features is None else (output.logits_B, output.features)
-    if isinstance(output, tuple):
-        return tuple(value for value in output if value is not None)
+    if isinstance(output, (DiscriminatorOutput, tuple, Mapping, list)):
+        one = DiscriminatorOutput.of(output).single("a grid")
+        return (one.logits_B, *one.layers)
     return output.images if isinstance(output, GeneratorOutput) else output
 
 

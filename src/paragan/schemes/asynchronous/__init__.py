@@ -1,15 +1,16 @@
 """Concurrent training of G and D, each against the other of up to S steps ago (ParaGAN).
 
 With several ranks, some train G and the others D, each player on a group of ranks with half of the
-memory and of the bytes; G's images are sent to D's ranks, D's state to G's. In one process they
-train in two threads. No player is ever further ahead than the bounds: at S = A = 0 this is
-`synchronous`, or `shared_fakes` if `reuse` is on. Sources: the ParaGAN poster and arXiv 2411.03999
-("asynchronous"); bounded staleness: Ho et al. 2013.
+memory and of the bytes; G's samples are sent to D's ranks, with the label or the tensors that D
+reads next to them, D's state to G's. In one process they train in two threads. No player is ever
+further ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` if `reuse` is
+on. Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded staleness: Ho et al.
+2013.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,10 +19,13 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, colocated_roles, split_roles
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
+from paragan.game.scheme import refuse_pauses
 from paragan.game.state_buffers import refuse_state
+from paragan.game.term_weights import schedule_texts
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._lag import LagBound
 from paragan.schemes._update_order import read_order
@@ -81,9 +85,9 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
             raise ConfigError(f"scheme.g_ranks={num_g} {problem}; pass a smaller number")
         return self._roles
 
-    def refuse(self, gan: GAN, has_pairs: bool) -> None:
-        """Raise `ConfigError` if a player needs more of the other than images and labels."""
-        if has_pairs:
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        """Raise `ConfigError` if a player needs more of the other than fakes and what belongs to them."""
+        if "condition" in tensors and not gan.prior.reads_batches:
             raise ConfigError(
                 "scheme asynchronous does not support paired data: only images and labels travel "
                 "between G and D; use scheme shared_fakes"
@@ -92,6 +96,23 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
             raise ConfigError(
                 "scheme asynchronous does not support losses and penalties that need real images "
                 "in G's turn; use scheme synchronous, or loss hinge"
+            )
+        refuse_pauses(gan, "asynchronous")
+        if self.options.g_batch is not None and any(schedule_texts(gan.adversarial, gan.penalties)):
+            raise ConfigError(
+                f"scheme.g_batch={self.options.g_batch} does not support weights that change: their time is "
+                "counted in batches of D; leave g_batch out"
+            )
+        if self.options.g_batch is not None and gan.prior.reads_batches:
+            raise ConfigError(
+                f"scheme.g_batch={self.options.g_batch} does not support networks on named tensors: G's turn uses the "
+                "batch that D's uses; leave g_batch out"
+            )
+        ragged = [name for name in gan.prior.judged if name in tensors and -1 in tensors[name].shape]
+        if ragged and self._roles is not None and self._roles.is_split:
+            raise ConfigError(
+                f"scheme asynchronous does not support {ragged[0]!r} of any length on several ranks: the size of a "
+                "message must be known; pass a list of tensors and one bucket, or use scheme synchronous"
             )
         # G's thread would read the state at any moment
         refuse_state(gan, "asynchronous", all_penalties=False)
@@ -103,6 +124,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
 
     def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         options = self.options
+        refuse_pauses(gan, "asynchronous")  # before G waits for an update of D
         limits = LagBound(
             options.staleness,
             options.age,

@@ -1,32 +1,38 @@
-"""Messages with fakes, from the ranks of G to the ranks of D that hold the same rows."""
+"""Messages with fakes and what belongs to them, from the ranks of G to the ranks of D that hold the same rows."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from paragan.core.types import Batch, Rows, present_tensors
+from paragan.core.protocols import Turn
+from paragan.core.row_padding import concatenate_rows, pad_rows
+from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.gan import GAN
 from paragan.game.snapshot import num_bytes, packed, unpacked
 
+_SIZE_BYTES = 8  # of one size of a tensor, in front of the values
+
 
 @dataclass(frozen=True)
 class FakesMessage:
-    """Images of one version of G and their labels, on the host. note: flag from G's ranks."""
+    """Samples of one version of G, with what belongs to them (`Prior.judged`), on the host.
 
-    images: Tensor
-    y_B: Tensor | None
+    note: flag from G's ranks.
+    """
+
+    tensors: Mapping[str, Tensor]
     version: int
     note: int = 0
 
 
 class FakesSender:
-    """Sender of one rank's images to the ranks of D, which receive those in their batch share.
+    """Sender of one rank's samples to the ranks of D, which receive those in their batch share.
 
     senders: by rank of D; None for a rank that shares no rows with this one.
     """
@@ -34,14 +40,13 @@ class FakesSender:
     def __init__(self, senders: Sequence[SendEnd | None]) -> None:
         self.senders = senders
 
-    def send(self, rows: Rows, images: Tensor, y_B: Tensor | None, version: int, note: int = 0) -> None:
-        """Send images of these rows of the global batch."""
-        images = images.cpu()
-        y_B = None if y_B is None else y_B.cpu()
+    def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
+        """Send samples of these rows of the global batch (`Prior.judged`)."""
+        on_host = {name: tensor.cpu() for name, tensor in tensors.items()}
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
             cut = _common(rows, share)
             if sender is not None:
-                data = packed(present_tensors(images=images[cut], labels=None if y_B is None else y_B[cut]))
+                data = _pack({name: tensor[cut] for name, tensor in on_host.items()})
                 sender.send(Message(version, data, note))
 
     def close(self) -> None:
@@ -54,13 +59,12 @@ class FakesSender:
 class FakesReceiver:
     """Receiver on one rank of D; joins what all ranks of G sent for one version, in row order.
 
-    like: one image, on the host. has_labels: images come with labels.
+    like: one row of each tensor, in the order of `Prior.judged`.
     """
 
-    def __init__(self, receivers: Sequence[ReceiveEnd], like: Tensor, has_labels: bool) -> None:
+    def __init__(self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor]) -> None:
         self.receivers = receivers
         self.like = like
-        self.has_labels = has_labels
         self._received: list[Message] = []  # of an incomplete delivery
 
     def receive(self, wait_s: float) -> FakesMessage | None:
@@ -74,12 +78,9 @@ class FakesReceiver:
         self._received = []
         versions = {message.version for message in messages}
         assert len(versions) == 1, "ranks of G send the same versions"
-        parts = [_unpack(message.data, self.like, self.has_labels) for message in messages]
-        labels = [y_B for _, y_B in parts if y_B is not None]
+        tensors = concatenate_rows([_unpack(message.data, self.like) for message in messages])
         note = max(message.note for message in messages)
-        images = torch.cat([images for images, _ in parts])
-        y_B = torch.cat(labels) if labels else None
-        return FakesMessage(images, y_B, messages[0].version, note)
+        return FakesMessage(tensors, messages[0].version, note)
 
     def close(self) -> None:
         """Close the links."""
@@ -100,7 +101,7 @@ def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
 
 
 def _common(here: Rows, share: Rows) -> slice:
-    """Return the part of the images of `here` that belongs to `share`."""
+    """Return the part of the rows of `here` that belongs to `share`."""
     first = max(here.first, share.first)
     return slice(first - here.first, first - here.first + _overlap(here, share))
 
@@ -109,17 +110,60 @@ def _overlap(a: Rows, b: Rows) -> int:
     return max(0, min(a.first + a.count, b.first + b.count) - max(a.first, b.first))
 
 
-def empty_sample(gan: GAN, real: Batch) -> Tensor:
-    """Return a host tensor of the shape and type of one sample."""
-    sample = real.tensors[gan.prior.arguments[0]]
-    return torch.empty(sample.shape[1:], dtype=sample.dtype)
+def judged_tensors(gan: GAN, feed: TurnInputs, fakes: Tensor) -> dict[str, Tensor]:
+    """Return fakes of these inputs, and what belongs to them (`Prior.judged`)."""
+    sample, *others = gan.prior.judged
+    assert feed.real is not None
+    if (real := feed.real.tensors.get(sample)) is not None:
+        fakes = fakes.to(real.dtype)
+    return {sample: fakes, **{name: feed.tensors[name] for name in others}}
 
 
-def _unpack(data: Tensor, like: Tensor, has_labels: bool) -> tuple[Tensor, Tensor | None]:
-    """Return the images and labels of one message."""
-    count = len(data) // (num_bytes([like]) + 8 * has_labels)
-    kinds = [like.new_empty(count, *like.shape)]
-    if has_labels:
-        kinds.append(torch.empty(count, dtype=torch.int64))
-    images, *labels = unpacked("fakes", data, kinds)
-    return images, labels[0] if labels else None
+def with_received(turn: Turn, tensors: Mapping[str, Tensor]) -> Turn:
+    """Return D's turn with fakes and what belongs to them.
+
+    Nothing else that was drawn for the turn remains: it belongs to other fakes. Rows that are
+    shorter than the real ones, or longer, are padded.
+    """
+    assert turn.feed.real is not None
+    held = dict(tensors)
+    real = dict(turn.feed.real.tensors)
+    for name in tensors:
+        if name in real:
+            held[name], real[name] = pad_rows([held[name], real[name]])
+    fakes = held.pop(turn.feed.arguments[0])
+    batch = replace(turn.feed.real, tensors=real)
+    return replace(turn, feed=replace(turn.feed, tensors=held, real=batch, fakes=(fakes,)))
+
+
+def empty_rows(gan: GAN, real: Batch) -> dict[str, Tensor]:
+    """Return tensors without values, of the shape and type of one row of each judged tensor."""
+    held = {"label": torch.empty(1, dtype=torch.int64), **real.tensors}
+    named = {name: held[name] for name in gan.prior.judged}
+    return {name: torch.empty(tensor.shape[1:], dtype=tensor.dtype) for name, tensor in named.items()}
+
+
+def bound_of_messages(like: Mapping[str, Tensor], rows: int) -> int:
+    """Return the size of a message with so many rows."""
+    return rows * num_bytes(like.values()) + _SIZE_BYTES * _num_sizes(like)
+
+
+def _num_sizes(like: Mapping[str, Tensor]) -> int:
+    return sum(1 + row.dim() for row in like.values())
+
+
+def _pack(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return the sizes of the tensors and their values, as bytes."""
+    sizes = torch.tensor(list(itertools.chain.from_iterable(tensor.shape for tensor in tensors.values())))
+    return torch.cat([packed({"sizes": sizes}), packed(tensors)])
+
+
+def _unpack(data: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of one message."""
+    end = _SIZE_BYTES * _num_sizes(like)
+    sizes = iter(data[:end].clone().view(torch.int64).tolist())
+    shapes = [[next(sizes) for _ in range(1 + row.dim())] for row in like.values()]
+    kinds = [
+        torch.empty(shape, dtype=row.dtype, device="meta") for shape, row in zip(shapes, like.values(), strict=True)
+    ]
+    return dict(zip(like, unpacked("fakes", data[end:], kinds), strict=True))

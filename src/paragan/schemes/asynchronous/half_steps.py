@@ -19,14 +19,20 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
-from paragan.core.types import Batch, Rows, Update
+from paragan.core.types import Batch, Rows, TurnInputs, Update
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot, packed
 from paragan.schemes._lag import LagBound
-from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.fakes import (
+    FakesMessage,
+    FakesReceiver,
+    FakesSender,
+    judged_tensors,
+    with_received,
+)
 from paragan.schemes.asynchronous.lag_control import HalfStep
 
 
@@ -52,12 +58,13 @@ class GeneratorHalf(HalfStep):
         self.states = states
         self.d_parts = d_parts
 
-    def step(self, gan: GAN, rows: Sequence[Rows]) -> Update:
-        """Run G's turn. rows: of D's updates of this step, as the ranks of G share them."""
+    def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
+        """Run G's turn. reals: batches of D's updates of this step, as the ranks of G share them."""
         g = gan.g
         assert isinstance(g, Player)
         send_fakes = self._send_g_fakes if self.limits.reuse else self._send_d_fakes
-        turn = send_fakes(gan, g, rows)
+        batches = reals if gan.prior.reads_batches else [Batch(real.rows) for real in reals]
+        turn = send_fakes(gan, g, batches)
         next_step = g.version + 1
         recorded = self.recorded
         required = self.limits.k * (next_step - self.bound) if recorded is None else recorded
@@ -77,28 +84,28 @@ class GeneratorHalf(HalfStep):
         """Wait until D has made that many steps, and receive its state."""
         self._wait_for_version(self.limits.k * step)
 
-    def _send_g_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
+    def _send_g_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
         """Send the fakes of G's turn, and return that turn."""
-        turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
+        turn = gan.g_turn(self._g_batch(batches[-1]))
         fakes = g.generate_fakes(turn)
-        turn = turn.with_fakes(fakes)
-        feed = turn.feed
-        self.fakes.send(feed.rows, feed.in_order(fakes), feed.label, g.version, self.note)
-        return turn
+        self._send(gan, turn.feed, fakes, g.version)
+        return turn.with_fakes(fakes)
 
-    def _send_d_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
+    def _send_d_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
         """Send fakes that are generated for D's turns, and return G's turn."""
-        for d_rows in rows:
-            turn = gan.d_turn(Batch(d_rows))
-            images = turn.feed.in_order(detached_fakes(turn, g.network(), self.d_parts))
-            self.fakes.send(d_rows, images, turn.feed.label, g.version, self.note)
-        return gan.g_turn(Batch(self._g_rows(rows[-1])))
+        for batch in batches:
+            turn = gan.d_turn(batch)
+            self._send(gan, turn.feed, detached_fakes(turn, g.network(), self.d_parts), g.version)
+        return gan.g_turn(self._g_batch(batches[-1]))
 
-    def _g_rows(self, rows: Rows) -> Rows:
+    def _send(self, gan: GAN, feed: TurnInputs, fakes: tuple[Tensor, ...], version: int) -> None:
+        self.fakes.send(feed.rows, judged_tensors(gan, feed, feed.in_order(fakes)), version, self.note)
+
+    def _g_batch(self, batch: Batch) -> Batch:
         """Return this rank's share of G's batch, which may differ in size from D's."""
         if self.limits.g_batch is None:
-            return rows
-        return Rows(rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch)
+            return batch
+        return Batch(Rows(batch.rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch))
 
     def _wait_for_version(self, version: int, drain: bool = True) -> None:
         def has_arrived() -> bool:
@@ -140,9 +147,7 @@ class DiscriminatorHalf(HalfStep):
             self.lag_record.used.append(self._num_received)
             version = max(drawn.versions)
             device = d.strategy.device(d.net)
-            turn = gan.d_turn(real).with_fakes((drawn.images.to(device),))
-            if drawn.y_B is not None:
-                turn = turn.with_labels(drawn.y_B.to(device))
+            turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
             self.damp_lr(d, max(lags))
             update = d.update(turn, against=_RemoteGenerator(version))
             self.check_gradients(d, update)
@@ -173,7 +178,7 @@ class DiscriminatorHalf(HalfStep):
     def _store(self, message: FakesMessage) -> None:
         self._num_received += 1
         self.read_note(message.note, message.version)
-        self.buffer.put(message.images, message.y_B, message.version)
+        self.buffer.put(message.tensors, message.version)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,13 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
 from paragan.schemes._lag import LagBound, LagRecord
-from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_sample, overlapping_ranks
+from paragan.schemes.asynchronous.fakes import (
+    FakesReceiver,
+    FakesSender,
+    bound_of_messages,
+    empty_rows,
+    overlapping_ranks,
+)
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
 _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
@@ -42,10 +48,10 @@ class RankStep:
         total = first.rows.total if limits.g_batch is None or not limits.reuse else limits.g_batch
         self.half: GeneratorHalf | DiscriminatorHalf
         if isinstance(gan.d, Player):
-            like = empty_sample(gan, first)
-            links = _Links(roles, limits, total, like.numel() * like.element_size() + 8, 0)
+            like = empty_rows(gan, first)
+            links = _Links(roles, limits, total, bound_of_messages(like, total), 0)
             receivers = [links.receivers[i] for i in sorted(links.receivers)]
-            fakes = FakesReceiver(receivers, like, bool(gan.prior.num_classes))
+            fakes = FakesReceiver(receivers, like)
             senders = list(links.senders.values())
             self.half = DiscriminatorHalf(buffer, fakes, senders, limits, roles.batch_world)
             self.half.publish(gan.d)  # its current state, perhaps that of a checkpoint
@@ -68,8 +74,7 @@ class RankStep:
         total = reals[-1].rows.total
         if isinstance(self.half, DiscriminatorHalf):
             return self.gan.report(total, {Side.D: self.half.step(self.gan, reals)})
-        rows = [real.rows for real in reals]
-        return self.gan.report(total, {Side.G: self.half.step(self.gan, rows)})
+        return self.gan.report(total, {Side.G: self.half.step(self.gan, reals)})
 
     def quiesce(self) -> None:
         """Update the snapshot of D on G's ranks."""
@@ -90,7 +95,7 @@ class _Links:
     failed.
     """
 
-    def __init__(self, roles: Roles, limits: LagBound, total: int, image_bytes: int, state_bytes: int) -> None:
+    def __init__(self, roles: Roles, limits: LagBound, total: int, fakes_bytes: int, state_bytes: int) -> None:
         self.roles = roles
         self.number = next(_SESSION_NUMBERS)
         self.max_in_flight = limits.max_in_flight
@@ -98,7 +103,7 @@ class _Links:
         self.receivers: dict[int, GlooReceiver] = {}
         num_g, num_d = (len(roles.ranks[side]) for side in Side)
         for i, j in overlapping_ranks(total, num_g, num_d):
-            self._make(f"fakes/{i}/{j}", Side.G, i, j, total * image_bytes)
+            self._make(f"fakes/{i}/{j}", Side.G, i, j, fakes_bytes)
         for i in range(num_g):
             self._make(f"states/{i}", Side.D, i, i * num_d // num_g, state_bytes)
 

@@ -19,7 +19,7 @@ from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
 from paragan.hardware.device import SideStream
 from paragan.schemes._lag import LagBound, LagRecord
-from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_sample
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_rows
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
 
@@ -34,7 +34,6 @@ class ThreadStep:
     ) -> None:
         self.gan = gan
         g, d = self._players()
-        like = empty_sample(gan, first)
         fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
         states = ThreadLink(limits.max_in_flight, limits.timeout_s)
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
@@ -43,7 +42,7 @@ class ThreadStep:
         d_limits = replace(limits, stopped=self._has_failed, order=orders.get(Side.D))
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
         sender = FakesSender([fakes])
-        receiver = FakesReceiver([fakes], like, bool(gan.prior.num_classes))
+        receiver = FakesReceiver([fakes], empty_rows(gan, first))
         self.generator = GeneratorHalf(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
         self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits)
         self._stream = SideStream(g.strategy.device(g.net))
@@ -57,7 +56,7 @@ class ThreadStep:
 
     def step(self, reals: list[Batch]) -> Report:
         """Run D's step while G's thread runs its step; raises the errors of both."""
-        self._pending.append(self._thread.submit(self._g_step, reals))
+        self._pending.append(self._thread.submit(self._g_step, reals, self._stream.mark()))
         try:
             d = self.discriminator.step(self.gan, reals)
             self._wait(self.generator.bound)
@@ -87,9 +86,10 @@ class ThreadStep:
         assert isinstance(g, Player) and isinstance(d, Player)
         return g, d
 
-    def _g_step(self, reals: list[Batch]) -> Update:
+    def _g_step(self, reals: list[Batch], loaded: torch.Event | None) -> Update:
         with self._stream:
-            return self.generator.step(self.gan, [real.rows for real in reals])
+            self._stream.wait(loaded)
+            return self.generator.step(self.gan, reals)
 
     def _wait(self, max_pending: int) -> None:
         """Wait until G is at most that many steps late; a report never depends on its speed."""

@@ -9,7 +9,7 @@ batch. A process without other ranks is also `synchronous`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import FilePath, Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
+from paragan.game.scheme import refuse_pauses
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._update_order import read_order
@@ -59,10 +61,11 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
         self._roles = make_roles(world, timeout_s)
         return self._roles
 
-    def refuse(self, gan: GAN, has_pairs: bool) -> None:
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player's update needs more than gradients."""
         if not self._has_server:
             return
+        refuse_pauses(gan, "parameter_server")
         players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
         if any(player.calling.dtype is torch.float16 for player in players):
             problem = "scheme parameter_server does not support precision fp16"

@@ -1,4 +1,4 @@
-"""Trainer: steps of a scheme and the periodic work between them, as events."""
+"""Training loop: steps of a scheme and the periodic work between them, as events."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.engine.time_box import TimeBox
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
+from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.term_weights import schedule_texts
 
 _PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 
 
 @dataclass
-class Trainer(SavedGame):
+class TrainingLoop(SavedGame):
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
     images: length of the run in real images. score: scores the sampling generator; None: scoring is
     off. stop: called between steps; True saves a checkpoint and ends the run. telemetry: measures
-    the game whenever samples are due, without side effects. fixed_samples: the images of the sample
-    sheets. roles: which player trains on which rank. sync_period: steps after which all ranks of a
-    player hold the same weights again (`local_sgd`). background: computes the scores in another
-    process; None: training waits for them, within `time_box`.
+    the game when samples are due. fixed_samples: the sample sheets; None: there are none. roles:
+    which player trains on which rank. sync_period: steps after which all ranks of a player hold the
+    same weights again (`local_sgd`). background: computes the scores in another process; None:
+    training waits for them, within `time_box`.
     """
 
     images: int
@@ -49,7 +51,7 @@ class Trainer(SavedGame):
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Callable[[GAN, Mapping[str, Tensor | float]], Mapping[str, float]] | None = None
-    fixed_samples: FixedSamples = FixedSamples()
+    fixed_samples: FixedSamples | FixedTensors | None = FixedSamples()
     background: BackgroundScores | None = None
     time_box: TimeBox = field(default_factory=TimeBox)
     scored_at: int = field(default=-1, init=False)  # step of the newest score
@@ -70,8 +72,7 @@ class Trainer(SavedGame):
         """Train to the end or to a stop, save a checkpoint, and score a finished run.
 
         Yields an event for every step, with values at log points only, and for everything else that
-        happens. num_steps: train that many steps and return without the end; a later call
-        continues.
+        happens. num_steps: train that many steps and return; a later call continues.
         """
         if self._log is None:
             yield from self._begin()
@@ -93,6 +94,8 @@ class Trainer(SavedGame):
 
     def _begin(self) -> Iterator[Event]:
         yield self.event("start", self.describe())
+        for text in schedule_texts(self.gan.adversarial, self.gan.penalties):
+            yield self.event("event", {"text": text})
         if self.background is not None and self.world.is_main:
             yield from self.background.resume(self.clock.step)
         if self.clock.step == 0:
@@ -141,7 +144,7 @@ class Trainer(SavedGame):
             "total_kimg": self.images / 1000,
             "ranks": self.world.size,
             "players": self.roles.gather_merged({name: describe_player(one) for name, one in self.players.items()}),
-            "data": describe_data(self.batches.source, self.fixed_samples.held_out, self.prior),
+            "data": describe_data(self.batches.source, self.fixed_samples, self.prior),
         }
 
     def _evaluate_untrained(self) -> Iterator[Event]:
@@ -166,6 +169,7 @@ class Trainer(SavedGame):
 
     def samples(self) -> Event:
         """Sample the fixed latents or held-out pairs."""
+        assert self.fixed_samples is not None
         images = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
         return samples_event(self.clock, *images, self.fixed_samples.mode)
 
@@ -173,7 +177,8 @@ class Trainer(SavedGame):
         """Sample the generator and measure the game; ranks without G wait."""
         scalars = sum_scalars(self.roles, report)
         if "g" in self.players:
-            yield self.samples()
+            if self.fixed_samples is not None:
+                yield self.samples()
             if self.telemetry is not None:
                 yield self.event("telemetry", self.telemetry(self.gan, scalars))
         self.roles.wait_for_all()

@@ -1,0 +1,64 @@
+"""Adaptive weight of the adversarial loss (Esser et al. 2021, "Taming Transformers", equation 7).
+
+|grad of the other terms| / (|grad of the adversarial term| + 1e-4) at the weights of G's last layer,
+limited to [0, 1e4].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core import balancer
+from paragan.core.balancer import ADVERSARIAL, TermGradients
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Positive
+
+_DELTA = 1e-4
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where gradients are compared, and the limit of the weight."""
+
+    last_layer: str | None = None
+    """Name of G's last layer, at whose weights gradients are compared, as `decoder.conv_out`; null: at G's output."""
+    max_weight: Positive = 1e4
+    """Upper limit of the adaptive weight."""
+
+
+class Balancer(balancer.Balancer):
+    """Adaptive weight; the losses of G that depend on its output are the other terms.
+
+    `adversarial.weight` multiplies the result (0.8 in the authors' code). Terms of other outputs,
+    such as a codebook loss, are not counted.
+    """
+
+    name = "adaptive_weight"
+
+    def __init__(self, options: Options) -> None:
+        self.layer = options.last_layer
+        self.max_weight = options.max_weight
+
+    def begin(self, names: Sequence[str]) -> None:
+        if len(names) < 2:
+            _refuse_single_term()
+
+    def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
+        weight = gradients.weight(ADVERSARIAL)
+        if ADVERSARIAL not in gradients.at_output or not weight:
+            return {}
+        others = [name for name in gradients.at_output if name != ADVERSARIAL]
+        if not others:
+            _refuse_single_term()
+        factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
+        return {ADVERSARIAL: factor.clamp(max=self.max_weight)}
+
+
+def _refuse_single_term() -> None:
+    raise ConfigError(
+        "balancer adaptive_weight compares the adversarial loss with another term of G's output, but G has none; add "
+        "one, such as the penalty l1, or leave the balancer out"
+    )

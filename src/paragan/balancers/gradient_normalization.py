@@ -1,0 +1,50 @@
+"""Gradient normalization of adversarial flow models (Lin et al. 2025, arXiv 2511.22475).
+
+The adversarial gradient at G's output is divided by a moving average of its size, so that its force
+against other terms does not depend on D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from paragan.core import balancer
+from paragan.core.balancer import ADVERSARIAL, TermGradients
+from paragan.core.option_types import Fraction, Positive
+
+_EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Options:
+    """Size of the adversarial gradient, and the average of its norm."""
+
+    decay: Fraction = 0.9
+    """Decay of the moving average of the squared norm; it begins at 0, as in the authors' code."""
+    target: Positive = 1.0
+    """Norm of the gradient times the square root of its number of values, over the batch."""
+
+
+class Balancer(balancer.Balancer):
+    """Gradient normalization; `adversarial.weight` multiplies the normalised gradient."""
+
+    name = "gradient_normalization"
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.state = {"square": torch.zeros((), dtype=torch.float64)}
+
+    def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
+        weight = gradients.weight(ADVERSARIAL)
+        if ADVERSARIAL not in gradients.at_output or not weight:
+            return {}
+        num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])
+        average = self.state["square"]
+        square = (gradients.norm([ADVERSARIAL]) / weight).to(average.dtype).square() * num_values
+        average.lerp_(square, 1 - self.options.decay)
+        return {ADVERSARIAL: self.options.target / (average.sqrt() + _EPSILON)}

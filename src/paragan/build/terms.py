@@ -1,0 +1,57 @@
+"""Construction of the terms of a game: adversarial loss, penalties, augmentation of D's inputs."""
+
+from __future__ import annotations
+
+from paragan.build.data import Data
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.balancer import Balancer
+from paragan.core.errors import ConfigError
+from paragan.core.loss import Loss
+from paragan.core.network_factory import Model
+from paragan.core.option_types import Choice
+from paragan.core.protocols import Augment, Penalty
+from paragan.core.tensor_game import TensorGame
+from paragan.core.types import Side
+
+
+def adversarial(chosen: Choice, model: Model | None = None) -> Loss:
+    """Return the loss of a file of `losses/`, or that of a program."""
+    if isinstance(model, TensorGame) and chosen.name == registry.FROM_MEMORY:
+        assert model.loss is not None
+        return model.loss
+    declared = registry.load_module("losses", chosen.name).loss
+    made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
+    return made
+
+
+def penalties(config: RunConfig, found: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
+    """Return the penalties of each player. Raises `ConfigError` for one that does not support images."""
+    made = [_penalty(chosen, model) for chosen in config.penalties]
+    wrong = next((penalty.name for penalty in made if found.is_image and not penalty.for_images), None)
+    if wrong is not None:
+        raise ConfigError(f"penalty {wrong} does not support images; leave it out")
+    return {side: tuple(penalty for penalty in made if penalty.side is side) for side in Side}
+
+
+def _penalty(chosen: Choice, model: Model | None) -> Penalty:
+    if isinstance(model, TensorGame) and chosen.name == registry.FROM_MEMORY:
+        return model.terms[chosen.options.term]
+    made: Penalty = registry.load_module("penalties", chosen.name).Penalty(chosen.options)
+    return made
+
+
+def augmentation(config: RunConfig) -> Augment | None:
+    """Return the augmentation of D's inputs; None: none."""
+    if config.augment is None:
+        return None
+    made: Augment = registry.load_module("augment", config.augment.name).Augment(config.augment.options)
+    return made
+
+
+def balancing(config: RunConfig) -> Balancer | None:
+    """Return the balancer of G's terms; None: none."""
+    if config.balancer is None:
+        return None
+    made: Balancer = registry.load_module("balancers", config.balancer.name).Balancer(config.balancer.options)
+    return made

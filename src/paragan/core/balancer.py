@@ -1,0 +1,93 @@
+"""Interface of balancers, which weigh the terms of G's loss by their gradients at G's output."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.outputs import identity, sum_of
+from paragan.core.types import Rows
+
+ADVERSARIAL = "adversarial"
+
+
+@dataclass(frozen=True)
+class TermGradients:
+    """Gradients of the terms of G's loss, those of their means over the global batch.
+
+    at_output: of each term that depends on G's output, for each micro-batch of this rank, (B, ...).
+    rows: of this rank. weights: in the terms already, to be restored after a normalisation; 1 where
+    missing. total: sums over ranks, in place. layer_norm(names): norm of the summed gradient at the
+    weights of the balancer's layer. Norms are equal on all ranks, and collective.
+    """
+
+    at_output: Mapping[str, Sequence[Tensor]]
+    rows: Rows
+    weights: Mapping[str, float] = field(default_factory=dict)
+    total: Callable[[Tensor], Tensor] = identity
+    layer_norm: Callable[[Sequence[str]], Tensor] | None = None
+
+    def norm(self, names: Sequence[str]) -> Tensor:
+        """Return the norm of the summed gradient of terms, at the layer, or else at the output."""
+        if self.layer_norm is not None:
+            return self.layer_norm(names)
+        parts = zip(*(self.at_output[name] for name in names), strict=True)
+        squares = [sum_of(gradients).square().sum() for gradients in parts]
+        return self.total(torch.stack(squares).sum()).sqrt()
+
+    def mean_norm(self, name: str) -> Tensor:
+        """Return the mean norm of a sample's gradient at the output, over the global batch."""
+        norms = [gradient.flatten(1).norm(dim=1).sum() for gradient in self.at_output[name]]
+        return self.total(torch.stack(norms).sum()) / self.rows.total
+
+    def weight(self, name: str) -> float:
+        """Return the weight that a term contains."""
+        return self.weights.get(name, 1.0)
+
+
+class Balancer(ABC):
+    """Base class of balancers.
+
+    A subclass sets `name` and defines `factors`. `state` holds tensors that it changes in place
+    from update to update, equal on all ranks; they are saved with G, and restored if G's step is
+    skipped.
+    """
+
+    name: str
+    layer: str | None = None
+    """Name of a module of G: gradients are compared at its weights. None: at G's output."""
+    # Read-only default: a balancer with state assigns a new dict.
+    state: dict[str, Tensor] = {}  # noqa: RUF012
+
+    def begin(self, names: Sequence[str]) -> None:  # noqa: B027 most need nothing
+        """Receive the names of all terms of G, before the first update; `ConfigError` if wrong."""
+
+    @abstractmethod
+    def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
+        """Return factors of terms by name, 0-dim, equal on all ranks; 1 for others."""
+
+
+def refuse_shared_images(balancer: Balancer | None) -> None:
+    """Raise `ConfigError` for a balancer of a layer: G's turn does not call it."""
+    if balancer is not None and balancer.layer is not None:
+        raise ConfigError(
+            f"balancer.last_layer={balancer.layer} does not support generated images that both players share; "
+            "use scheme synchronous, or set balancer.at=output"
+        )
+
+
+def state_before(balancer: Balancer | None) -> list[tuple[Tensor, Tensor]]:
+    """Return the tensors of a balancer's state, each with a copy."""
+    return [] if balancer is None else [(tensor, tensor.clone()) for tensor in balancer.state.values()]
+
+
+@torch.no_grad()
+def restore_if_skipped(state: Sequence[tuple[Tensor, Tensor]], is_taken: Tensor) -> None:
+    """Restore the state before a step that is skipped, without a host sync."""
+    for tensor, before in state:
+        tensor.copy_(torch.where(is_taken.to(tensor.device), tensor, before))

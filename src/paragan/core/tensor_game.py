@@ -1,0 +1,58 @@
+"""Networks, data, loss and terms of a program, in place of the files that a config names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from paragan.core.loss import Loss
+from paragan.core.protocols import Penalty
+from paragan.core.source import Source
+from paragan.core.types import Side
+
+LATENT = "latent"
+
+
+@dataclass(frozen=True)
+class TensorGame:
+    """Objects of a game on named tensors; a `core.network_factory.Model` whose networks are copies.
+
+    arguments: names of the tensors that D receives, in order; the first is what G generates.
+    generator_arguments: those of G; `latent` is drawn. loss: None if the config names one. terms:
+    by the name in the config.
+    """
+
+    g: nn.Module
+    d: nn.Module
+    source: Source
+    arguments: tuple[str, ...]
+    generator_arguments: tuple[str, ...]
+    loss: Loss | None
+    terms: Mapping[str, Penalty]
+
+    @property
+    def latent(self) -> int:
+        """Length of G's latent; 0 for none."""
+        return self.g.latent if LATENT in self.generator_arguments else 0  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format of G's weights, and of the latent."""
+        return next((p.dtype for p in self.g.parameters() if p.is_floating_point()), torch.float32)
+
+    def network(self, side: Side) -> nn.Module:
+        """Return a copy of one player's network."""
+        return copy.deepcopy(self.g if side is Side.G else self.d)
+
+    def Generator(self, *options: Any) -> nn.Module:
+        """Return a copy of the generator."""
+        return self.network(Side.G)
+
+    def Discriminator(self, *options: Any) -> nn.Module:
+        """Return a copy of the discriminator."""
+        return self.network(Side.D)

@@ -1,0 +1,156 @@
+"""Sources of samples that a program passes: tensors by name, a `Dataset` of torch, or an iterable."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from paragan.core import rng
+from paragan.core.errors import DataError
+from paragan.core.source import Source, StreamedSource, TensorSpec, describe_tensors
+from paragan.datasets._in_memory import compute_fingerprint
+from paragan.datasets._ragged import Padding
+
+Sample = Mapping[str, Any]
+
+_HASHED = 64  # rows that identify tensors
+_DRAWS = threading.Lock()  # the global generators are those of the process
+
+
+class TensorSource(Source):
+    """A `Source` of tensors by name, in memory; their first axis is the samples.
+
+    A list of tensors has samples of different lengths, which are padded (`_ragged`).
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor | Sequence[Tensor]], padding: Padding) -> None:
+        counts = {
+            name: 0 if isinstance(held, Tensor) and not held.dim() else len(held) for name, held in tensors.items()
+        }
+        if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
+            found = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
+            raise DataError(f"data: tensors need one first axis, the samples; found {found}")
+        self._held = {name: held.detach().cpu() for name, held in tensors.items() if isinstance(held, Tensor)}
+        self._ragged = {name: held for name, held in tensors.items() if not isinstance(held, Tensor)}
+        self._padding = padding.including(self._ragged)
+        self._count = next(iter(counts.values()))
+        axes = self._padding.axes
+        longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
+        self.tensors = self._padding.specs({name: held[0] for name, held in tensors.items()}, longest)
+        rows = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
+        content = [held.contiguous().view(-1).view(torch.uint8).numpy().tobytes() for held in self.fetch(rows).values()]
+        self.fingerprint = compute_fingerprint(self._count, self.tensors, *content)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return copies of rows. indices: int64 array (B,) in [0, N)."""
+        rows = torch.as_tensor(indices, dtype=torch.int64)
+        found = {name: held.index_select(0, rows) for name, held in self._held.items()}
+        ragged = {name: [held[row] for row in rows.tolist()] for name, held in self._ragged.items()}
+        return {**found, **self._padding.stacked(ragged)}
+
+
+class DatasetSource(Source):
+    """A `Source` of a map-style `Dataset` whose samples are mappings of tensors, arrays or numbers.
+
+    What a sample draws from the generators of torch, numpy and `random` is seeded by its place in
+    the stream of batches, so a resumed run, or one on other ranks, draws the same.
+    """
+
+    def __init__(self, dataset: Dataset[Any], padding: Padding) -> None:
+        self._dataset = dataset
+        self._padding = padding
+        self.tensors = padding.specs(_tensors_of(self._drawn(0, 0, 0), 0))
+        self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
+
+    def __len__(self) -> int:
+        return len(self._dataset)  # type: ignore[arg-type]
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return samples, stacked. Raises `DataError` for one that differs from the first."""
+        where = indices if places is None else places
+        drawn = [(int(row), self._drawn(int(row), seed, int(place))) for row, place in zip(indices, where, strict=True)]
+        return _stacked(drawn, self.tensors, self._padding)
+
+    def _drawn(self, row: int, seed: int, place: int) -> Any:
+        with _seeded(rng.key(seed, "dataset", place)):
+            return self._dataset[row]
+
+
+class IterableSource(StreamedSource):
+    """A `Source` whose samples come in the order of an iterable, which is made for each epoch."""
+
+    def __init__(self, make: Callable[[int], Iterable[Sample]], padding: Padding) -> None:
+        self._make = make
+        self._padding = padding
+        first = next(iter(make(0)), None)
+        if first is None:
+            raise DataError("data: the iterable of epoch 0 has no samples")
+        self.tensors = padding.specs(_tensors_of(first, 0))
+        self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
+
+    def __len__(self) -> int:
+        return 0
+
+    def samples(self, epoch: int) -> Iterator[Any]:
+        """Return the samples of an epoch."""
+        return iter(self._make(epoch))
+
+    def stacked(self, samples: Sequence[Any]) -> dict[str, Tensor]:
+        """Return samples, stacked. Raises `DataError` for one that differs from the first."""
+        return _stacked(list(enumerate(samples)), self.tensors, self._padding)
+
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return as many samples from the begin of epoch 0, repeated if there are fewer."""
+        found = list(islice(self.samples(0), len(indices)))
+        return self.stacked([found[number % len(found)] for number in range(len(indices))])
+
+
+def _tensors_of(sample: Any, row: int) -> dict[str, Tensor]:
+    if not isinstance(sample, Mapping) or not sample:
+        raise DataError(f"data: sample {row} is a {type(sample).__name__}; return a mapping of names to tensors")
+    return {name: torch.as_tensor(value) for name, value in sample.items()}
+
+
+def _stacked(samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec], padding: Padding) -> dict[str, Tensor]:
+    """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
+    rows: dict[str, list[Tensor]] = {}
+    for number, sample in samples:
+        tensors = _tensors_of(sample, number)
+        found = padding.specs(tensors)
+        if found != declared:
+            text = f"data: sample {number} has {describe_tensors(found)}, the first {describe_tensors(declared)}"
+            raise DataError(f"{text}; name an axis that differs: ragged={{NAME: AXIS}}")
+        for name, tensor in tensors.items():
+            rows.setdefault(name, []).append(tensor)
+    return padding.stacked(rows)
+
+
+def _name_of(held: Any) -> str:
+    return f"{getattr(held, '__module__', '')}.{getattr(held, '__qualname__', type(held).__qualname__)}"
+
+
+@contextmanager
+def _seeded(key: int) -> Iterator[None]:
+    """Seed the global generators inside, and restore them after it."""
+    with _DRAWS, torch.random.fork_rng(devices=[]):
+        before = random.getstate(), np.random.get_state()
+        torch.manual_seed(key)
+        random.seed(key)
+        np.random.seed(key % (1 << 32))
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])

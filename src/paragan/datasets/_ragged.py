@@ -1,0 +1,84 @@
+"""Padding of tensors whose length differs from sample to sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.core.source import TensorSpec
+
+MASK = "_mask"  # of `audio`: `audio_mask`
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Axes of samples that differ in length, by name, and the lengths to which they are padded.
+
+    buckets: ascending; the first that fits is used, the longest row of the batch if none does.
+    """
+
+    axes: Mapping[str, int] = field(default_factory=dict)
+    buckets: tuple[int, ...] = ()
+
+    def including(self, ragged: Mapping[str, Sequence[Tensor]]) -> Padding:
+        """Return a copy with the axes in which these rows differ."""
+        found = {name: _ragged_axis(name, rows) for name, rows in ragged.items() if name not in self.axes}
+        return replace(self, axes={**self.axes, **found})
+
+    def specs(self, sample: Mapping[str, Tensor], longest: Mapping[str, int] | None = None) -> dict[str, TensorSpec]:
+        """Return the declaration of the tensors of a sample, with masks.
+
+        longest: lengths that no sample exceeds, by name. If they fit into the only bucket, every
+        row has its length; others are padded to any length, -1.
+        """
+        found: dict[str, TensorSpec] = {}
+        for name, row in sample.items():
+            shape = [*row.shape]
+            if name not in self.axes:
+                found[name] = TensorSpec(tuple(shape), row.dtype)
+                continue
+            length = self._declared_length((longest or {}).get(name))
+            shape[self.axes[name]] = length
+            found[name] = TensorSpec(tuple(shape), row.dtype)
+            found[f"{name}{MASK}"] = TensorSpec((length,), torch.bool)
+        return found
+
+    def _declared_length(self, longest: int | None) -> int:
+        is_fixed = longest is not None and len(self.buckets) == 1 and longest <= self.buckets[0]
+        return self.buckets[0] if is_fixed else -1
+
+    def stacked(self, rows: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+        """Return rows stacked by name; those of different lengths with zeros after them, and masks."""
+        found: dict[str, Tensor] = {}
+        for name, held in rows.items():
+            if name in self.axes:
+                found |= self._padded(name, held, self.axes[name])
+            else:
+                found[name] = torch.stack(list(held))
+        return found
+
+    def _padded(self, name: str, rows: Sequence[Tensor], axis: int) -> dict[str, Tensor]:
+        lengths = torch.tensor([row.shape[axis] for row in rows])
+        longest = int(lengths.max())
+        length = next((bucket for bucket in self.buckets if bucket >= longest), longest)
+        shape = [*rows[0].shape]
+        shape[axis] = length
+        batch = rows[0].new_zeros(len(rows), *shape)
+        for place, row in zip(batch, rows, strict=True):
+            place.narrow(axis, 0, row.shape[axis]).copy_(row)
+        return {name: batch, f"{name}{MASK}": torch.arange(length) < lengths[:, None]}
+
+
+def _ragged_axis(name: str, rows: Sequence[Tensor]) -> int:
+    """Return the one axis of a sample that differs; the first if none does. Raises `DataError`."""
+    shapes = {tuple(row.shape) for row in rows}
+    ranks = {len(shape) for shape in shapes}
+    axes = [axis for axis in range(min(ranks)) if len({shape[axis] for shape in shapes}) > 1]
+    if len(ranks) > 1 or len(axes) > 1 or ranks == {0}:
+        found = ", ".join(str(shape) for shape in sorted(shapes)[:3])
+        raise DataError(f"data: samples of {name!r} differ in more than one axis ({found}); pad them")
+    return axes[0] if axes else 0

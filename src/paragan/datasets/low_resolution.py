@@ -1,0 +1,68 @@
+"""Images next to reduced copies of themselves, for super-resolution.
+
+Source: your files, as in `folder`; the copies are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.core.source import EncodedSource, Source, TensorSpec
+from paragan.datasets import folder
+from paragan.datasets._options import FolderOptions
+
+
+@dataclass(frozen=True)
+class Options(FolderOptions):
+    """A folder, .zip or .tar file of images, and by how much the copies are smaller."""
+
+    factor: Literal[2, 4, 8] = 4
+    """Height of an image divided by that of its reduced copy."""
+
+    def __post_init__(self) -> None:
+        if self.size % self.factor:
+            raise ValueError(f"size must be a multiple of factor={self.factor}, not {self.size}")
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """Return `image` (channels, size, size) and `low` (channels, size / factor, size / factor), uint8.
+
+    `low` is reduced by a bicubic filter with antialiasing. Labels are left out. Errors as in `folder`.
+    """
+    return _LowResolution(folder.source(options, split), options.factor)
+
+
+class _LowResolution(EncodedSource):
+    """A source of images with reduced copies of them."""
+
+    def __init__(self, source: Source, factor: int) -> None:
+        self.source = source
+        self.factor = factor
+        channels, height, width = source.shape
+        low = TensorSpec((channels, height // factor, width // factor), torch.uint8)
+        self.tensors = {"image": source.tensors["image"], "low": low}
+        self.notices = source.notices
+        self.fingerprint = f"{source.fingerprint} low resolution {factor}"
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def read(self, rows: Any) -> Sequence[bytes]:
+        return self.source.read(rows)
+
+    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        image = self.source.decode(encoded, rows, places, seed)["image"]
+        return {"image": image, "low": reduced(image, self.factor)}
+
+
+def reduced(image: Tensor, factor: int) -> Tensor:
+    """Return uint8 images (B, C, H, W) at 1 / `factor` of their size, rounded."""
+    size = [side // factor for side in image.shape[2:]]
+    low = F.interpolate(image.float(), size, mode="bicubic", antialias=True)
+    return low.round().clamp(0, 255).to(torch.uint8)

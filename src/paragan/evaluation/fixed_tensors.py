@@ -1,0 +1,102 @@
+"""Sample sheets of tensors as pictures: samples of the data, and what G makes of their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.core.outputs import GeneratorOutput
+from paragan.core.source import Source
+from paragan.core.types import Batch, Rows
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sampling import Mode, sampling_network
+from paragan.layers.modes import in_mode
+from paragan.loading.loader import normalise_images
+
+NAMES = ("data", "generated")
+_COLUMNS = 8
+_POINTS = 1024
+_PIXELS = 64  # of a density
+_WINDOW = 128
+_RANGE = 9.2  # nepers of a spectrogram: 80 dB
+
+
+@dataclass(frozen=True)
+class FixedTensors:
+    """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates from them.
+
+    Images are shown unchanged, waves (1, T) as spectrograms, and two columns as their density.
+    """
+
+    source: Source
+    mode: Mode = "eval"
+    held_out: Source | None = None
+
+    def __call__(
+        self, player: Player, prior: Prior, class_names: tuple[str, ...]
+    ) -> tuple[Tensor, int, tuple[str, ...]]:
+        """Return x_BCHW in [-1, 1], images per row, and the name of each row."""
+        is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
+        count = _POINTS if is_density else _COLUMNS
+        count = min(count, len(self.source) or count)
+        numbers = np.arange(count)
+        moved = {name: value.to(prior.device) for name, value in self.source.fetch(numbers, numbers).items()}
+        batch = Batch(Rows(0, 0, count, count), normalise_images(moved, self.source, prior.dtype))
+        feed = prior.feed("grid", batch)
+        generator = sampling_network(player)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), in_mode(generator.module, training=False):
+            made = GeneratorOutput.of(generator(*feed.fake_inputs)).images
+        real = feed.real_sample
+        inputs = _image_inputs(batch, prior, real)
+        pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
+        return pictures, 1 if is_density else count, (*inputs, *NAMES)
+
+
+def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]:
+    """Return G's inputs that are images, by name, each enlarged to the size of the sample."""
+    if real.dim() != 4:
+        return {}
+    names = [name for name in prior.generator_arguments or () if name not in ("latent", prior.arguments[0])]
+    inputs = {name: batch.tensors[name] for name in names}
+    images = {name: x for name, x in inputs.items() if x.dim() == 4 and x.shape[1] == real.shape[1]}
+    return {name: F.interpolate(x.to(real.dtype), real.shape[2:]) for name, x in images.items()}
+
+
+def is_pictured(shape: tuple[int, ...]) -> bool:
+    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T) or (2,)."""
+    if len(shape) == 3:
+        return shape[0] in (1, 3) and -1 not in shape
+    return shape == (2,) or (len(shape) == 2 and shape[0] == 1 and (shape[1] == -1 or shape[1] >= _WINDOW))
+
+
+def as_pictures(x_B: Tensor) -> Tensor:
+    """Return pictures (B, C, H, W) in [-1, 1] of samples; of two columns one of each half (2, 1, H, W)."""
+    x_B = x_B.detach().float()
+    if x_B.dim() == 4:
+        return x_B.clamp(-1, 1)
+    if x_B.dim() == 2:
+        return _densities(*x_B.cpu().chunk(2))
+    wave_BT = x_B[:, 0]
+    hop = max(1, wave_BT.shape[1] // _WINDOW)
+    window = torch.hann_window(_WINDOW, device=x_B.device)
+    spectrum = torch.stft(wave_BT, _WINDOW, hop, window=window, pad_mode="constant", return_complex=True).abs()
+    loudest = spectrum.amax().clamp(min=1e-6)
+    level = (spectrum / loudest).clamp(min=1e-6).log() / _RANGE  # 0 is the loudest, -1 is silent
+    return (2 * level + 1).clamp(-1, 1).flip(1)[:, None]
+
+
+def _densities(real_N2: Tensor, made_N2: Tensor) -> Tensor:
+    """Return two histograms over the range of the real points, whiter where points are."""
+    low = real_N2.amin(0)
+    size = (real_N2.amax(0) - low).clamp(min=1e-6)
+    found = []
+    for points in (real_N2, made_N2):
+        places = (((points - low) / size * 0.8 + 0.1) * _PIXELS).floor().clamp(0, _PIXELS - 1).nan_to_num().long()
+        counts = torch.bincount((_PIXELS - 1 - places[:, 1]) * _PIXELS + places[:, 0], minlength=_PIXELS**2).float()
+        found.append((2 * (counts / counts.amax()).sqrt() - 1).view(1, _PIXELS, _PIXELS))
+    return torch.stack(found)

@@ -1,0 +1,38 @@
+"""Start of a balancer in a game."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paragan.core import registry
+from paragan.core.balancer import ADVERSARIAL, Balancer
+from paragan.core.errors import ConfigError
+from paragan.core.protocols import Penalty, PlayerSlot
+from paragan.core.types import Can
+from paragan.game.player import Player
+
+
+def begin(balancer: Balancer | None, g: PlayerSlot, penalties: Sequence[Penalty]) -> None:
+    """Give a balancer the names of G's terms; `ConfigError` for one that does not fit G."""
+    if balancer is None:
+        return
+    if not isinstance(balancer, Balancer):
+        raise ConfigError(f"balancer: {type(balancer).__name__} is not a balancer; derive it from paragan.Balancer")
+    balancer.begin([ADVERSARIAL, *(penalty.name for penalty in penalties)])
+    if isinstance(g, Player):
+        _refuse_unsupported(balancer, g)
+
+
+def _refuse_unsupported(balancer: Balancer, g: Player) -> None:
+    if Can.COUPLED not in g.strategy.can:
+        raise ConfigError(
+            f"g.strategy does not support the balancer {balancer.name}, which needs the gradients of the whole batch "
+            "in every update; use ddp, zero1, zero2 or zero3"
+        )
+    if balancer.layer is None:
+        return
+    names = [name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None]
+    if balancer.layer not in names:
+        problem = f"balancer.last_layer={balancer.layer} is no layer of G with weights"
+        hint = registry.did_you_mean(registry.closest_name(balancer.layer, names))
+        raise ConfigError(f"{problem}; choose one, such as {', '.join(names[-3:])}{hint}")

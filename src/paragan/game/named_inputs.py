@@ -1,0 +1,82 @@
+"""Names of the tensors that networks receive, from the signatures of `forward`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping
+
+from torch import nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.source import TensorSpec
+from paragan.core.tensor_game import LATENT
+from paragan.layers.discriminators import Discriminators
+
+_DRAWN = (LATENT, "z")
+
+
+def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tuple[str, ...]:
+    """Return the names of G's arguments; `latent` or `z` is `latent`. Raises `ConfigError`."""
+    if clash := [name for name in _DRAWN if name in tensors]:
+        problem = f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn"
+        raise ConfigError(f"{problem}; rename it")
+    parameters = _parameters(net, "generator")
+    found = _available(parameters, (*tensors, *_DRAWN), "generator")
+    if not found:
+        hint = "name its arguments after tensors of a sample, or latent"
+        raise ConfigError(f"generator: {type(net).__name__}.forward takes no arguments; {hint}")
+    names = tuple(LATENT if name in _DRAWN else name for name in found)
+    if LATENT in names and type(getattr(net, LATENT, None)) is not int:
+        hint = "set it, for example self.latent = 64"
+        raise ConfigError(
+            f"generator: {type(net).__name__} has no attribute `latent`, the length of {found[0]}; {hint}"
+        )
+    return names
+
+
+def discriminator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:
+    """Return the names of D's arguments; the first is the tensor that G generates.
+
+    sample: name of the first one; None: that of the parameter, or of the only tensor.
+    """
+    net = next(iter(net.values())) if isinstance(net, Discriminators) else net
+    first, *others = _parameters(net, "discriminator")
+    name = sample or first.name
+    if sample is None and name not in tensors and len(tensors) == 1:
+        name = next(iter(tensors))
+    if name not in tensors:
+        raise ConfigError(
+            f"discriminator: forward({name}, …) names the tensor that is real in a batch, and a sample has only "
+            f"{', '.join(tensors)}; rename one of them, or pass sample=NAME"
+        )
+    return (name, *_available(others, tensors, "discriminator"))
+
+
+def _parameters(net: nn.Module, owner: str) -> list[inspect.Parameter]:
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    every = inspect.signature(net.forward).parameters.values()
+    found = [parameter for parameter in every if parameter.kind in named]
+    needed = [p.name for p in every if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if needed or (not found and owner == "discriminator"):
+        problem = f"takes {needed[0]!r} by keyword only" if needed else "has no named argument"
+        raise ConfigError(f"{owner}: {type(net).__name__}.forward {problem}; give it arguments with names, by position")
+    return found
+
+
+def _available(parameters: list[inspect.Parameter], tensors: Collection[str], owner: str) -> list[str]:
+    """Return the names that a batch has; arguments with a default may be missing at the end."""
+    found: list[str] = []
+    missing = ""
+    for parameter in parameters:
+        if parameter.name in tensors and missing:
+            hint = f"add the tensor {missing!r} to the samples, or move it to the end"
+            raise ConfigError(f"{owner}: forward({missing}, {parameter.name}): no sample has {missing!r}; {hint}")
+        if parameter.name in tensors:
+            found.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            names = ", ".join(name for name in tensors if name not in _DRAWN)
+            hint = "rename one of them"
+            raise ConfigError(f"{owner}: forward takes {parameter.name!r}, and a sample has only {names}; {hint}")
+        else:
+            missing = parameter.name
+    return found

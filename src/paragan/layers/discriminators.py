@@ -1,0 +1,32 @@
+"""Several discriminators as one network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+
+
+class Discriminators(nn.ModuleDict):
+    """Calls each discriminator with the same inputs, and returns their outputs by name.
+
+    `Discriminators(mpd=net, msd=net)`; weights are called `mpd.…`. A discriminator may return a
+    list of outputs itself (`DiscriminatorOutput.of`). Raises `ConfigError` for a value that is no
+    module, and for a name that `nn.ModuleDict` uses.
+    """
+
+    def __init__(self, **nets: nn.Module) -> None:
+        super().__init__()
+        for name, net in nets.items():
+            if not isinstance(net, nn.Module):
+                problem = f"discriminator {name} is a {type(net).__name__}"
+                raise ConfigError(f"{problem}; pass a torch.nn.Module")
+            if not name or {".", "/"} & set(name) or name in dir(self):
+                problem = f"a discriminator cannot be called {name!r}"
+                raise ConfigError(f"{problem}; use another name, such as mpd")
+            self[name] = net
+
+    def forward(self, *inputs: Tensor | None) -> dict[str, Any]:
+        return {name: net(*inputs) for name, net in self.items()}

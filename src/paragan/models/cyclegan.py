@@ -1,0 +1,132 @@
+"""CycleGAN (Zhu et al. 2017): translation between images of two kinds, A and B, without pairs.
+
+Both translators are G, both discriminators D, and one step trains all four. Images lie side by side,
+A at the left and B at the right (data `unpaired`). The translators are the residual networks of the
+paper's appendix 7.2 (Johnson et al. 2016) and D is PatchGAN, all with instance norm. The defaults are a small
+version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.core.option_types import Count
+from paragan.core.outputs import GeneratorOutput
+from paragan.layers.precision import at_least_float32
+from paragan.models._options import WeightInit
+from paragan.models.pix2pix import Patch, PatchHead
+
+SAMPLE = "both"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Sizes of all four networks."""
+
+    width: Count = 16
+    """Channels of a translator's first layer, doubled at each of two halvings; the paper: 64."""
+    blocks: Count = 3
+    """Residual blocks of a translator; the paper: 6 at 128 px, 9 from 256 px on."""
+    identity: bool = True
+    """Whether each translator is also called on images of its own kind, for the identity loss (section 5.2)."""
+    d_width: Count = 16
+    """Channels of a discriminator's first layer, doubled at each halving; the paper: 64."""
+    d_halvings: Count = 2
+    """Halvings before a discriminator's patches; the paper: 3, for patches of 70x70."""
+    weight_init: WeightInit = "normal_0.02"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+
+
+class Generator(nn.Module):
+    """`both` (B, C, H, 2W) in [-1, 1] to its translation: A made of the right half, B of the left one.
+
+    `extra` has `cycle`, both translated back, and `identity`, both translated to their own kind.
+    """
+
+    latent = 0
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[1] % 4 or shape[2] % 8:
+            found = "x".join(map(str, shape))
+            raise DataError(f"cyclegan needs two images side by side, their sides multiples of 4, not {found}")
+        self.weight_init = options.weight_init
+        self.has_identity = options.identity
+        self.to_a = translator(shape[0], options.width, options.blocks)
+        self.to_b = translator(shape[0], options.width, options.blocks)
+
+    def forward(self, both: Tensor) -> GeneratorOutput:
+        a, b = both.chunk(2, dim=3)
+        fake_a = self.to_a(b)
+        fake_b = self.to_b(a)
+        extra = {"cycle": torch.cat([self.to_a(fake_b), self.to_b(fake_a)], 3)}
+        if self.has_identity:
+            extra["identity"] = torch.cat([self.to_a(a), self.to_b(b)], 3)
+        return GeneratorOutput(torch.cat([fake_a, fake_b], 3), extra)
+
+
+class Discriminator(nn.Module):
+    """`both` to patch logits (B, h, w) of its halves, outputs `a` and `b`."""
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        self.of_a = patches(shape[0], options)
+        self.of_b = patches(shape[0], options)
+
+    def forward(self, both: Tensor) -> dict[str, Tensor]:
+        a, b = both.chunk(2, dim=3)
+        return {"a": self.of_a(a)[0], "b": self.of_b(b)[0]}
+
+
+def translator(channels: int, width: int, blocks: int) -> nn.Sequential:
+    """Return c7s1-w, d2w, d4w, residual blocks, u2w, uw, c7s1-C, in the paper's notation."""
+    layers: list[nn.Module] = [nn.ReflectionPad2d(3), *_normed(nn.Conv2d(channels, width, 7))]
+    for factor in (1, 2):
+        layers += _normed(nn.Conv2d(factor * width, 2 * factor * width, 3, 2, 1))
+    layers += [ReflectedResidual(4 * width) for _ in range(blocks)]
+    for factor in (4, 2):
+        up = nn.ConvTranspose2d(factor * width, factor * width // 2, 3, 2, 1, output_padding=1)
+        layers += _normed(up)
+    return nn.Sequential(*layers, nn.ReflectionPad2d(3), nn.Conv2d(width, channels, 7), Tanh())
+
+
+class ReflectedResidual(nn.Module):
+    """Two 3x3 convolutions with reflection padding and instance norm, added to the input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        first = _normed(nn.Conv2d(width, width, 3))
+        second = _normed(nn.Conv2d(width, width, 3))[:-1]
+        self.layers = nn.Sequential(nn.ReflectionPad2d(1), *first, nn.ReflectionPad2d(1), *second)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.layers(h)
+
+
+class Tanh(nn.Module):
+    """tanh in float32 or more."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return at_least_float32(h).tanh()
+
+
+def patches(channels: int, options: Options) -> nn.Sequential:
+    """Return PatchGAN with instance norm: C64-C128-… of the paper."""
+    widths = [options.d_width * min(2**level, 8) for level in range(options.d_halvings + 1)]
+    layers: list[nn.Module] = []
+    for level, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
+        stride = 2 if level < options.d_halvings else 1
+        layers.append(Patch(inputs, outputs, stride, nn.InstanceNorm2d(outputs) if level else None))
+    return nn.Sequential(*layers, PatchHead(widths[-1]))
+
+
+def _normed(conv: nn.Module) -> list[nn.Module]:
+    width = conv.out_channels
+    assert isinstance(width, int)
+    return [conv, nn.InstanceNorm2d(width), nn.ReLU()]

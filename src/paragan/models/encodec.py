@@ -1,0 +1,168 @@
+"""EnCodec (Defossez et al. 2022, "High Fidelity Neural Audio Compression"): audio to tokens, and back.
+
+G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it reconstructs the
+audio of the batch. D is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over
+complex spectrograms of several windows. The defaults are a small version, for 8 kHz: frames of 64
+samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the paper: codes are short, of length 1
+and trained by gradients (DAC, Kumar et al. 2023), not moving averages; no LSTM, no weight
+normalisation; G ends in tanh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.core.option_types import Count
+from paragan.core.outputs import GeneratorOutput
+from paragan.layers.precision import at_least_float32
+from paragan.layers.residual_quantizer import ResidualQuantizer
+from paragan.models._options import WeightInit
+
+SAMPLE = "audio"
+_SLOPE = 0.2
+_DILATIONS = (1, 2, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Sizes of both networks."""
+
+    width: Count = 16
+    """Channels of the encoder's first layer, doubled by each rate; the paper: 32."""
+    rates: tuple[Count, ...] = (2, 4, 8)
+    """Factors of the encoder's reductions; their product is the samples of a frame. The paper: 2, 4, 5, 8."""
+    codebooks: Count = 4
+    """Levels of the residual quantizer; the paper: up to 32."""
+    codes: Count = 256
+    """Size of each codebook; the paper: 1024."""
+    depth: Count = 8
+    """Length of a code; the paper: 128, DAC: 8."""
+    windows: tuple[Count, ...] = (512, 256, 128)
+    """Samples of D's windows, with hops of a quarter; the paper: 2048, 1024, 512, 256, 128."""
+    d_width: Count = 8
+    """Channels of each discriminator; the paper: 32."""
+    weight_init: WeightInit = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+
+
+class Generator(nn.Module):
+    """`audio` (B, 1, T) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
+
+    latent = 0
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        frame = prod(options.rates)
+        _refuse_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
+        self.weight_init = options.weight_init
+        widths = [options.width << level for level in range(len(options.rates) + 1)]
+        last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
+        self.encoder = nn.Sequential(*_downwards(widths, options.rates), nn.ELU(), last)
+        self.quantizer = ResidualQuantizer(options.codebooks, options.codes, widths[-1], options.depth)
+        first = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
+        self.decoder = nn.Sequential(first, *_upwards(widths[::-1], options.rates[::-1]), nn.ELU())
+        self.last = nn.Conv1d(widths[0], 1, 7, padding=3)
+
+    def forward(self, audio: Tensor) -> GeneratorOutput:
+        h, extra = self.quantizer(self.encoder(audio))
+        return GeneratorOutput(self.decode(h), extra)
+
+    def encode(self, audio: Tensor) -> Tensor:
+        """Return the tokens (B, codebooks, frames) of audio."""
+        tokens: Tensor = self.quantizer(self.encoder(audio))[1]["tokens"]
+        return tokens
+
+    def decode(self, h: Tensor) -> Tensor:
+        """Return audio of vectors (B, C, frames), as `quantizer.vectors` returns them for tokens."""
+        return at_least_float32(self.last(self.decoder(h))).tanh()
+
+
+class Discriminator(nn.Module):
+    """Audio (B, 1, T) to a list of outputs, one for each window."""
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        longest = max(options.windows)
+        _refuse_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
+        self.weight_init = options.weight_init
+        self.scales = nn.ModuleList([StftDiscriminator(window, options.d_width) for window in options.windows])
+
+    def forward(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
+        return [net(audio) for net in self.scales]
+
+
+class StftDiscriminator(nn.Module):
+    """2-D convolutions over the real and the imaginary part of a spectrogram, (B, 2, frames, frequencies)."""
+
+    def __init__(self, window: int, width: int) -> None:
+        super().__init__()
+        self.window = window
+        first = nn.Conv2d(2, width, (3, 9), padding=(1, 4))
+        reducing = [nn.Conv2d(width, width, (3, 9), (1, 2), (d, 4), dilation=(d, 1)) for d in _DILATIONS]
+        self.convs = nn.ModuleList([first, *reducing, nn.Conv2d(width, width, 3, padding=1)])
+        self.last = nn.Conv2d(width, 1, 3, padding=1)
+
+    def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
+        h = self._spectrogram(audio[:, 0])
+        features = []
+        for conv in self.convs:
+            h = F.leaky_relu(conv(h), _SLOPE)
+            features.append(h)
+        return at_least_float32(self.last(h)).flatten(1), features
+
+    def _spectrogram(self, audio_BT: Tensor) -> Tensor:
+        audio_BT = at_least_float32(audio_BT)
+        hann = torch.hann_window(self.window, dtype=audio_BT.dtype, device=audio_BT.device)
+        found = torch.stft(
+            *(audio_BT, self.window, self.window // 4),
+            window=hann,
+            center=False,
+            normalized=True,
+            return_complex=True,
+        )
+        return torch.view_as_real(found).permute(0, 3, 2, 1)
+
+
+class BottleneckResidual(nn.Module):
+    """ELU, convolution of three to half the channels, ELU, 1x1, added to the input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        half = max(1, width // 2)
+        convs = nn.Conv1d(width, half, 3, padding=1), nn.Conv1d(half, width, 1)
+        self.layers = nn.Sequential(nn.ELU(), convs[0], nn.ELU(), convs[1])
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.layers(h)
+
+
+def _downwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
+    """Return the first convolution, and a residual block and a strided convolution for each rate."""
+    layers: list[nn.Module] = [nn.Conv1d(1, widths[0], 7, padding=3)]
+    for (inputs, outputs), rate in zip(pairwise(widths), rates, strict=True):
+        strided = nn.Conv1d(inputs, outputs, 2 * rate, rate, (rate + 1) // 2)
+        layers += [BottleneckResidual(inputs), nn.ELU(), strided]
+    return layers
+
+
+def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
+    """Return a transposed convolution and a residual block for each rate."""
+    layers: list[nn.Module] = []
+    for (inputs, outputs), rate in zip(pairwise(widths), rates, strict=True):
+        padding = (rate + 1) // 2
+        up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
+        layers += [nn.ELU(), up, BottleneckResidual(outputs)]
+    return layers
+
+
+def _refuse_shape(shape: tuple[int, ...], does_not_fit: bool | int, length: str) -> None:
+    if len(shape) != 2 or shape[0] != 1 or does_not_fit:
+        found = "x".join(map(str, shape))
+        raise DataError(f"encodec reconstructs audio of 1xN samples, {length}, not {found}")

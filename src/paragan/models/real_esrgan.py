@@ -1,0 +1,145 @@
+"""Real-ESRGAN (Wang et al. 2021): images from reduced ones by residual dense blocks, against a U-Net.
+
+G is that of ESRGAN (Wang et al. 2018, figure 4): residual-in-residual dense blocks at the low
+resolution, then nearest-neighbour upsampling by convolutions. D is a U-Net with spectral norm and a
+logit for each pixel (figure 6). The defaults are a small version. Difference from the papers: G ends
+in tanh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.core.option_types import Count
+from paragan.core.outputs import DiscriminatorOutput
+from paragan.layers.precision import at_least_float32
+from paragan.layers.resample import UpConv2d
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._options import WeightInit
+
+SAMPLE = "image"
+_SLOPE = 0.2
+_RESIDUAL_SCALE = 0.2
+_DENSE_LAYERS = 5
+_DENSE_BLOCKS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Sizes of both networks."""
+
+    factor: Literal[2, 4, 8] = 4
+    """Height of the generated image divided by that of `low`."""
+    width: Count = 32
+    """Channels of G; the paper: 64."""
+    blocks: Count = 4
+    """Residual-in-residual dense blocks; the paper: 23."""
+    growth: Count = 16
+    """Channels of each layer in a dense block; the paper: 32."""
+    d_width: Count = 16
+    """Channels of D's first layer, doubled at each of three halvings; the paper: 64."""
+    weight_init: WeightInit = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+
+
+class Generator(nn.Module):
+    """`low` (B, C, h, w) in [-1, 1] to images (B, C, factor * h, factor * w)."""
+
+    latent = 0
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[1] % options.factor or shape[2] % options.factor:
+            found = "x".join(map(str, shape))
+            factor = options.factor
+            raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
+        self.weight_init = options.weight_init
+        channels = shape[0]
+        width = options.width
+        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        self.blocks = nn.ModuleList([ResidualInResidual(width, options.growth) for _ in range(options.blocks)])
+        self.after_blocks = nn.Conv2d(width, width, 3, padding=1)
+        self.ups = nn.ModuleList([UpConv2d(width, width) for _ in range(options.factor.bit_length() - 1)])
+        self.high = nn.Conv2d(width, width, 3, padding=1)
+        self.last = nn.Conv2d(width, channels, 3, padding=1)
+
+    def forward(self, low: Tensor) -> Tensor:
+        first = self.first(low)
+        h = first
+        for block in self.blocks:
+            h = block(h)
+        h = first + self.after_blocks(h)
+        for up in self.ups:
+            h = F.leaky_relu(up(h), _SLOPE)
+        h = F.leaky_relu(self.high(h), _SLOPE)
+        return at_least_float32(self.last(h)).tanh()
+
+
+class ResidualInResidual(nn.Module):
+    """Three dense blocks, each added to its input, and a residual around them."""
+
+    def __init__(self, width: int, growth: int) -> None:
+        super().__init__()
+        self.dense = nn.ModuleList([DenseBlock(width, growth) for _ in range(_DENSE_BLOCKS)])
+
+    def forward(self, h: Tensor) -> Tensor:
+        residual = h
+        for block in self.dense:
+            residual = block(residual)
+        return h + _RESIDUAL_SCALE * residual
+
+
+class DenseBlock(nn.Module):
+    """Five 3x3 convolutions, each of which reads the input and all layers before it."""
+
+    def __init__(self, width: int, growth: int) -> None:
+        super().__init__()
+        outputs = [growth] * (_DENSE_LAYERS - 1) + [width]
+        convs = [nn.Conv2d(width + i * growth, out, 3, padding=1) for i, out in enumerate(outputs)]
+        self.convs = nn.ModuleList(convs)
+
+    def forward(self, h: Tensor) -> Tensor:
+        layers = [h]
+        for conv in self.convs[:-1]:
+            layers.append(F.leaky_relu(conv(torch.cat(layers, 1)), _SLOPE))
+        return h + _RESIDUAL_SCALE * self.convs[-1](torch.cat(layers, 1))
+
+
+class Discriminator(nn.Module):
+    """U-Net with spectral norm: images to logits (B, H, W), one per pixel."""
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        widths = [options.d_width << level for level in range(4)]
+        self.first = nn.Conv2d(shape[0], widths[0], 3, padding=1)
+        self.downs = nn.ModuleList([_normed(nn.Conv2d(a, b, 4, 2, 1, bias=False)) for a, b in pairwise(widths)])
+        ups = pairwise(widths[::-1])
+        self.ups = nn.ModuleList([_normed(nn.Conv2d(a, b, 3, padding=1, bias=False)) for a, b in ups])
+        same = (nn.Conv2d(widths[0], widths[0], 3, padding=1, bias=False) for _ in range(2))
+        self.high = nn.ModuleList([_normed(conv) for conv in same])
+        self.last = nn.Conv2d(widths[0], 1, 3, padding=1)
+
+    def forward(self, image: Tensor) -> DiscriminatorOutput:
+        h = F.leaky_relu(self.first(image), _SLOPE)
+        skips = []
+        for down in self.downs:
+            skips.append(h)
+            h = F.leaky_relu(down(h), _SLOPE)
+        for up, skip in zip(self.ups, reversed(skips), strict=True):
+            larger = F.interpolate(h, skip.shape[2:], mode="bilinear")
+            h = skip + F.leaky_relu(up(larger), _SLOPE)
+        for conv in self.high:
+            h = F.leaky_relu(conv(h), _SLOPE)
+        return DiscriminatorOutput.of(at_least_float32(self.last(h)).squeeze(1))
+
+
+def _normed(conv: nn.Conv2d) -> nn.Module:
+    return spectral_norm(conv)

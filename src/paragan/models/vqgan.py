@@ -1,0 +1,143 @@
+"""VQGAN (Esser et al. 2021, "Taming Transformers"): images to tokens of a codebook, and back.
+
+G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is
+PatchGAN, as in pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from
+the paper: codes and vectors have length 1 (ViT-VQGAN, Yu et al. 2022), there is no attention, and G
+ends in tanh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.core.option_types import Count, Natural
+from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.precision import at_least_float32
+from paragan.layers.resample import UpConv2d
+from paragan.layers.vector_quantizer import VectorQuantizer
+from paragan.models._options import WeightInit
+from paragan.models.pix2pix import Patch, PatchHead
+
+SAMPLE = "image"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Sizes of both networks."""
+
+    width: Count = 64
+    """Channels of the first halving, doubled at each, at most twice; the paper: 128 before the first."""
+    halvings: Count = 2
+    """Halvings of the image before the tokens: 2 for 8x8 tokens at 32 px; the paper: 4."""
+    blocks: Count = 1
+    """Residual blocks of each resolution; the paper: 2."""
+    codes: Count = 512
+    """Size of the codebook; the paper: 1024."""
+    depth: Count = 8
+    """Length of a code; the paper: 256, of any length."""
+    normalise: bool = True
+    """Whether codes and vectors have length 1, so that more codes are used; the paper: false."""
+    d_width: Count = 32
+    """Channels of the first layer of D; the paper: 64."""
+    d_halvings: Natural = 2
+    """Halvings of the image before D's patches; the paper: 3."""
+    weight_init: WeightInit = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+
+
+class Generator(nn.Module):
+    """`image` (B, C, H, W) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
+
+    latent = 0
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        factor = 2**options.halvings
+        if len(shape) != 3 or shape[1] % factor or shape[2] % factor:
+            found = "x".join(map(str, shape))
+            raise DataError(
+                f"vqgan with halvings={options.halvings} needs images of multiples of {factor}, not {found}"
+            )
+        widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
+        to_codes = nn.Conv2d(widths[-1], options.depth, 1)
+        down = _downwards(shape[0], widths, options.blocks)
+        self.encoder = nn.Sequential(*down, _norm(widths[-1]), nn.SiLU(), to_codes)
+        self.quantizer = VectorQuantizer(options.codes, options.depth, options.normalise)
+        first = nn.Conv2d(options.depth, widths[-1], 3, padding=1)
+        self.decoder = nn.Sequential(first, *_upwards(widths[::-1], options.blocks), _norm(widths[0]), nn.SiLU())
+        self.last = nn.Conv2d(widths[0], shape[0], 3, padding=1)
+
+    def forward(self, image: Tensor) -> GeneratorOutput:
+        codes, extra = self.quantizer(self.encoder(image))
+        return GeneratorOutput(self.decode(codes), extra)
+
+    def encode(self, image: Tensor) -> Tensor:
+        """Return the tokens (B, h, w) of images."""
+        tokens: Tensor = self.quantizer(self.encoder(image))[1]["tokens"]
+        return tokens
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return images of codes (B, depth, h, w), as `quantizer.vectors` returns them for tokens."""
+        return at_least_float32(self.last(self.decoder(codes))).tanh()
+
+
+class Discriminator(nn.Module):
+    """PatchGAN: images to logits (B, h, w), one per patch, and the last map."""
+
+    def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        widths = [options.d_width * min(2**level, 8) for level in range(options.d_halvings + 1)]
+        patches = []
+        for level, (inputs, outputs) in enumerate(pairwise((shape[0], *widths))):
+            stride = 2 if level < options.d_halvings else 1
+            patches.append(Patch(inputs, outputs, stride, AffineBatchNorm(outputs) if level else None))
+        self.blocks = nn.Sequential(*patches, PatchHead(widths[-1]))
+
+    def forward(self, image: Tensor) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(self.blocks(image))
+
+
+class GroupNormResidual(nn.Module):
+    """Group norm, swish, 3x3, twice, added to the input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([_norm(width), _norm(width)])
+        self.convs = nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(2)])
+
+    def forward(self, h: Tensor) -> Tensor:
+        residual = h
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            residual = conv(F.silu(norm(residual)))
+        return h + residual
+
+
+def _downwards(channels: int, widths: list[int], blocks: int) -> list[nn.Module]:
+    """Return a 4x4 convolution of stride two and residual blocks for each width."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise((channels, *widths)):
+        layers.append(nn.Conv2d(inputs, outputs, 4, 2, 1))
+        layers.extend(GroupNormResidual(outputs) for _ in range(blocks))
+    return layers
+
+
+def _upwards(widths: list[int], blocks: int) -> list[nn.Module]:
+    """Return residual blocks and a 3x3 convolution at twice the resolution for each width."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise((*widths, widths[-1])):
+        layers.extend(GroupNormResidual(inputs) for _ in range(blocks))
+        layers.append(UpConv2d(inputs, outputs))
+    return layers
+
+
+def _norm(width: int) -> nn.GroupNorm:
+    return nn.GroupNorm(gcd(32, width), width)

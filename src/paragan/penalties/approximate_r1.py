@@ -1,0 +1,93 @@
+"""R1 by finite differences (Lin et al. 2025, arXiv 2501.08316, "Diffusion Adversarial Post-Training").
+
+(D(x) - D(x + sigma n))^2 on real samples, n ~ N(0, 1): about sigma^2 |grad D(x)|^2, without a second
+derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from paragan.core import protocols, rng
+from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Rows, Side
+from paragan.penalties._options import FiniteDifferenceOptions
+
+_GOLDEN = (sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Options(FiniteDifferenceOptions):
+    """Weight, noise and period of approximate R1."""
+
+
+class Penalty(protocols.Penalty):
+    """Squared change of D's logit under noise on real samples, at the cost of one more forward of D.
+
+    Works where R1 is refused or expensive: no double backward. Gradients pass through both logits;
+    patch logits count as their mean, and several discriminators add theirs. Noise is drawn by row
+    and added before augmentation.
+    """
+
+    name = "approximate_r1"
+    side = Side.D
+    per_sample = True
+
+    def __init__(self, options: FiniteDifferenceOptions) -> None:
+        self.options = options
+        self.interval = options.interval
+        self.weight = options.weight
+
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        found, (x, *conditions), kind = self._inputs(context)
+        assert x is not None
+        feed = context.feed
+        places, numbers, num = _chosen(feed.rows, self.options.fraction)
+        drawn = Rows(feed.rows.step, 0, num, num)
+        noise = rng.normal(feed.seed, self.name, drawn, tuple(x.shape[1:]))[numbers]
+        share = feed.rows.total / num
+        weight = self.weight_at(feed.rows)
+        if self.options.divide_by_sigma_squared:
+            weight /= self.options.sigma**2
+        if not len(places):  # D is called nevertheless: in its layers, ranks wait for one another
+            places = torch.zeros(1, dtype=torch.int64)
+            noise = noise.new_zeros(1, *x.shape[1:])
+            share = 0.0
+        places = places.to(x.device, non_blocking=True)
+        noise = noise.to(x.device, x.dtype, non_blocking=True)
+        shifted = x.detach().index_add(0, places, noise, alpha=self.options.sigma)
+        inputs = (context.augmented(shifted, kind), *conditions)
+        moved = DiscriminatorOutput.of(
+            context.network(*(None if tensor is None else tensor[places] for tensor in inputs))
+        )
+        squares = []
+        for name, one in found.by_name.items():
+            logits_B = mean_per_sample(one.logits_B)
+            change_N = logits_B[places] - mean_per_sample(moved.by_name[name].logits_B)
+            loss_N = weight * share * change_N.square()
+            squares.append(torch.zeros_like(logits_B).index_add(0, places, loss_N))
+        return sum_of(squares)
+
+    def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Sequence[Tensor | None], str]:
+        """Return D's output, the arguments that it belongs to, and the kind of samples."""
+        assert context.outputs.real is not None
+        return context.outputs.real, context.feed.real_inputs, "real"
+
+
+def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
+    """Return which of these rows are penalised: (N,) places here and numbers, of so many in all.
+
+    They are spread over the batch, so that ranks and micro-batches have similar numbers of them.
+    """
+    num = max(1, round(fraction * rows.total))
+    spread_T = (torch.arange(rows.total, dtype=torch.float64) * _GOLDEN).frac()
+    is_chosen_T = spread_T.argsort().argsort() < num
+    numbers_T = is_chosen_T.cumsum(0) - 1
+    places = is_chosen_T[rows.window].nonzero().flatten()
+    return places, numbers_T[rows.window][places], num

@@ -1,0 +1,49 @@
+"""Loss of a codebook (van den Oord et al. 2017, VQ-VAE, equation 3, its second and third term)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core import protocols
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import NotNegative
+from paragan.core.outputs import mean_per_sample
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Side
+from paragan.penalties._options import PenaltyOptions
+
+
+@dataclass(frozen=True)
+class Options(PenaltyOptions):
+    """Weights of both directions."""
+
+    commitment: NotNegative = 0.25
+    """Weight of the term by which the encoder follows the codes; the paper's beta."""
+
+
+class Penalty(protocols.Penalty):
+    """`codebook` plus beta times `commitment`, which G returns in `GeneratorOutput.extra`, per sample.
+
+    Without `codebook`, as of codes that are moving averages, the second alone.
+    """
+
+    name = "codebook"
+    side = Side.G
+    for_images = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight
+        self.commitment = options.commitment
+
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        extra = context.outputs.extra
+        if "commitment" not in extra:
+            problem = "penalty codebook needs the tensor `commitment`, which G does not return in extra"
+            raise ConfigError(f"{problem}; use a model with a codebook, such as vqgan, or leave it out")
+        loss_B = self.commitment * mean_per_sample(extra["commitment"])
+        if "codebook" in extra:
+            loss_B = loss_B + mean_per_sample(extra["codebook"])
+        return self.weight_at(context.feed.rows) * loss_B

@@ -1,0 +1,54 @@
+"""Mean absolute difference of log-mel spectrograms (Kong et al. 2020, HiFi-GAN, equation 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core import protocols
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Count
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Side
+from paragan.core.weight_schedule import Weight
+from paragan.layers.log_mel import LogMel
+from paragan.penalties._options import PenaltyOptions
+
+
+@dataclass(frozen=True)
+class Options(PenaltyOptions):
+    """Weight and period of the distance of spectrograms, and how these are computed."""
+
+    weight: Weight = 45.0
+    """Weight of the term in the loss; the paper's lambda."""
+    sample_rate: Count = 8000
+    """Samples of audio per second."""
+    fft: Count = 256
+    """Samples of a window."""
+    hop: Count = 64
+    """Samples from window to window."""
+    bands: Count = 40
+    """Mel bands, up to half of the sample rate."""
+
+
+class Penalty(protocols.Penalty):
+    """Mean |mel(fake) - mel(real)| per sample, of generated audio and the audio of the batch."""
+
+    name = "log_mel"
+    side = Side.G
+    for_images = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight
+        self.mel = LogMel(options.sample_rate, options.fft, options.hop, options.bands)
+
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        fake = context.outputs.images
+        if fake.dim() != 3 or fake.shape[1] != 1:
+            found = "x".join(map(str, fake.shape[1:]))
+            raise ConfigError(f"penalty log_mel needs audio of 1xN samples, not {found}; leave it out")
+        mel = self.mel.to(fake.device)
+        difference = mel(fake) - mel(context.feed.real_sample.to(fake.dtype))
+        return self.weight_at(context.feed.rows) * difference.abs().flatten(1).mean(1)

@@ -1,0 +1,112 @@
+"""Distance of generated images and targets in the layers of a frozen network (Johnson et al. 2016, equation 2).
+
+The network is a file of `torch.export`, such as VGG or LPIPS, or the packaged classifier of CIFAR-10,
+for 32x32 images a small stand-in for them. A file's outputs are the layers. Lengths of 1 over channels: Zhang
+et al. 2018 (LPIPS), equation 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor, nn
+
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import FilePath
+from paragan.core.weight_schedule import Weight
+from paragan.layers.frozen import Frozen
+from paragan.layers.image_input import ImageInput
+from paragan.penalties._options import PenaltyOptions
+from paragan.penalties._perceptual_loss import PerceptualLoss
+from paragan.storage.exported_network import ExportedNetwork
+
+_PACKAGED_LAYERS = (2, 5, 9, 12, 17)  # activations before the narrow last layer
+
+
+@dataclass(frozen=True)
+class Options(PenaltyOptions):
+    """Network, its layers, and how they are compared. Needs data of pairs, or a model that reconstructs."""
+
+    weight: Weight = 1.0
+    """Weight of the term in the loss."""
+    weights: FilePath | None = None
+    """File of the network, .pt2, written by `torch.export.save`; null: the packaged `cifar10`."""
+    sha256: str | None = None
+    """Required sha256 of the file; null: any."""
+    outputs: tuple[str, ...] | None = None
+    """Outputs of the file that are compared; null: all."""
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    """Mean of each channel of the file's images in [0, 1], which is subtracted; by default of ImageNet."""
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    """Standard deviation of each channel, which divides."""
+    distance: Literal["l1", "l2"] = "l2"
+    """Distance of features: `l1`, mean absolute, or `l2`, mean squared difference."""
+    normalise: bool = True
+    """Scale the features of each position to length 1 first."""
+
+
+class Penalty(PerceptualLoss):
+    """Distance of features per sample, summed over layers. Grey images are repeated for colour networks."""
+
+    def __init__(self, options: Options) -> None:
+        network = _packaged() if options.weights is None else _from_file(options, Path(options.weights))
+        super().__init__(
+            Frozen(network),
+            distance=options.distance,
+            normalize=options.normalise,
+            weight=options.weight,
+            interval=options.interval,
+        )
+
+
+class _PackagedLayers(nn.Module):
+    """Layers of the packaged network, for images in [-1, 1]."""
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x_BCHW: Tensor) -> dict[str, Tensor]:
+        h = x_BCHW.expand(-1, 3, -1, -1)
+        found = {}
+        for number, layer in enumerate(self.layers):
+            h = layer(h)
+            if number in _PACKAGED_LAYERS:
+                found[str(number)] = h
+        return found
+
+
+class _FileLayers(nn.Module):
+    """Outputs of a file, for images in [-1, 1]."""
+
+    def __init__(self, network: ExportedNetwork, to_input: ImageInput, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self.to_input = to_input
+        self.names = names
+
+    def forward(self, x_BCHW: Tensor) -> dict[str, Tensor]:
+        found = self.network(self.to_input(x_BCHW))
+        return {name: found[name] for name in self.names}
+
+
+def _packaged() -> nn.Module:
+    extractor = registry.load_module("features", "cifar10").EXTRACTOR
+    return _PackagedLayers(extractor.network().features[: _PACKAGED_LAYERS[-1] + 1])
+
+
+def _from_file(options: Options, path: Path) -> nn.Module:
+    network = ExportedNetwork(path, options.sha256)
+    channels, height, width = network.input_shape
+    names = network.output_names if options.outputs is None else options.outputs
+    if unknown := [name for name in names if name not in network.output_names]:
+        known = ", ".join(network.output_names)
+        raise ConfigError(f"penalty perceptual: outputs: {path} has no output {unknown[0]!r}; choose from {known}")
+    if not len(options.mean) == len(options.std) == channels or min(options.std) <= 0:
+        counts = f"{len(options.mean)} and {len(options.std)} values, and {path} takes {channels} channels"
+        raise ConfigError(f"penalty perceptual: mean and std have {counts}; pass one for each channel, std above 0")
+    size = None if height is None or width is None else (height, width)
+    return _FileLayers(network, ImageInput(channels, size, options.mean, options.std), names)

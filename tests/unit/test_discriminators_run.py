@@ -1,0 +1,117 @@
+"""A run of a config whose D is several: weights from the command line, augmentation, resume, report, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.report.panels import PANELS, matching_panels
+
+NETS = """
+import torch
+from torch import nn
+
+import paragan as pg
+
+
+class Generator(nn.Module):
+    latent = 4
+
+    def __init__(self, options, shape, num_classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Unflatten(1, (1, 8, 8)))
+
+    def forward(self, z, y=None):
+        return self.layers(z)
+
+
+class Patches(nn.Module):
+    def __init__(self, stride):
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, 3, stride)
+        self.last = nn.Conv2d(4, 1, 1)
+
+    def forward(self, x, y=None):
+        h = self.first(x).relu()
+        return self.last(h), [h]
+
+
+class Discriminator(pg.Discriminators):
+    def __init__(self, options, shape, num_classes):
+        super().__init__(fine=Patches(1), coarse=Patches(3))
+"""
+WORDS = (
+    *("train", "digits", "model.name=several.py", "data.size=8", "train.batch=16", "every.sample_kimg=0"),
+    *("evaluation.features=null", "every.save_kimg=0.032", "every.log_steps=1", "loss=least_squares"),
+    *("penalties=[feature_matching_l1, r1]", "augment=ada", "adversarial.weights={coarse: 0.5}"),
+    *("d.optimizer.groups=[{match: 'fine.*', lr: 1e-5}]", "--out", "run"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "several.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_run_records_resumes_and_reports_every_discriminator(folder):
+    assert main([*WORDS, "train.kimg=0.032"]) == 0
+    assert main([*WORDS, "train.kimg=0.064"]) == 0
+    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "d/loss/adversarial" in line]
+    assert len(steps) == 4 and "d/lr[fine.*]" in steps[-1]
+    for line in steps:
+        for side in "dg":
+            fine, coarse = (line[f"{side}/loss/adversarial/{name}"] for name in ("fine", "coarse"))
+            assert line[f"{side}/loss/adversarial"] == pytest.approx(fine + 0.5 * coarse, rel=1e-4)
+        assert {"d/real/fine", "d/fake/coarse", "d/sign", "g/loss/feature_matching_l1"} <= set(line)
+    page = (folder / "run" / "report.html").read_text()
+    for title in ("D's loss by discriminator", "Outputs by discriminator, real"):
+        assert re.search(title.replace("'", "(&#39;|')"), page)
+
+
+def test_panels_separate_the_discriminators_from_the_total_and_from_penalties():
+    names = ["d/loss/adversarial", "d/loss/adversarial/a", "d/loss/adversarial/b/0", "d/loss/r1", "d/real", "d/real/a"]
+    found = {panel.title: series for panel, series in matching_panels("game", names) if series}
+    assert found == {
+        "D outputs": ["d/real"],
+        "Adversarial losses": ["d/loss/adversarial"],
+        "D's loss by discriminator": ["d/loss/adversarial/a", "d/loss/adversarial/b/0"],
+        "Outputs by discriminator, real": ["d/real/a"],
+        "Penalties": ["d/loss/r1"],
+    }
+    assert not matching_panels("other", names) and len({panel.title for panel in PANELS}) == len(PANELS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["adversarial.weights={corse: 1}"],
+            "adversarial.weights: no discriminator is called 'corse'; choose from fine",
+        ),
+        (
+            ["adversarial.weights={fine: -1}"],
+            "adversarial.weights: must be a map of names, each a number >= 0, not {'fine': -1}",
+        ),
+        (["penalties=[lecam]"], "penalty lecam does not support several discriminators (fine, coarse); leave it out"),
+        (
+            ["grid.shape=1x2", "grid.batches=1", "penalties=[]", "augment=null"],
+            "a grid does not support several discriminators (fine, coarse)",
+        ),
+    ],
+    ids=["name", "weight", "penalty", "grid"],
+)
+def test_settings_that_do_not_fit_several_discriminators_are_one_line(folder, capsys, words, message):
+    assert main([*WORDS, "train.kimg=0.032", *words]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if message in line]
+    assert len(errors) == 1
+
+
+@pytest.mark.slow
+def test_laws_hold_for_networks_with_several_discriminators(folder):
+    assert main(["verify", "several.py", "--shape", "1x8x8"]) == 0

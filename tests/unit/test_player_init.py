@@ -1,0 +1,197 @@
+"""`g.init` and `d.init`: a player that starts from weights in safetensors files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import paragan as pg
+from paragan import build
+from paragan.build.initial_weights import initialised
+from paragan.checkpoint.reader import file_sha256
+from paragan.cli.export import export
+from paragan.cli.main import main
+from paragan.config import read_recipe
+from paragan.game.network import CalledNetwork
+from paragan.game.sampling import generate_images
+from tests.tiny_run import SMALL, TINY, newest, train
+
+WORDS = (
+    *TINY,
+    *SMALL,
+    "model.conditional=false",
+    "g.precision=fp32",
+    "d.precision=fp32",
+    "writers=[jsonl,console]",
+    "every.save_kimg=0",
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A finished run with its exported G, and D's weights in a file, under `encoder.`."""
+    folder = tmp_path_factory.mktemp("player-init") / "source"
+    trainer = train(folder, "g.ema.half_life_kimg=0.01", "model.conditional=false")
+    export(folder, out=folder / "g.safetensors")
+    d = trainer.players["d"].net.state_dict()
+    save_file({f"encoder.{name}": value.clone().contiguous() for name, value in d.items()}, folder / "d.safetensors")
+    return folder
+
+
+def started(folder, *words, say=lambda text: None):
+    """A trainer at step 0, its config and the lines about its weights."""
+    config = read_recipe("digits", [*WORDS, *words])
+    trainer = build.trainer(config, folder, print, lambda: False)
+    return trainer, *initialised(config, trainer, None, say)
+
+
+def refused(folder, capsys, *words) -> str:
+    """The one line of a command that starts nothing."""
+    capsys.readouterr()
+    assert main(["train", "digits", *WORDS, *words, "--out", str(folder / "run")]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error
+    assert not (folder / "run" / "checkpoints").exists()
+    return error
+
+
+def test_an_exported_generator_gives_bit_equal_images_at_step_0(tmp_path, source):
+    trainer, config, (line,) = started(tmp_path, f"g.init={source / 'g.safetensors'}", "g.ema.half_life_kimg=1")
+    g = trainer.players["g"]
+    z = torch.randn(4, 8)
+    expected = generate_images(CalledNetwork(pg.load(source / "g.safetensors").net), z, None)
+    for net in (g.net, g.ema.net):
+        assert torch.equal(generate_images(CalledNetwork(net), z, None), expected)
+    assert (g.version, g.optimizer.state_dict()["state"]) == (0, {})
+    assert config.g.init.sha256 == file_sha256(source / "g.safetensors")
+    assert line == f"g.init from {source / 'g.safetensors'}: G all {len(g.net.state_dict())} tensors"
+
+
+def test_a_discriminator_from_an_encoder_reports_only_its_head_as_new(tmp_path, source):
+    weights = load_file(source / "d.safetensors")
+    head = [name for name in weights if name.startswith("encoder.blocks.2")]
+    save_file({name: value for name, value in weights.items() if name not in head}, tmp_path / "encoder.safetensors")
+    words = [f"d.init={{path: {tmp_path / 'encoder.safetensors'}, prefix: encoder., partial: true}}"]
+    said = []
+    trainer, _, (line,) = started(tmp_path, *words, say=said.append)
+    fresh = build.trainer(read_recipe("digits", WORDS), tmp_path, print, lambda: False).players["d"].net.state_dict()
+    mine = trainer.players["d"].net.state_dict()
+    new = {name.removeprefix("encoder.") for name in head}
+    assert new and all(torch.equal(mine[name], fresh[name]) for name in new)
+    assert all(torch.equal(mine[name], weights[f"encoder.{name}"]) for name in mine.keys() - new)
+    first, *rows = said[0].splitlines()
+    assert first == f"d.init: {len(mine) - len(new)} tensors loaded, {len(new)} not"
+    assert {tuple(row.split()[:2]) for row in rows} == {("new", name) for name in new}
+    assert all(f"{name} (missing there)" in line for name in new)
+
+
+def test_several_files_make_up_one_player(tmp_path, source):
+    weights = load_file(source / "d.safetensors")
+    names = sorted(weights)
+    halves = [tmp_path / "1.safetensors", tmp_path / "2.safetensors"]
+    for path, some in zip(halves, (names[::2], names[1::2]), strict=True):
+        save_file({name: weights[name] for name in some}, path)
+    words = f"d.init={{path: [{halves[0]}, {halves[1]}], prefix: encoder.}}"
+    trainer, config, _ = started(tmp_path, words)
+    mine = trainer.players["d"].net.state_dict()
+    assert all(torch.equal(value, weights[f"encoder.{name}"]) for name, value in mine.items())
+    with pytest.raises(pg.CheckpointError, match="has changed: its sha256 is"):
+        started(tmp_path, words, f"d.init.sha256={'0' * 64}")
+    assert len(config.d.init.sha256) == 64
+
+
+def test_a_player_has_other_weights_than_the_run(tmp_path, source):
+    other = train(tmp_path / "other", "seed=3", "model.conditional=false")
+    trainer, _, lines = started(tmp_path, f"init={source}", f"d.init={tmp_path / 'other'}")
+    theirs = other.players["d"].net.state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in trainer.players["d"].net.state_dict().items())
+    assert [line.partition(" from ")[0] for line in lines] == ["init", "d.init"]
+    assert "; D" not in lines[0]
+
+
+def test_a_run_from_player_weights_resumes_without_the_files_bit_for_bit(tmp_path, source):
+    moved = shutil.copy(source / "d.safetensors", tmp_path / "moved.safetensors")
+    words = [*WORDS, f"d.init={{path: {moved}, prefix: encoder.}}"]
+
+    def run(folder, kimg):
+        return main(["train", "digits", *words, f"train.kimg={kimg}", "--out", str(tmp_path / folder)])
+
+    assert run("whole", 0.064) == 0
+    assert run("parts", 0.032) == 0
+    (tmp_path / "moved.safetensors").unlink()
+    assert run("parts", 0.064) == 0
+    for name in ("g.safetensors", "d.safetensors"):
+        assert (newest(tmp_path / "parts") / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()
+    record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
+    assert [text.startswith(f"d.init from {moved}: D all") for text in events] == [True]
+
+
+def test_weights_that_do_not_fit_are_one_line(tmp_path, source, capsys):
+    weights = load_file(source / "d.safetensors")
+    name = next(name for name in weights if name.endswith("linear.weight"))
+    save_file({**weights, name: torch.zeros(3, 2)}, tmp_path / "shape.safetensors")
+    save_file({**weights, "encoder.more": torch.zeros(3)}, tmp_path / "more.safetensors")
+    prefix = "d.init.prefix=encoder."
+    error = refused(tmp_path, capsys, f"d.init={tmp_path / 'shape.safetensors'}", prefix)
+    assert (
+        f"does not fit D: {name.removeprefix('encoder.')} (1x" in error
+        and "here, 3x2 there); pass d.init.partial=true" in error
+    )
+    assert "more (missing here)" in refused(tmp_path, capsys, f"d.init={tmp_path / 'more.safetensors'}", prefix)
+    error = refused(tmp_path, capsys, f"d.init={source / 'd.safetensors'}", "d.init.partial=true")
+    assert "has no weight with the name and shape of one of D; names here are like" in error
+    error = refused(tmp_path, capsys, f"d.init={source / 'd.safetensors'}", "d.init.prefix=body.")
+    assert "has no tensor under the prefix 'body.'; its names begin with encoder" in error
+    both = f"d.init={{path: [{source / 'd.safetensors'}, {tmp_path / 'more.safetensors'}]}}"
+    assert "give one of the two files" in refused(tmp_path, capsys, both)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickled_file_is_refused_with_how_to_convert_it(tmp_path, capsys, zipped):
+    path = tmp_path / "w.pth"
+    torch.save({"state_dict": nn.Linear(2, 2).state_dict()}, path, _use_new_zipfile_serialization=zipped)
+    error = refused(tmp_path, capsys, f"g.init={path}")
+    assert f"g.init.path {path} is pickled, which can run code, and is never opened; convert it: python -c" in error
+    script = error.partition('python -c "')[2].rpartition('"')[0]
+    exec(script, {})  # noqa: S102 the command of the message
+    assert load_file(tmp_path / "w.safetensors").keys() == {"weight", "bias"}
+
+
+def test_other_paths_are_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    assert "g.init.path text.safetensors: not a safetensors file" in refused(
+        tmp_path, capsys, "g.init=text.safetensors"
+    )
+    assert "g.init.path nowhere does not exist; give a run folder" in refused(tmp_path, capsys, "g.init=nowhere")
+    assert "g.init is not available for a grid" in refused(tmp_path, capsys, "g.init=x", "grid.shape=1x1")
+    assert "g.init.path . holds no weights" in refused(tmp_path, capsys, "g.init={path: .}")
+
+
+def test_a_trainer_starts_from_the_file_of_a_plain_module(tmp_path):
+    class Shift(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, low):
+            return self.layer(low)
+
+    save_file({f"model.{name}": value for name, value in Shift().state_dict().items()}, tmp_path / "g.safetensors")
+    expected = load_file(tmp_path / "g.safetensors")
+    data = {"x": torch.randn(8, 3), "low": torch.randn(8, 3)}
+    settings = {"train.batch": 4, "train.kimg": 0.004, "every.sample_kimg": 0, "g.optimizer.name": "SGD"}
+    settings |= {"g.optimizer.lr": 1e-30, "g.init.path": str(tmp_path / "g.safetensors"), "g.init.prefix": "model."}
+
+    class Judge(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).squeeze(1)
+
+    run = pg.Trainer(Shift(), Judge(3, 1), data, settings=settings, out=tmp_path / "run").run()
+    assert all(torch.equal(value, expected[f"model.{name}"]) for name, value in run.generator.state_dict().items())

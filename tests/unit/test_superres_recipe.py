@@ -1,0 +1,99 @@
+"""The recipe `superres`: reduced copies of images, the networks, a run, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+import paragan as pg
+from paragan.core.errors import ParaganError
+from paragan.datasets import low_resolution
+from paragan.loading.loader import Loader
+from paragan.models import real_esrgan
+from tests.tiny_run import newest
+
+SMALL = {
+    "data.size": 16,
+    "model": {"name": "real_esrgan", "width": 8, "blocks": 1, "growth": 4, "d_width": 4},
+    "train.batch": 2,
+    "penalties.1.weight.from_kimg": 0.006,
+    "adversarial.start_kimg": 0.006,
+    "adversarial.d_start_kimg": 0.004,
+    "every.log_steps": 1,
+    "every.sample_kimg": 0.004,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Twelve smooth images."""
+    root = tmp_path_factory.mktemp("images")
+    draws = np.random.default_rng(0)
+    for number in range(12):
+        small = Image.fromarray(draws.integers(0, 256, (4, 4, 3), dtype=np.uint8))
+        small.resize((20, 20), Image.Resampling.BICUBIC).save(root / f"{number}.png")
+    return root
+
+
+def source(folder, **options):
+    return low_resolution.source(low_resolution.Options(path=str(folder), size=16, **options), "train")
+
+
+def test_copies_are_reduced_images(folder):
+    found = source(folder, factor=2).fetch(np.arange(4))
+    expected = F.interpolate(found["image"].double(), (8, 8), mode="bicubic", antialias=True)
+    assert (found["low"].double() - expected.clamp(0, 255)).abs().max() <= 0.51
+    alone = source(folder, factor=2).fetch(np.array([3]))
+    assert torch.equal(alone["low"][0], found["low"][3])
+
+
+def test_flips_mirror_both_images_of_a_sample(folder):
+    plain, flipped = (Loader(source(folder), 8, 0, torch.device("cpu"), flip=flip) for flip in (False, True))
+    a, b = plain.fetch(0), flipped.fetch(0)
+    is_flipped = [not torch.equal(x, y) for x, y in zip(a["image"], b["image"], strict=True)]
+    assert 0 < sum(is_flipped) < 8
+    for name in ("image", "low"):
+        for x, y, flip in zip(a[name], b[name], is_flipped, strict=True):
+            assert torch.equal(x.flip(2) if flip else x, y)
+
+
+def test_run_resumes_to_the_same_weights(folder, tmp_path):
+    settings = {**SMALL, "data.path": str(folder)}
+    whole = pg.train("superres", {**settings, "train.kimg": 0.012}, out=tmp_path / "whole")
+    pg.train("superres", {**settings, "train.kimg": 0.006}, out=tmp_path / "parts")
+    pg.train("superres", {**settings, "train.kimg": 0.012}, out=tmp_path / "parts")
+    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
+    g, d, *resumed = (path.read_bytes() for path in files)
+    assert [g, d] == resumed
+    steps = whole.records("step")
+    assert ["d/loss/adversarial" in step for step in steps] == [False, False, True, True, True, True]
+    assert ["g/loss/adversarial" in step for step in steps] == [False, False, False, True, True, True]
+    assert {"g/loss/l1", "g/loss/perceptual"} <= steps[-1].keys()
+
+
+def test_dense_blocks_are_those_of_the_paper():
+    """ESRGAN's G with 23 blocks of width 64 and growth 32 has 16,697,987 weights (Real-ESRGAN x4plus)."""
+    g = real_esrgan.Generator(real_esrgan.Options(width=64, blocks=23, growth=32), (3, 64, 64))
+    assert sum(weight.numel() for weight in g.parameters()) == 16_697_987
+    d = real_esrgan.Discriminator(real_esrgan.Options(d_width=64), (3, 64, 64))
+    assert sum(weight.numel() for weight in d.parameters()) == 4_376_897
+    assert d(torch.zeros(2, 3, 24, 24)).logits_B.shape == (2, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"data.size": 12, "data.factor": 8}, "size must be a multiple of factor=8, not 12"),
+        ({"model.factor": 2}, r"forward\(low\) returned a tensor of \(4, 3, 8, 8\); return one of the shape"),
+        ({"data.size": 12, "data.factor": 2, "model.factor": 8}, "needs images of multiples of 8, not 3x12x12"),
+        ({"data": {"name": "digits"}, "data.path": None}, "low"),
+    ],
+)
+def test_mistake_is_one_line(folder, tmp_path, settings, message):
+    given = {**SMALL, "data.path": str(folder), **settings}
+    with pytest.raises(ParaganError, match=message) as error:
+        pg.train("superres", {key: value for key, value in given.items() if value is not None}, out=tmp_path / "run")
+    assert "\n" not in str(error.value)

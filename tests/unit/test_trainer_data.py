@@ -1,0 +1,145 @@
+"""Data of `pg.Trainer` without random access, and rows of different lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import paragan as pg
+from paragan.core.types import Rows
+from paragan.loading.iterable_stream import IterableStream
+from tests.unit.test_trainer import BATCH, TINY, Drawn, saved, tensors, trainer
+
+CPU = torch.device("cpu")
+ROWS = 20
+
+
+def epoch_of(number):
+    """The samples of an epoch, in an order that depends on it."""
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(number)).tolist()
+    return ({name: tensor[row] for name, tensor in tensors().items()} for row in order)
+
+
+def test_batches_of_an_iterable_are_its_samples_in_order(tmp_path):
+    source = trainer(tmp_path, epoch_of).source
+    expected = [sample["point"] for epoch in range(3) for sample in epoch_of(epoch)]
+    stream = IterableStream(source, BATCH, CPU, (0, BATCH))
+    batches = [next(stream) for _ in range(5)]
+    assert torch.equal(torch.cat([batch.tensors["point"] for batch in batches]), torch.stack(expected[: 5 * BATCH]))
+    second = IterableStream(source, BATCH, CPU, (6, 2))
+    second.position = 4
+    batch = next(second)
+    assert batch.rows == Rows(4, 6, 2, BATCH)
+    assert torch.equal(batch.tensors["point"], batches[4].tensors["point"][6:])
+    second.position = 1  # a restored earlier checkpoint
+    assert torch.equal(next(second).tensors["point"], batches[1].tensors["point"][6:])
+
+
+def test_iterable_trains_and_resumes_at_its_position(tmp_path, capsys):
+    whole = trainer(tmp_path / "whole", epoch_of).run()
+    assert "streamed samples: point 2 float64" in capsys.readouterr().out
+    trainer(tmp_path / "parts", epoch_of, settings={**TINY, "train.kimg": BATCH * 4 / 1000}).run()
+    parts = trainer(tmp_path / "parts", epoch_of).run()
+    assert all(torch.equal(value, saved(parts)[name]) for name, value in saved(whole).items())
+
+
+def test_iterable_that_ends_is_one_line(tmp_path):
+    with pytest.raises(pg.DataError, match="the iterable of epoch 1 has no samples"):
+        trainer(tmp_path, lambda epoch: epoch_of(0) if epoch == 0 else ()).run()
+
+
+def ragged(count=ROWS):
+    """Sounds (1, L) of 3 to 9 samples, and words (L, 2) of other lengths."""
+    draws = torch.Generator().manual_seed(2)
+    lengths = torch.randint(3, 10, (count, 2), generator=draws).tolist()
+    sounds = [torch.randn(1, length, generator=draws, dtype=torch.float64) for length, _ in lengths]
+    return {"audio": sounds, "words": [torch.ones(length, 2, dtype=torch.float64) for _, length in lengths]}
+
+
+class Echo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(()))
+
+    def forward(self, words, words_mask, audio_mask):
+        assert not words[~words_mask].any()
+        loudness = words.sum((1, 2)) / words_mask.sum(1)
+        return (self.gain * loudness)[:, None, None] * audio_mask[:, None]
+
+
+class Ear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, audio, audio_mask):
+        heard = (self.weight * audio).square()[:, 0].masked_fill(~audio_mask, 0)
+        return heard.sum(1) / audio_mask.sum(1)
+
+
+class Ragged(Dataset):
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        return {name: held[row] for name, held in ragged().items()}
+
+
+def test_ragged_rows_are_padded_to_the_longest_of_the_batch_with_a_mask(tmp_path):
+    source = pg.Trainer(Echo(), Ear(), ragged(), out=tmp_path).source
+    rows = np.array([2, 5, 7])
+    fetched = source.fetch(rows)
+    lengths = [ragged()["audio"][row].shape[1] for row in rows]
+    assert fetched["audio"].shape == (3, 1, max(lengths))
+    assert fetched["audio_mask"].sum(1).tolist() == lengths
+    assert not fetched["audio"][:, 0][~fetched["audio_mask"]].any()
+    assert torch.equal(fetched["audio"][0, :, : lengths[0]], ragged()["audio"][2])
+    bucketed = pg.Trainer(Echo(), Ear(), ragged(), out=tmp_path, buckets=(32, 16)).source.fetch(rows)
+    assert bucketed["audio"].shape == (3, 1, 16)
+    assert bucketed["words"].shape == (3, 16, 2)
+
+
+def test_ragged_rows_train_equally_for_any_buckets_and_micro_batches(tmp_path):
+    settings = {**TINY, "g.ema": None}
+    axes = {"audio": 1, "words": 0}
+    runs = [
+        pg.Trainer(Echo().double(), Ear().double(), ragged(), settings=settings, out=tmp_path / "a").run(),
+        pg.Trainer(
+            Echo().double(), Ear().double(), ragged(), settings=settings, out=tmp_path / "b", buckets=[64]
+        ).run(),
+        pg.Trainer(Echo().double(), Ear().double(), Ragged(), settings=settings, out=tmp_path / "c", ragged=axes).run(),
+        pg.Trainer(
+            Echo().double(), Ear().double(), ragged(), settings={**settings, "d.micro_batches": 4}, out=tmp_path / "d"
+        ).run(),
+    ]
+    for side in ("g", "d"):
+        first, *others = (saved(run, side) for run in runs)
+        for other in others:
+            for name in (name for name in first if name.startswith("net/")):
+                torch.testing.assert_close(other[name], first[name], rtol=0, atol=1e-12)
+
+
+class Uneven(Dataset):
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        return {"point": torch.zeros(2), "frames": torch.zeros(4 + row % 2)}
+
+
+def test_undeclared_ragged_rows_are_one_line(tmp_path):
+    with pytest.raises(pg.DataError, match=r"sample \d+ has .*; name an axis that differs: ragged={NAME: AXIS}"):
+        trainer(tmp_path, Uneven()).run()
+    two = {"audio": [torch.zeros(1, 3), torch.zeros(2, 4)]}
+    with pytest.raises(pg.DataError, match=r"'audio' differ in more than one axis \(\(1, 3\), \(2, 4\)\); pad them"):
+        pg.Trainer(Echo(), Ear(), two, out=tmp_path)
+
+
+@pytest.mark.parametrize("data", [ragged(), lambda epoch: iter([{"row": torch.zeros(2)}])], ids=["ragged", "streamed"])
+def test_prefetch_of_ragged_or_streamed_samples_is_refused(tmp_path, data):
+    nets = (Echo(), Ear()) if isinstance(data, dict) else (Drawn(nn.Linear(3, 2)), nn.Linear(2, 1))
+    with pytest.raises(pg.ConfigError, match="prefetch is not available for ragged or streamed samples"):
+        pg.Trainer(*nets, data, settings={"data.prefetch": 2}, out=tmp_path)

@@ -1,0 +1,70 @@
+"""The recipe `vocoder`: a run of a config on audio, its penalty, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import paragan as pg
+from paragan.core.errors import ParaganError
+from paragan.core.outputs import DiscriminatorOutput, Outputs
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.layers.log_mel import LogMel
+from paragan.penalties import log_mel
+
+SMALL = {
+    "model.width": 16,
+    "model.d_width": 2,
+    "data.utterances": 4,
+    "data.segment": 1024,
+    "train.batch": 2,
+    "every.log_steps": 1,
+    "every.sample_kimg": 0.004,
+}
+
+
+def weights(folder):
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    return {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+
+
+def test_run_resumes_to_the_same_weights(tmp_path):
+    whole = pg.train("vocoder", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "whole")
+    pg.train("vocoder", {**SMALL, "train.kimg": 0.006}, out=tmp_path / "parts")
+    parts = pg.train("vocoder", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "parts")
+    assert parts.is_finished and weights(whole.folder) == weights(parts.folder) != {}
+    newest = whole.history[-1]
+    assert {"g/loss/log_mel", "g/loss/feature_matching_l1", "d/loss/adversarial/mpd/0"} <= newest.keys()
+    start = whole.records("start")[0]
+    assert start["data"]["tensors"] == {"audio": "1x1024 float32", "mel": "40x16 float32"}
+    assert json.loads((whole.folder / "exit.json").read_text())["code"] == 0
+
+
+def test_penalty_is_the_distance_of_spectrograms():
+    fake, real = (torch.randn(3, 1, 512, requires_grad=True) * 0.1 for _ in range(2))
+    made = log_mel.Penalty(log_mel.Options(weight=2.0))
+    feed = TurnInputs(Rows(0, 0, 3, 3), 0, real=Batch(Rows(0, 0, 3, 3), {"audio": real}), arguments=("audio",))
+    outputs = Outputs(DiscriminatorOutput(torch.zeros(3)), images=fake)
+    found = made(PenaltyContext(None, feed, outputs, None))
+    mel = LogMel(8000, 256, 64, 40)
+    expected = 2 * (mel(fake) - mel(real)).abs().mean((1, 2))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        ("digits", {"data": {"name": "speech"}}, "model .* generates images, but a sample of data speech has audio"),
+        ("vocoder", {"evaluation.features": "auto"}, "evaluation.features=.* scores images, but a sample has audio"),
+        ("vocoder", {"data.segment": 1000}, "segment must be a multiple of 64, not 1000"),
+        ("vocoder", {"model.rates": [4, 5]}, "hifigan generates audio of 1xN samples, N a multiple of 20, not 1x4096"),
+        ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support images"),
+    ],
+)
+def test_mistake_is_one_line(tmp_path, recipe, settings, message):
+    with pytest.raises(ParaganError, match=message) as error:
+        pg.train(recipe, settings, out=tmp_path / "run")
+    assert "\n" not in str(error.value)

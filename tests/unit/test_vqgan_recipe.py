@@ -1,0 +1,150 @@
+"""The recipe `vqgan-cifar10`: its quantizer, its penalties, a run on digits, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional as F
+
+import paragan as pg
+from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.features import cifar10
+from paragan.layers.vector_quantizer import VectorQuantizer
+from paragan.models import vqgan
+from paragan.penalties import codebook, perceptual
+from tests.one_turn import BATCH
+from tests.tiny_run import newest
+
+DIGITS = {
+    "data": "digits",
+    "model": {"name": "vqgan", "width": 8, "d_width": 4, "codes": 16},
+    "train.batch": 4,
+    "adversarial.start_kimg": 0.008,
+    "adversarial.d_start_kimg": 0.004,
+    "every.log_steps": 1,
+    "every.sample_kimg": 0.008,
+}
+
+
+def context(image, real, **extra):
+    rows = Rows(0, 0, len(image), len(image))
+    feed = TurnInputs(rows, 0, real=Batch(rows, {"image": real}), arguments=("image",))
+    return pg.PenaltyContext(None, feed, pg.Outputs(None, None, image, extra), None)
+
+
+def test_run_on_digits_resumes_to_the_same_weights(tmp_path):
+    whole = pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.02}, out=tmp_path / "whole")
+    pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.012}, out=tmp_path / "parts")
+    pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.02}, out=tmp_path / "parts")
+    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
+    g, d, *resumed = (path.read_bytes() for path in files)
+    assert [g, d] == resumed
+    steps = whole.records("step")
+    assert ["d/loss/adversarial" in step for step in steps] == [False, True, True, True, True]
+    assert ["g/balancer/adversarial" in step for step in steps] == [False, False, True, True, True]
+    assert {"g/loss/l1", "g/loss/perceptual", "g/loss/codebook"} <= steps[-1].keys()
+    with Image.open(tmp_path / "whole" / "samples" / "step-0000004.png") as sheet:
+        assert sheet.width == 4 * sheet.height  # eight images above their reconstructions
+
+
+def test_quantizer_takes_the_nearest_code():
+    quantizer = VectorQuantizer(5, 3, is_normalised=False).double()
+    h = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    through, extra = quantizer(h)
+    codes = quantizer.codes.weight
+    nearest = torch.cdist(h.movedim(1, -1).flatten(0, 2), codes).argmin(1).view(2, 4, 4)
+    assert torch.equal(extra["tokens"], nearest)
+    torch.testing.assert_close(through, quantizer.vectors(nearest), rtol=0, atol=1e-15)
+
+
+def test_quantizer_of_unit_length_takes_the_code_of_the_largest_cosine():
+    quantizer = VectorQuantizer(5, 3).double()
+    h = torch.randn(1, 3, 4, 4, dtype=torch.float64)
+    through, extra = quantizer(100 * h)
+    cosines = F.cosine_similarity(h.movedim(1, -1)[..., None, :], quantizer.codes.weight, dim=-1)
+    assert torch.equal(extra["tokens"], cosines.argmax(-1))
+    torch.testing.assert_close(through.norm(dim=1), torch.ones(1, 4, 4).double())
+
+
+def test_gradients_pass_straight_through_the_quantizer():
+    quantizer = VectorQuantizer(5, 3, is_normalised=False)
+    h = torch.randn(1, 3, 2, 2, requires_grad=True)
+    through, extra = quantizer(h)
+    weight = torch.randn_like(through)
+    grads = torch.autograd.grad((weight * through).sum(), [h, quantizer.codes.weight], allow_unused=True)
+    assert torch.equal(grads[0], weight) and grads[1] is None  # the codes learn by their loss alone
+    for name, learns in (("codebook", [False, True]), ("commitment", [True, False])):
+        inputs = [h, quantizer.codes.weight]
+        grads = torch.autograd.grad(extra[name].sum(), inputs, retain_graph=True, allow_unused=True)
+        assert [grad is not None for grad in grads] == learns
+
+
+def test_generator_decodes_its_tokens():
+    net = vqgan.Generator(vqgan.Options(width=8, codes=16), (3, 16, 16)).eval()
+    image = torch.randn(2, 3, 16, 16).tanh()
+    tokens = net.encode(image)
+    assert tokens.shape == (2, 4, 4) and tokens.max() < 16
+    torch.testing.assert_close(net.decode(net.quantizer.vectors(tokens)), net(image).images, rtol=0, atol=1e-5)
+
+
+def test_codebook_penalty_is_the_papers_loss():
+    made = codebook.Penalty(codebook.Options(weight=2.0, commitment=0.5))
+    losses = {"codebook": torch.rand(3, 4, 4, 2), "commitment": torch.rand(3, 4, 4, 2)}
+    found = made(context(torch.zeros(3, 1), torch.zeros(3, 1), **losses))
+    means = {name: loss.mean((1, 2, 3)) for name, loss in losses.items()}
+    torch.testing.assert_close(found, 2 * means["codebook"] + means["commitment"])
+    del losses["codebook"]
+    torch.testing.assert_close(made(context(torch.zeros(3, 1), torch.zeros(3, 1), **losses)), means["commitment"])
+
+
+def test_perceptual_penalty_compares_the_layers_of_the_packaged_network():
+    image, real = torch.randn(2, 2, 3, 32, 32).tanh()
+    found = perceptual.Penalty(perceptual.Options(weight=3.0))(context(image, real))
+    layers = cifar10.EXTRACTOR.network().features
+    expected = 0
+    for last in (2, 5, 9, 12, 17):
+        a, b = (F.normalize(layers[: last + 1](x), dim=1) for x in (image, real))
+        expected = expected + 3 * (a - b).square().mean((1, 2, 3))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    grey = perceptual.Penalty(perceptual.Options())(context(image[:, :1], real[:, :1]))
+    assert (grey > 0).all()
+
+
+@pytest.mark.slow
+def test_perceptual_penalty_reads_a_file(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    dynamic = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(net, (torch.zeros(2, 3, 16, 16),), dynamic_shapes=dynamic)
+    torch.export.save(program, tmp_path / "net.pt2")
+    options = {"weights": str(tmp_path / "net.pt2"), "mean": (0.5,) * 3, "std": (0.5,) * 3, "normalise": False}
+    image, real = torch.randn(2, BATCH, 3, 16, 16).tanh()
+    found = perceptual.Penalty(perceptual.Options(**options, distance="l1"))(context(image, real))
+    torch.testing.assert_close(found, (net(image) - net(real)).abs().mean((1, 2, 3)))
+    with pytest.raises(pg.ConfigError, match=r"perceptual: outputs: .*net.pt2 has no output 'relu'; choose from 0"):
+        perceptual.Penalty(perceptual.Options(**options, outputs=("relu",)))
+    with pytest.raises(pg.ConfigError, match=r"perceptual: mean and std have 1 and 3 values, and .* takes 3 channels"):
+        perceptual.Penalty(perceptual.Options(**{**options, "mean": (0.5,)}))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (
+            "vqgan-cifar10",
+            {**DIGITS, "model.halvings": 5},
+            "vqgan with halvings=5 needs images of multiples of 32, not",
+        ),
+        ("digits", {"penalties": ["perceptual"]}, "penalty perceptual needs data of pairs, which digits is not"),
+        ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support images"),
+        (
+            "vocoder",
+            {"penalties": ["codebook"], "data.utterances": 4},
+            "needs the tensor `commitment`, which G does not",
+        ),
+    ],
+)
+def test_mistake_is_one_line(tmp_path, recipe, settings, message):
+    with pytest.raises(pg.ParaganError, match=message) as error:
+        pg.train(recipe, settings, out=tmp_path / "run")
+    assert "\n" not in str(error.value)
