@@ -38,7 +38,7 @@ class Options(PenaltyOptions):
     layers: Combine = "sum"
     """How the layers of a discriminator are added."""
     relative: bool = False
-    """Whether a layer's distance is divided by the mean |D_l(x)| over the batch; needs micro_batches: 1."""
+    """Whether a layer's distance is divided by the mean magnitude of D_l(x) over the batch; needs micro_batches: 1."""
     weights: dict[str, NotNegative] = field(default_factory=dict)
     """Weight of each discriminator, or list of them, by name: {mrd: 0.1}; 1 for others."""
 
