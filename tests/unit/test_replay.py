@@ -145,6 +145,28 @@ def test_replay_repeats_a_resumed_session_in_its_order(run, capsys):
     assert "began at the checkpoint of step 10, which" in capsys.readouterr().err
 
 
+def test_replay_of_a_player_that_was_ahead_ends_where_both_had_met(run, capsys, tmp_path):
+    """G's update 8 used D's update 9, so a replay that ends at step 8 would wait for it forever."""
+    folder = run("asynchronous")
+    num_used = {"g": 0, "d": 0}
+
+    def change(line):
+        if line["kind"] == "delays":
+            for side, ahead in (("g", {7: 9, 8: 9}), ("d", {7: 8, 8: 8})):
+                (used,) = line[side]["used"]
+                line[side]["used"] = [[ahead.get(num_used[side] + i, n) for i, n in enumerate(used)]]
+                num_used[side] += len(used)
+        return line
+
+    rewrite(folder, change)
+    words = (*WORDS, *RUNS["asynchronous"], f"scheme.order={folder}", f"--out={tmp_path / 'ahead'}")
+    assert main(["train", "digits", *words]) == 0
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path / "ahead"), "--step", "7"]) == 0
+    said = capsys.readouterr().out
+    assert "replayed steps 1 to 9: losses of step 8 and all tensors of step 9 are equal bit for bit" in said
+
+
 def test_replay_warns_about_another_environment(run, capsys):
     folder = run("shared_fakes")
     environment = json.loads((folder / "environment.json").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,15 +123,36 @@ def _read_recorded(path: Path) -> _Recorded:
 
 def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: int, step: int) -> int:
     """Return the last step to repeat in a session whose order of updates is recorded."""
-    num_g = min(map(len, read_used(path, Side.G, start)))
-    num_d = min(map(len, read_used(path, Side.D, start)))
+    used = {side: read_used(path, side, start) for side in Side}
+    num_g = min(map(len, used[Side.G]))
+    num_d = min(map(len, used[Side.D]))
     num_steps = min(num_g, num_d // config.d.updates_per_step)
     next_start = min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
     steps = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
-    return next(one for one in steps if one >= step)
+    steps = [one for one in steps if one >= step]
+    return next((one for one in steps if _can_end_at(config, used, start, one)), steps[-1])
+
+
+def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]], start: int, step: int) -> bool:
+    """Return whether the updates up to a step used nothing of later steps.
+
+    A player or worker may have been ahead; a repetition that ends there would wait for it forever.
+    """
+    k = config.d.updates_per_step
+    num_steps = step - start
+    num_updates = {Side.G: num_steps, Side.D: k * num_steps}
+    if config.scheme.name == "parameter_server":
+        servers = {side: by_rank[0] for side, by_rank in used.items()}
+        num_workers = len(used[Side.G]) - 1
+        workers = {side: Counter(servers[side][: num_workers * n]) for side, n in num_updates.items()}
+        return all(set(workers[side].values()) == {n} for side, n in num_updates.items())
+    deliveries = num_steps if config.scheme.options.reuse else k * num_steps
+    newest_of_g = max(max(rank[: num_updates[Side.G]]) for rank in used[Side.G])
+    newest_of_d = max(max(rank[: num_updates[Side.D]]) for rank in used[Side.D])
+    return newest_of_g <= k * step and newest_of_d <= deliveries
 
 
 def _start_of_session(path: Path, recorded: _Recorded, start: int) -> tuple[int, Path | None]:
