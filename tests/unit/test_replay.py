@@ -15,6 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from paragan.checkpoint.reader import file_sha256
 from paragan.cli.main import main
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
+from paragan.runs.replay_plan import plan_replay
 from tests.golden.configurations import write_pairs
 
 WORDS = (
@@ -145,7 +148,7 @@ def test_replay_repeats_a_resumed_session_in_its_order(run, capsys):
     assert "began at the checkpoint of step 10, which" in capsys.readouterr().err
 
 
-def test_replay_of_a_player_that_was_ahead_ends_where_both_had_met(run, capsys, tmp_path):
+def test_replay_ends_at_a_later_step_if_a_player_was_ahead(run, capsys, tmp_path):
     """G's update 8 used D's update 9, so a replay that ends at step 8 would wait for it forever."""
     folder = run("asynchronous")
     num_used = {"g": 0, "d": 0}
@@ -165,6 +168,29 @@ def test_replay_of_a_player_that_was_ahead_ends_where_both_had_met(run, capsys, 
     assert main(["replay", str(tmp_path / "ahead"), "--step", "7"]) == 0
     said = capsys.readouterr().out
     assert "replayed steps 1 to 9: losses of step 8 and all tensors of step 9 are equal bit for bit" in said
+
+
+@pytest.mark.parametrize(
+    ("scheme", "used", "last"),
+    [
+        ("asynchronous", {"g": [[1, 3, 3, 5]], "d": [[1, 2, 3, 4]]}, 3),  # G's update 2 used D's 3
+        ("asynchronous", {"g": [[1, 2, 3, 4]], "d": [[1, 3, 3, 5]]}, 3),  # D's update 2 used G's fakes of 3
+        # the second gradient of worker 0 was applied before the first of worker 1
+        ("parameter_server", {side: [[0, 1, 0, 0, 1, 1, 0, 0], [2] * 4, [2] * 4] for side in "gd"}, 3),
+    ],
+)
+def test_replay_ends_at_the_first_step_that_used_nothing_of_later_ones(tmp_path, scheme, used, last):
+    lines = [{"kind": "start", "step": 0, "ranks": len(used["g"])}]
+    lines += [{"kind": "step", "step": step, "kimg": step * 0.008} for step in range(1, 5)]
+    lines.append({"kind": "delays", **{side: {"used": by_rank} for side, by_rank in used.items()}})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = read_recipe("digits", [f"scheme={{name: {scheme}, staleness: 1}}"])
+    assert plan_replay(tmp_path, config, 1).last == 1
+    assert plan_replay(tmp_path, config, 2).last == last
+    with pytest.raises(
+        ConfigError, match=f"--step 4 is not in the recorded order of updates; pass a step of 1 to {last}"
+    ):
+        plan_replay(tmp_path, config, 4)  # a killed run: nothing after step 4 is recorded
 
 
 def test_replay_warns_about_another_environment(run, capsys):

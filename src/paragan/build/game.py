@@ -46,8 +46,7 @@ def gan(
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
-    is_outside = model is not None or bool(outside_names(config))
-    is_validated = makers is None and (is_outside or not found.is_image)
+    is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
     makers = makers or {side: maker(config, side, found, device, model) for side in Side}
     how = config.train.executor
     players = {

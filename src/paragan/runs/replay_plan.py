@@ -128,12 +128,12 @@ def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: in
     num_d = min(map(len, used[Side.D]))
     num_steps = min(num_g, num_d // config.d.updates_per_step)
     next_start = min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
-    steps = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
+    inside = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
+    steps = [one for one in inside if _can_end_at(config, used, start, one)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
-    steps = [one for one in steps if one >= step]
-    return next((one for one in steps if _can_end_at(config, used, start, one)), steps[-1])
+    return next(one for one in steps if one >= step)
 
 
 def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]], start: int, step: int) -> bool:
@@ -145,10 +145,9 @@ def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]],
     num_steps = step - start
     num_updates = {Side.G: num_steps, Side.D: k * num_steps}
     if config.scheme.name == "parameter_server":
-        servers = {side: by_rank[0] for side, by_rank in used.items()}
         num_workers = len(used[Side.G]) - 1
-        workers = {side: Counter(servers[side][: num_workers * n]) for side, n in num_updates.items()}
-        return all(set(workers[side].values()) == {n} for side, n in num_updates.items())
+        by_worker = {side: Counter(used[side][0][: num_workers * n]) for side, n in num_updates.items()}
+        return all(set(by_worker[side].values()) == {n} for side, n in num_updates.items())
     deliveries = num_steps if config.scheme.options.reuse else k * num_steps
     newest_of_g = max(max(rank[: num_updates[Side.G]]) for rank in used[Side.G])
     newest_of_d = max(max(rank[: num_updates[Side.D]]) for rank in used[Side.D])
