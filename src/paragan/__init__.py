@@ -67,7 +67,7 @@ Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
 
 Interfaces of metrics and feature extractors:
-    Metric, Direction, Needs, SampleFeatures, ImagePairs, FeatureExtractor, ExtractorContext
+    Metric, Direction, Needs, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
     build_with_weights  A network with the weights of a file.
     ExportedNetwork     The network of a `torch.export` file, read without running code of the file.
 
@@ -120,10 +120,10 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.core.loss import Loss as Loss
     from paragan.core.metric import (
         Direction as Direction,
-        ImagePairs as ImagePairs,
         Metric as Metric,
         Needs as Needs,
         SampleFeatures as SampleFeatures,
+        SamplePairs as SamplePairs,
     )
     from paragan.core.outputs import (
         DiscriminatorOutput as DiscriminatorOutput,

@@ -10,12 +10,14 @@ import torch
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.metric import ClassifierTest, Direction, ImagePairs, Needs, SampleFeatures, SplitFeatures
+from paragan.core.metric import ClassifierTest, Direction, Needs, SampleFeatures, SamplePairs, SplitFeatures
 from paragan.core.tree import map_tensors
 from paragan.layers.image_input import ImageInput
+from paragan.metrics._options import CodebookOptions
 from paragan.metrics.perceptual_distance import Layers
 
 CLASSES = 3
+CODES = 11
 
 
 def judged(count, seed, spread=1.0):
@@ -28,17 +30,21 @@ def judged(count, seed, spread=1.0):
     return SampleFeatures(features, logits, labels, image_BCHW=images)
 
 
-def pairs(count, seed):
+def pairs(count, seed, needs=frozenset()):
+    """Images, or audio, with tokens of two codebooks of 11 codes."""
     generator = torch.Generator().manual_seed(seed)
-    made, target = torch.rand(2, count, 3, 12, 13, generator=generator, dtype=torch.float64) * 2 - 1
-    return ImagePairs(made, target)
+    shape = (1, 400) if Needs.AUDIO in needs else (3, 12, 13)
+    made, target = torch.rand(2, count, *shape, generator=generator, dtype=torch.float64) * 2 - 1
+    tokens = torch.randint(CODES, (count, 2, 5), generator=generator)
+    return SamplePairs(made, target, {"tokens": tokens})
 
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
 CUTS = ((0, 7), (7, 40), (40, 60))
 KINDS = {name: registry.load_module("metrics", name).Metric for name in registry.names("metrics")}
 PAIRED = [name for name, kind in KINDS.items() if Needs.PAIRS in kind.needs]
-JUDGED = [name for name in KINDS if name not in PAIRED]
+CODED = [name for name, kind in KINDS.items() if Needs.TOKENS in kind.needs]
+JUDGED = [name for name in KINDS if name not in (*PAIRED, *CODED)]
 WITHOUT_BEST_VALUE = ("density", "inception_score", "kid")  # real images in place of generated ones have no round value
 WORSE = SampleFeatures(
     0.2 * FAKE.features_BF + 5,
@@ -64,6 +70,8 @@ class TwoMaps(torch.nn.Module):
 
 
 def empty_of_pairs(kind):
+    if kind.name in CODED:
+        return kind.from_reference(None, CodebookOptions(codes=CODES, codebooks=2))
     if kind.name != "perceptual_distance":
         return kind.from_reference(None)
     return kind(layers=Layers(TwoMaps(), ImageInput(3, None, (0.4, 0.5, 0.6), (1.0, 1.0, 1.0)), ("0", "1"), True))
@@ -83,8 +91,8 @@ def empty_metric(kind, real):
 def metric_of(request):
     """A metric that has seen nothing yet, and what it may be shown."""
     kind = KINDS[request.param]
-    if request.param in PAIRED:
-        return empty_of_pairs(kind), pairs(60, seed=2)
+    if request.param not in JUDGED:
+        return empty_of_pairs(kind), pairs(60, 2, kind.needs)
     return empty_metric(kind, REAL), FAKE
 
 
@@ -143,10 +151,14 @@ def test_metric_reads_only_what_it_needs(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_metric_direction_is_that_of_better_images(name):
-    if name in PAIRED:
-        target = pairs(9, seed=3).target
+    if name in CODED:
+        tokens = torch.arange(2 * CODES).view(1, 2, CODES) % CODES
+        both = (SamplePairs(tokens, tokens, {"tokens": x}) for x in (tokens, 0 * tokens))
+        better, worse = (empty_of_pairs(KINDS[name]).update(x).compute() for x in both)
+    elif name in PAIRED:
+        target = pairs(9, 3, KINDS[name].needs).target
         empty = empty_of_pairs(KINDS[name])
-        better, worse = (empty.update(ImagePairs(made, target)).compute() for made in (target, target + 0.3))
+        better, worse = (empty.update(SamplePairs(made, target)).compute() for made in (target, target + 0.3))
     else:
         empty = empty_metric(KINDS[name], REAL)
         better, worse = (empty.update(samples).compute() for samples in (PERFECT, WORSE))
@@ -195,18 +207,19 @@ def test_metric_is_immutable(empty, shown, parts):
 
 @pytest.mark.parametrize("name", PAIRED)
 def test_paired_metric_float32_is_accumulated_in_float64(name):
-    found, kind = pairs(9, seed=3), KINDS[name]
-    found = ImagePairs(found.made.float(), found.target.float())
+    kind = KINDS[name]
+    found = pairs(9, 3, kind.needs)
+    found = SamplePairs(found.made.float(), found.target.float())
     empty = empty_of_pairs(kind)
-    assert empty.update(found) == empty.update(ImagePairs(found.made.double(), found.target.double()))
+    assert empty.update(found) == empty.update(SamplePairs(found.made.double(), found.target.double()))
 
 
 @pytest.mark.parametrize("name", PAIRED)
 def test_metric_equal_pairs_have_best_value(name):
-    target = pairs(9, seed=3).target
+    target = pairs(9, 3, KINDS[name].needs).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
-        empty_of_pairs(KINDS[name]).update(ImagePairs(made, target)).compute() for made in (target, near, far)
+        empty_of_pairs(KINDS[name]).update(SamplePairs(made, target)).compute() for made in (target, near, far)
     )
     assert equal in (0, 1, 100)
     assert abs(equal - near) < abs(equal - far)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import ImagePairs
+from paragan.core.metric import SamplePairs
 from paragan.core.source import Source, image_specs
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
@@ -45,7 +45,7 @@ def plain_ssim(a, b):
 
 
 def both(a, b):
-    return ImagePairs(torch.from_numpy(a), torch.from_numpy(b))
+    return SamplePairs(torch.from_numpy(a), torch.from_numpy(b))
 
 
 def test_ssim_matches_the_paper():

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import ImagePairs, SampleFeatures
+from paragan.core.metric import SamplePairs, SampleFeatures
 from paragan.core.option_types import Choice
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.metrics import diversity, perceptual_distance
@@ -23,7 +23,7 @@ STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
 def pairs(size=16):
     generator = torch.Generator().manual_seed(1)
     made, target = torch.rand(2, 5, 3, size, size, generator=generator) * 2 - 1
-    return ImagePairs(made, target)
+    return SamplePairs(made, target)
 
 
 def distance(path, samples, **options):

@@ -25,7 +25,7 @@ from paragan.core.loss import Loss
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
 from paragan.core.registry import FROM_MEMORY
-from paragan.core.source import Source, StreamedSource, tensor_texts
+from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
 from paragan.core.tensor_game import TensorGame
 from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
@@ -61,6 +61,9 @@ class Trainer:
     values by dotted key, such as {"train.batch": 16, "g.optimizer.lr": 2e-4}. out: the run folder,
     runs/PROGRAM unless given; fresh: start a new run and set a former one aside.
 
+    held_out: samples like those of `data` that are not trained on, for sample sheets, and for the
+    scores of `evaluation.metrics`, which need them. None: sheets show training samples.
+
     Training works on copies of the networks. Raises `ConfigError` for objects that do not fit.
     """
 
@@ -78,6 +81,7 @@ class Trainer:
         sample: str | None = None,
         ragged: Mapping[str, int] | None = None,
         buckets: Sequence[int] = (),
+        held_out: Data | None = None,
     ) -> None:
         if isinstance(discriminators, Mapping):
             discriminators = Discriminators(**discriminators)
@@ -85,6 +89,8 @@ class Trainer:
         self.discriminator = _module(discriminators, "discriminator")
         self.padding = Padding(dict(ragged or {}), tuple(sorted(buckets)))
         self.source = _source(data, self.padding)
+        self.held_out = None if held_out is None else _source(held_out, self.padding)
+        _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = tuple(terms)
         self.settings = dict(settings or {})
@@ -125,7 +131,8 @@ class Trainer:
             follow_rank_0(net, world)
         loss = None if isinstance(self.loss, str) else self.loss
         terms = {term.name: term for term in self.terms}
-        return TensorGame(g, d, self.source, self.arguments, self.generator_arguments, loss, terms)
+        sources = (self.source, self.held_out or self.source)
+        return TensorGame(g, d, *sources, self.arguments, self.generator_arguments, loss, terms)
 
     def _config(self) -> RunConfig:
         data: dict[str, Any] = {
@@ -148,7 +155,7 @@ class Trainer:
             tree["penalties"] = [*added, *tree["penalties"]]  # type: ignore[misc]
         words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
         config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
-        _refuse_settings(config, self.source)
+        _refuse_settings(config, self.source, self.held_out)
         return config
 
 
@@ -202,7 +209,16 @@ def _source(data: Any, padding: Padding) -> Source:
     raise ConfigError(f"data is of type {type(data).__name__}; {hint}")
 
 
-def _refuse_settings(config: RunConfig, source: Source) -> None:
+def _refuse_other_tensors(source: Source, held_out: Source | None) -> None:
+    """Raise `ConfigError` for held-out samples with other names, shapes or types."""
+    if held_out is not None and held_out.tensors != source.tensors:
+        found = f"a held-out sample has {describe_tensors(held_out.tensors)}"
+        raise ConfigError(
+            f"held_out: {found}, a training sample {describe_tensors(source.tensors)}; pass equal tensors"
+        )
+
+
+def _refuse_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
     """Raise `ConfigError` for settings that need a named data set, model or images."""
     needs = "is not available for tensors from Python; leave it out"
     for key, chosen in (("data.name", config.data), ("model.name", config.model)):
@@ -216,3 +232,5 @@ def _refuse_settings(config: RunConfig, source: Source) -> None:
     if config.evaluation.features is not None:
         name = config.evaluation.features.name
         raise ConfigError(f"settings: evaluation.features={name} {needs}: it scores images of a data set")
+    if config.evaluation.metrics is not None and held_out is None:
+        raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

@@ -91,10 +91,10 @@ class UnlabelledSource(Source):
 def open_data(config: RunConfig, shared: bool = False, model: Model | None = None) -> Data:
     """Open both splits; `DataError` for invalid files. shared: in memory once per host.
 
-    model: objects of a program; their data is used, and both splits are equal.
+    model: objects of a program; their data is used.
     """
     if isinstance(model, TensorGame):
-        return Data(model.source, model.source, is_image=False)
+        return Data(model.source, model.held_out, is_image=False)
     module = registry.load_module("datasets", config.data.name)
     options = config.data.options
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]

@@ -23,6 +23,7 @@ from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import Score
 from paragan.evaluation.scoring_process import ScoringProcess
+from paragan.evaluation.tensor_evaluator import TensorEvaluator
 from paragan.features._extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -59,9 +60,31 @@ def extractor_context(
     return ExtractorContext("", train, held_out, folder / "judge", path, device, say=say, **rest)
 
 
-def scorer(config: RunConfig, context: ExtractorContext) -> Callable[[Player, Prior], Score] | None:
+def scorer(
+    config: RunConfig, found: Data, prior: Prior, context: ExtractorContext
+) -> Callable[[Player, Prior], Score] | None:
     """Return the function that scores a generator player; None: scoring is off."""
+    if not found.is_image:
+        return _tensor_scorer(config.evaluation, found, prior)
     return scorers.build_scorer(resolved(config, context.train), context)
+
+
+def _tensor_scorer(options: EvaluationOptions, found: Data, prior: Prior) -> TensorEvaluator | None:
+    """Return what scores samples of named tensors by the metrics that the config names."""
+    sample = prior.arguments[0]
+    if options.features is not None:
+        tensors = describe_tensors(found.train.tensors)
+        raise ConfigError(
+            f"evaluation.features={options.features.name} scores images from latents, but a sample has {tensors}; "
+            "set it to null, and name evaluation.metrics for scores"
+        )
+    if options.metrics is None:
+        return None
+    if options.mode == "background":
+        raise ConfigError("evaluation.mode=background is not available for named tensors; leave it at inline")
+    inputs = prior.generator_arguments or ()
+    how = (options.metrics, options.sampling, options.resamples)
+    return TensorEvaluator(found.held_out, options.num_images, sample, inputs, *how)
 
 
 def evaluator(config: RunConfig, context: ExtractorContext) -> Callable[[], Evaluator] | None:
@@ -74,11 +97,6 @@ def resolved(config: RunConfig, train: Source) -> EvaluationOptions:
     options = config.evaluation
     if options.features is None:
         return options
-    if not train.is_image:
-        found = describe_tensors(train.tensors)
-        raise ConfigError(
-            f"evaluation.features={options.features.name} scores images, but a sample has {found}; set it to null"
-        )
     features = scorers.resolve_features(options, config.data.name, train.shape)
     return replace(options, features=features)
 

@@ -65,7 +65,7 @@ def trainer(
         CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
         round(config.train.kimg * 1000),
         config.every,
-        scorer(config, context),
+        scorer(config, found, game.prior, context),
         stop,
         Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
         fixed_samples=fixed_samples(config, found, game.prior),

@@ -13,5 +13,5 @@ def fixed_samples(config: RunConfig, found: Data, prior: Prior) -> FixedSamples 
     """Return the sample sheets of a run; None for samples without pictures."""
     if not found.is_image:
         is_shown = is_pictured(found.train.tensors[prior.arguments[0]].shape)
-        return FixedTensors(found.held_out) if is_shown else None
+        return FixedTensors(found.held_out, config.evaluation.sampling) if is_shown else None
     return FixedSamples(config.evaluation.sampling, found.held_out if found.has_pairs else None)

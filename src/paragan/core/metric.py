@@ -1,4 +1,4 @@
-"""Base class of metrics, and what they compare: features of images, or pairs of images."""
+"""Base class of metrics, and what they compare: features of images, or pairs of samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Needs(Enum):
-    """What a metric reads of the generated images and of their reference."""
+    """What a metric reads of the generated samples and of their reference."""
 
     FEATURES = "features"
     LOGITS = "logits"
@@ -21,6 +21,8 @@ class Needs(Enum):
     LABELS = "labels"
     IMAGES = "images"
     PAIRS = "pairs"
+    AUDIO = "audio"
+    TOKENS = "tokens"
 
 
 class Direction(IntEnum):
@@ -94,24 +96,30 @@ class ClassifierTest:
 
 
 @dataclass(frozen=True)
-class ImagePairs:
-    """Generated and target images, x_BCHW in [-1, 1]; rows of equal number belong together."""
+class SamplePairs:
+    """Generated and target samples; rows of equal number belong together.
+
+    made, target: images (B, C, H, W) in [-1, 1], or tensors (B, *shape) of a model for other
+    samples. extra: what such a generator returned besides (`GeneratorOutput`), such as `tokens`.
+    """
 
     made: Tensor
     target: Tensor
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.made)
 
-    def rows(self, first: int, end: int) -> ImagePairs:
+    def rows(self, first: int, end: int) -> SamplePairs:
         """Return pairs first … end - 1."""
-        return ImagePairs(self.made[first:end], self.target[first:end])
+        extra = {name: tensor[first:end] for name, tensor in self.extra.items()}
+        return SamplePairs(self.made[first:end], self.target[first:end], extra)
 
 
 class Metric(ABC):
     """One number of a score, immutable: `update` and `merge` return a new metric.
 
-    It compares `SampleFeatures` with those of real images, its reference, or `ImagePairs`.
+    It compares `SampleFeatures` with those of real images, its reference, or `SamplePairs`.
     """
 
     name: ClassVar[str]
@@ -154,7 +162,7 @@ class Metric(ABC):
 
     @abstractmethod
     def update(self, samples: Any) -> Self:
-        """Return a metric that includes these images, `SampleFeatures` or `ImagePairs`."""
+        """Return a metric that includes these images, `SampleFeatures` or `SamplePairs`."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:

@@ -13,12 +13,14 @@ from paragan.core.option_types import Choice
 from paragan.features._extractor import FeatureExtractor
 
 _WORDS = {
-    Needs.FEATURES: "features of images, and data of pairs is compared with its targets",
+    Needs.FEATURES: "features of images, which are not compared here",
     Needs.LOGITS: "the logits of a classifier, which evaluation.features does not have",
     Needs.CLASS_LOGITS: "a classifier of the data's classes, which evaluation.features is not",
     Needs.LABELS: "classes, which the data does not have",
-    Needs.IMAGES: "images, and data of pairs is compared with its targets",
+    Needs.IMAGES: "generated images, which are not compared here",
     Needs.PAIRS: "pairs, which the data does not have",
+    Needs.AUDIO: "audio of 1xN samples, which the model does not generate",
+    Needs.TOKENS: "tokens, which only a model for named tensors returns",
 }
 
 

@@ -9,13 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.outputs import GeneratorOutput
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import Mode, sampling_network
-from paragan.layers.modes import in_mode
+from paragan.game.sampling import Mode, generate_tensors, sampling_network
 from paragan.loading.loader import normalise_images
 
 NAMES = ("data", "generated")
@@ -49,8 +47,7 @@ class FixedTensors:
         batch = Batch(Rows(0, 0, count, count), normalise_images(moved, self.source, prior.dtype))
         feed = prior.feed("grid", batch)
         generator = sampling_network(player)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), in_mode(generator.module, training=False):
-            made = GeneratorOutput.of(generator(*feed.fake_inputs)).images
+        made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
         real = feed.real_sample
         inputs = _image_inputs(batch, prior, real)
         pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))

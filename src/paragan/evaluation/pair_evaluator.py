@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from torch import Tensor
 
-from paragan.core.metric import ImagePairs, Metric, Needs
+from paragan.core.metric import Needs, SamplePairs
 from paragan.core.option_types import Choice
 from paragan.core.source import Source
 from paragan.core.types import Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
-from paragan.evaluation.interval import half_sample_interval
+from paragan.evaluation.paired_score import BLOCK, paired_protocol, paired_score
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, sampling_network
+from paragan.game.sampling import Mode, generate_images, sampling_network
 
 # (first row, conditions) -> x_BCHW in [-1, 1]
 Translate = Callable[[int, Tensor], Tensor]
-
-_PAIRS_AT_ONCE = 10
 
 
 @dataclass
@@ -44,7 +40,7 @@ class PairEvaluator:
 
     def __post_init__(self) -> None:
         self.num_pairs = min(self.num_images, len(self.held_out))
-        metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS}))
+        metrics = choose_metrics(self.chosen, frozenset({Needs.PAIRS, Needs.IMAGES}))
         self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
 
     def __call__(self, player: Player, prior: Prior) -> Score:
@@ -64,33 +60,14 @@ class PairEvaluator:
 
         Raises `ConfigError` if they are not finite.
         """
-        began = time.monotonic()
-        blocks = []
-        for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
-            target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
-            both = ImagePairs(require_finite(translate(first, condition)), target)
-            blocks.append([metric.update(both) for metric in self.empty])
-        by_block = {column[0].name: column for column in zip(*blocks, strict=True)}
-        values = {name: reduce(Metric.merge, column).compute() for name, column in by_block.items()}
-        directions = {metric.name: metric.direction for metric in self.empty}
-        intervals = {name: self._interval(values[name], column) for name, column in by_block.items()}
-        known = {name: ends for name, ends in intervals.items() if ends is not None}
-        seconds = time.monotonic() - began
-        return Score(values, self.num_pairs, self.protocol, {}, directions, known, seconds)
+        return paired_score(self.empty, self._blocks(translate), self.resamples, self.protocol)
 
-    def _interval(self, value: float, blocks: Sequence[Metric]) -> tuple[float, float] | None:
-        def compute(rows: Tensor) -> float:
-            half: Metric = reduce(Metric.merge, [blocks[row] for row in rows.tolist()])
-            return half.compute()
-
-        return half_sample_interval(value, compute, len(blocks), self.resamples)
+    def _blocks(self, translate: Translate) -> Iterator[SamplePairs]:
+        for first in range(0, self.num_pairs, BLOCK):
+            target, condition = fetch_pairs(self.held_out, first, min(BLOCK, self.num_pairs - first))
+            yield SamplePairs(require_finite(translate(first, condition)), target)
 
     @property
     def protocol(self) -> dict[str, Any]:
         """Settings that must be equal where two scores are compared."""
-        return {
-            **{metric.name: metric.protocol() for metric in self.empty if metric.protocol()},
-            "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
-            "mode": self.mode,
-            "sampling": MODE_DESCRIPTIONS[self.mode],
-        }
+        return paired_protocol(self.empty, "the target of each pair", self.num_pairs, self.mode)

@@ -64,6 +64,20 @@ def generate_images(
 
 
 @torch.no_grad()
+def generate_tensors(
+    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], mode: Mode = "eval", *, seed: int = 0, first: int = 0
+) -> GeneratorOutput:
+    """Generate from named inputs, without changing the generator or its modes; samples are not clamped.
+
+    mode, seed, first: as of `generate_images`.
+    """
+    module: nn.Module = generator.module
+    with in_mode(module, training=mode != "eval"), preserved_state(module):
+        torch.manual_seed(rng.key(seed, "sample/noise", first))
+        return GeneratorOutput.of(generator(*inputs))
+
+
+@torch.no_grad()
 def _pieces(
     generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
 ) -> list[Tensor]:

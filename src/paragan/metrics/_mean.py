@@ -1,4 +1,4 @@
-"""Metrics that are the mean of a value per image, or per pair of generated and target image."""
+"""Metrics that are the mean of a value per sample, or per pair of generated and target sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Self
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import ImagePairs, Metric, Needs, in_float64
+from paragan.core.metric import Metric, Needs, SamplePairs, in_float64
+from paragan.metrics._options import RangeOptions
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,40 @@ class MeanMetric(Metric):
 
 
 @dataclass(frozen=True)
-class PairMean(MeanMetric):
-    """Mean of a value per pair."""
+class PairMetric(MeanMetric):
+    """Mean of a value per pair of generated and target sample, which `compare` returns."""
 
     needs = frozenset({Needs.PAIRS})
     reference = "held_out"
 
-    def of_each(self, samples: ImagePairs) -> Tensor:
+    def of_each(self, samples: SamplePairs) -> Tensor:
         """Return the value of each pair, float64 (B,)."""
         return self.compare(in_float64(samples.made), in_float64(samples.target))
 
-    @staticmethod
     @abstractmethod
-    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """Return the value of each pair, float64 (B,)."""
+    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+        """Return the value of each pair, float64 (B,). Both are float64 (B, *shape), on the CPU."""
+
+
+@dataclass(frozen=True)
+class RangeMetric(PairMetric):
+    """A `PairMetric` of values between `low` and `high`."""
+
+    low: float = -1.0
+    high: float = 1.0
+
+    @classmethod
+    def from_reference(cls, real: Any = None, options: RangeOptions | None = None) -> Self:
+        """Return an empty metric; the reference is not used."""
+        low, high = RangeOptions().range if options is None else options.range
+        return cls(low=low, high=high)
+
+    @property
+    def peak(self) -> float:
+        """Difference of the highest and the lowest value."""
+        return self.high - self.low
+
+    def protocol(self) -> dict[str, Any]:
+        """Return the range, unless it is that of images."""
+        found = (self.low, self.high)
+        return {} if found == RangeOptions().range else {"range": list(found)}

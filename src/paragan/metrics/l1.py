@@ -1,4 +1,4 @@
-"""Mean absolute difference to the target, of values in [-1, 1]; lower is better, 0 is equal."""
+"""Mean absolute difference to the target; lower is better, 0 is equal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
-from paragan.metrics._mean import PairMean
+from paragan.metrics._mean import PairMetric
 
 
 @dataclass(frozen=True)
-class Metric(PairMean):
-    """L1 distance in [0, 2]. Blurred images have a good one; look at the samples, too."""
+class Metric(PairMetric):
+    """L1 distance, for values in [-1, 1] from 0 to 2. Blurred images have a good one; look at the samples, too."""
 
     name = "l1"
     direction = Direction.LOWER
-    note = "Mean absolute difference between generated and target images, with values in [-1, 1]."
+    note = "Mean absolute difference between generated and target samples; images have values in [-1, 1]."
     order = 0
 
-    @staticmethod
-    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the L1 distance of each pair, float64 (B,)."""
-        return (made_BCHW - target_BCHW).abs().flatten(1).mean(1)
+        return (made_B - target_B).abs().flatten(1).mean(1)

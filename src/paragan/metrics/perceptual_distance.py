@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import Direction, ImagePairs, Needs
+from paragan.core.metric import Direction, Needs, SamplePairs
 from paragan.core.option_types import FilePath
 from paragan.layers.image_input import ImageInput
 from paragan.metrics._mean import MeanMetric
@@ -106,7 +106,7 @@ class Metric(MeanMetric):
         """Return the sha256 of the file and the settings."""
         return self.stamp
 
-    def of_each(self, samples: ImagePairs) -> Tensor:
+    def of_each(self, samples: SamplePairs) -> Tensor:
         """Return the distance of each pair, float64 (B,).
 
         The network is called for one pair at a time, so that no value depends on the others.

@@ -14,38 +14,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.metric import Direction
-from paragan.metrics._mean import PairMean
+from paragan.core.metric import Direction, Needs
+from paragan.metrics._mean import RangeMetric
+from paragan.metrics._options import RangeOptions as Options
+
+__all__ = ["Metric", "Options"]
 
 _WINDOW = 11
 _SIGMA = 1.5
-_PEAK = 2.0
-_C1 = (0.01 * _PEAK) ** 2
-_C2 = (0.03 * _PEAK) ** 2
+_K1 = 0.01
+_K2 = 0.03
 
 
 @dataclass(frozen=True)
-class Metric(PairMean):
+class Metric(RangeMetric):
     """Similarity in [-1, 1]. Images smaller than the window use the middle of the window."""
 
     name = "ssim"
     direction = Direction.HIGHER
     note = "Structural similarity of generated and target images; 1 for equal images."
+    needs = frozenset({Needs.PAIRS, Needs.IMAGES})
     order = 2
 
-    @staticmethod
-    def compare(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """Return the similarity of each pair, float64 (B,)."""
-        # in [0, 2]: means of values around 0 would have no meaning
-        x = made_BCHW + 1
-        y = target_BCHW + 1
+    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+        """Return the similarity of each pair of images, float64 (B,)."""
+        # from 0 to the peak: means of values around 0 would have no meaning
+        x = made_B - self.low
+        y = target_B - self.low
+        c1 = (_K1 * self.peak) ** 2
+        c2 = (_K2 * self.peak) ** 2
         mean_x = _smooth(x)
         mean_y = _smooth(y)
         var_x = _smooth(x * x) - mean_x**2
         var_y = _smooth(y * y) - mean_y**2
         covariance = _smooth(x * y) - mean_x * mean_y
-        brightness = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
-        structure = (2 * covariance + _C2) / (var_x + var_y + _C2)
+        brightness = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
+        structure = (2 * covariance + c2) / (var_x + var_y + c2)
         return (brightness * structure).flatten(1).mean(1)
 
 

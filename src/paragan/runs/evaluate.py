@@ -52,7 +52,8 @@ def evaluate_run(
     """
     trainer = open_run(Path(path), num_images, trust, best)
     if trainer.score is None:
-        hint = "resume it with evaluation.features=auto"
-        raise ConfigError(f"{path} has no scores (evaluation.features=null); {hint}")
+        key, value = ("metrics", "[l1]") if trainer.prior.reads_batches else ("features", "auto")
+        hint = f"resume it with evaluation.{key}={value}"
+        raise ConfigError(f"{path} has no scores (evaluation.{key}=null); {hint}")
     prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
     return RunScore(trainer.clock.step, trainer.compute_score(prior))

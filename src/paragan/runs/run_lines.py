@@ -137,12 +137,11 @@ def end_line(session: Session, reason: str) -> str:
 
 def result_lines(session: Session) -> str:
     """Return the newest score of a session, and the files of the run."""
-    score = "off (evaluation.features=null)" if session.trainer.score is None else "none yet"
-    samples = "samples/, "
-    if session.trainer.fixed_samples is None:
-        samples = ""
-    if not session.trainer.batches.source.is_image:
-        score = "off (samples are no images)"
+    score = "none yet"
+    if session.trainer.score is None:
+        key = "metrics" if session.trainer.prior.reads_batches else "features"
+        score = f"off (evaluation.{key}=null)"
+    samples = "" if session.trainer.fixed_samples is None else "samples/, "
     if session.last_score:
         score = score_line(session.last_score)
     files = f"{session.folder}: report.html, {samples}metrics.jsonl, checkpoints/"

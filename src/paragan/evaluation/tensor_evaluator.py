@@ -1,0 +1,98 @@
+"""Evaluator of generators of named tensors, by comparison with the samples of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Needs, SamplePairs
+from paragan.core.option_types import Choice
+from paragan.core.source import Source, TensorSpec
+from paragan.core.types import Batch, Rows
+from paragan.evaluation.chosen_metrics import choose_metrics
+from paragan.evaluation.generated_features import require_finite
+from paragan.evaluation.paired_score import BLOCK, paired_protocol, paired_score
+from paragan.evaluation.score import Score
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sampling import Mode, generate_tensors, sampling_network
+from paragan.loading.loader import normalise_images
+
+
+@dataclass
+class TensorEvaluator:
+    """Evaluator of G by `num_samples` held-out samples, each compared with what G generates from its inputs.
+
+    sample: name of the tensor that G generates. inputs: those of G. chosen: metrics that a config
+    names. Raises `ConfigError` for metrics that need something else.
+    """
+
+    held_out: Source
+    num_samples: int
+    sample: str
+    inputs: tuple[str, ...]
+    chosen: Sequence[Choice]
+    mode: Mode = "eval"
+    resamples: int = 0
+
+    def __post_init__(self) -> None:
+        if not len(self.held_out):
+            raise ConfigError("evaluation.metrics needs held-out samples, which streamed data has not; pass held_out")
+        self.num_samples = min(self.num_samples, len(self.held_out))
+        available = _available(self.held_out.tensors[self.sample], self.inputs)
+        metrics = choose_metrics(self.chosen, available)
+        self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
+
+    def __call__(self, player: Player, prior: Prior) -> Score:
+        """Score a player's sampling generator. Raises `ConfigError` if samples are not finite."""
+        return paired_score(self.empty, self._blocks(player, prior), self.resamples, self.protocol)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Settings that must be equal where two scores are compared."""
+        return paired_protocol(self.empty, f"{self.sample} of each sample", self.num_samples, self.mode)
+
+    def _blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
+        generator = sampling_network(player)
+        # a padded sample is compared alone, so that no value depends on the others
+        block = 1 if any(-1 in spec.shape for spec in self.held_out.tensors.values()) else BLOCK
+        for first in range(0, self.num_samples, block):
+            numbers = np.arange(first, min(first + block, self.num_samples))
+            moved = {name: value.to(prior.device) for name, value in self.held_out.fetch(numbers, numbers).items()}
+            rows = Rows(0, first, len(numbers), self.num_samples)
+            batch = Batch(rows, normalise_images(moved, self.held_out, prior.dtype))
+            feed = prior.feed("score", batch)
+            made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed, first=first)
+            both = self._without_padding(made.images, feed.real_sample, batch)
+            yield SamplePairs(*both, made.extra)
+
+    def _without_padding(self, made_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        if made_B.shape != target_B.shape:
+            made, target = ("x".join(map(str, x.shape[1:])) for x in (made_B, target_B))
+            problem = f"G generates {made} for {self.sample} of {target}"
+            raise ConfigError(f"evaluation.metrics: {problem}; metrics compare samples of equal shapes")
+        require_finite(made_B)
+        mask = batch.tensors.get(f"{self.sample}_mask")
+        shape = self.held_out.tensors[self.sample].shape
+        if mask is None or -1 not in shape:
+            return made_B, target_B
+        axis = shape.index(-1) + 1
+        length = int(mask.sum())
+        return made_B.narrow(axis, 0, length), target_B.narrow(axis, 0, length)
+
+
+def _available(spec: TensorSpec, inputs: tuple[str, ...]) -> frozenset[Needs]:
+    """Return what metrics can read of samples of this shape. inputs: of G."""
+    found = {Needs.TOKENS}
+    if set(inputs) - {"latent"}:
+        found.add(Needs.PAIRS)
+    if len(spec.shape) == 3:
+        found.add(Needs.IMAGES)
+    if len(spec.shape) == 2 and spec.shape[0] == 1 and spec.dtype.is_floating_point:
+        found.add(Needs.AUDIO)
+    return frozenset(found)

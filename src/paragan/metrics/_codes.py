@@ -1,0 +1,73 @@
+"""Base class of metrics of the tokens that a generator returns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Metric, Needs, SamplePairs
+from paragan.metrics._options import CodebookOptions
+
+
+@dataclass(frozen=True)
+class CodebookMetric(Metric):
+    """A metric of how often each code occurs in all samples. count_LK: of each code, int64."""
+
+    needs = frozenset({Needs.TOKENS})
+    reference = "held_out"
+    is_default = False
+    options: CodebookOptions = CodebookOptions()
+    count_LK: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+
+    @classmethod
+    def from_reference(cls, real: Any = None, options: CodebookOptions | None = None) -> Self:
+        """Return an empty metric. Raises `ConfigError` without the number of codes."""
+        if options is None or options.codes is None:
+            raise ConfigError(
+                f"evaluation.metrics: {cls.name} needs the size of the codebook; pass "
+                f"evaluation.metrics=[{{name: {cls.name}, codes: K}}]"
+            )
+        return cls(options=options, count_LK=torch.zeros(options.codebooks, options.codes, dtype=torch.int64))
+
+    def protocol(self) -> dict[str, Any]:
+        """Return number and size of the codebooks."""
+        return dict(vars(self.options))
+
+    def update(self, samples: SamplePairs) -> Self:
+        """Return a metric that includes the tokens of these samples.
+
+        Raises `ConfigError` for a generator without `tokens`, and for tokens of other codebooks.
+        """
+        tokens = samples.extra.get("tokens")
+        if tokens is None:
+            raise ConfigError(
+                f"evaluation.metrics: {self.name} needs tokens, which G does not return; return "
+                "paragan.GeneratorOutput(samples, {'tokens': tokens}), or leave it out"
+            )
+        levels = [tokens] if len(self.count_LK) == 1 else list(tokens.unbind(1))
+        if len(levels) != len(self.count_LK) or int(tokens.max()) >= self.count_LK.shape[1]:
+            shape = "x".join(map(str, tokens.shape[1:]))
+            has = f"the tokens of a sample have the shape {shape}, the largest is {int(tokens.max())}"
+            set_to = f"codebooks={self.options.codebooks} and codes={self.options.codes}"
+            raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
+        counts = [torch.bincount(level.flatten().cpu(), minlength=self.count_LK.shape[1]) for level in levels]
+        return replace(self, count_LK=self.count_LK + torch.stack(counts))
+
+    def merge(self, other: Self) -> Self:
+        """Return a metric that includes the tokens of both."""
+        return replace(self, count_LK=self.count_LK + other.count_LK)
+
+    def compute(self) -> float:
+        """Return the mean over the codebooks. Raises `ConfigError` without samples."""
+        if not int(self.count_LK.sum()):
+            raise ConfigError(f"score: {self.name} has no samples; use data with at least one held-out sample")
+        return float(self.of_each(self.count_LK.double()).mean())
+
+    @abstractmethod
+    def of_each(self, count_LK: Tensor) -> Tensor:
+        """Return the value of each codebook, float64 (L,). count_LK: of each code, float64."""

@@ -1,0 +1,53 @@
+"""Mel-cepstral distortion in dB, as the mean over frames; lower is better, 0 is equal.
+
+Source: R. Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", IEEE
+PACRIM 1993: 10 / ln 10 · sqrt(2 · sum over d of (c_d - c'_d)^2), for d = 1 to 13; c_0, the loudness,
+is left out. The cepstrum is the cosine transform of the log-mel spectrogram, log mel(m) = c_0 + sum
+over d of c_d cos(pi d (m + 1/2) / bands). Frames are compared one by one, without time warping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.metric import Direction
+from paragan.metrics._audio import AudioMetric
+from paragan.metrics._options import AudioOptions as Options
+
+__all__ = ["Metric", "Options"]
+
+_COEFFICIENTS = 13
+_DB_PER_NEPER = 10 / math.log(10)
+
+
+@dataclass(frozen=True)
+class Metric(AudioMetric):
+    """Distortion >= 0, mean over frames, in dB."""
+
+    name = "mel_cepstral_distortion"
+    direction = Direction.LOWER
+    note = "Mel-cepstral distortion of generated against target audio, in decibels."
+    order = 1
+
+    def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
+        """Return the distortion of each pair in dB, float64 (B,)."""
+        bands = self.spectrum.bands
+        if bands <= _COEFFICIENTS:
+            raise ConfigError(
+                f"evaluation.metrics: mel_cepstral_distortion: bands={bands} is too few for {_COEFFICIENTS} "
+                f"coefficients; use at least {_COEFFICIENTS + 1}"
+            )
+        cepstrum_BDF = _cosines(bands) @ (self.log_mel(made_B) - self.log_mel(target_B))
+        return _DB_PER_NEPER * (2 * cepstrum_BDF.square().sum(1)).sqrt().mean(1)
+
+
+def _cosines(bands: int) -> Tensor:
+    """Return the matrix of coefficients 1 to 13 of the cosine transform, float64 (13, bands)."""
+    orders = torch.arange(1, _COEFFICIENTS + 1, dtype=torch.float64)
+    places = (torch.arange(bands, dtype=torch.float64) + 0.5) / bands
+    return 2 / bands * (math.pi * orders[:, None] * places).cos()
