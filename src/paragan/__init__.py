@@ -67,7 +67,7 @@ Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
 
 Interfaces of metrics and feature extractors:
-    Metric, Direction, Needs, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
+    Metric, Direction, Needs, PairMetric, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
     build_with_weights  A network with the weights of a file.
     ExportedNetwork     The network of a `torch.export` file, read without running code of the file.
 
@@ -186,6 +186,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         loss as relativistic_average_loss,
     )
     from paragan.losses.wasserstein import loss as wasserstein_loss
+    from paragan.metrics._mean import PairMetric as PairMetric
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.fd import Metric as FrechetDistance
     from paragan.optim.adabelief import Optimizer as AdaBelief

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from paragan.core.errors import ConfigError
-from paragan.core.metric import SamplePairs, SampleFeatures
+from paragan.core.metric import SampleFeatures, SamplePairs
 from paragan.core.option_types import Choice
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.metrics import diversity, perceptual_distance

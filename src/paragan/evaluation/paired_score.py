@@ -28,7 +28,7 @@ def paired_score(
         count += len(block)
         updated.append([metric.update(block) for metric in empty])
     by_block = {column[0].name: column for column in zip(*updated, strict=True)}
-    values = {name: reduce(Metric.merge, column).compute() for name, column in by_block.items()}
+    values = {name: _merged(column).compute() for name, column in by_block.items()}
     directions = {metric.name: metric.direction for metric in empty}
     intervals = {name: _interval(values[name], column, resamples) for name, column in by_block.items()}
     known = {name: ends for name, ends in intervals.items() if ends is not None}
@@ -45,9 +45,12 @@ def paired_protocol(empty: Sequence[Metric], target: str, num_images: int, mode:
     }
 
 
+def _merged(blocks: Sequence[Metric]) -> Metric:
+    return reduce(lambda whole, block: whole.merge(block), blocks)
+
+
 def _interval(value: float, blocks: Sequence[Metric], resamples: int) -> tuple[float, float] | None:
     def compute(rows: Tensor) -> float:
-        half: Metric = reduce(Metric.merge, [blocks[row] for row in rows.tolist()])
-        return half.compute()
+        return _merged([blocks[row] for row in rows.tolist()]).compute()
 
     return half_sample_interval(value, compute, len(blocks), resamples)
