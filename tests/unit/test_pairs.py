@@ -120,6 +120,24 @@ def test_pair_evaluator_compares_with_targets():
     assert json.loads(json.dumps(score.protocol)) == score.protocol
 
 
+class More(Held):
+    """More pairs than are compared at once."""
+
+    def __len__(self):
+        return 25
+
+    def fetch(self, indices, places=None, seed=0):
+        return super().fetch(np.asarray(indices) % 7, places, seed)
+
+
+def test_pair_evaluator_with_several_blocks_has_the_mean_and_an_interval():
+    score = PairEvaluator(More(), 100, resamples=20)(player(), Prior(0, 0))
+    assert score.num_images == 25
+    assert score.metrics["l1"] == pytest.approx(51 / 127.5)
+    low, high = score.intervals["l1"]
+    assert low <= score.metrics["l1"] <= high
+
+
 def test_pair_evaluator_uses_and_records_mode():
     scores = {mode: PairEvaluator(Held(), 5, mode)(player(), Prior(0, 0)) for mode in ("eval", "train-stats")}
     assert {mode: score.protocol["mode"] for mode, score in scores.items()} == {m: m for m in scores}
