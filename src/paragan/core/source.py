@@ -16,10 +16,15 @@ from paragan.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and type of one tensor of one sample. An axis of -1 is padded, to any length."""
+    """Shape and type of one tensor of one sample. An axis of -1 is padded, to any length.
+
+    padded_axis: the axis of a sample that is padded with zeros, if one is; the tensor `NAME_mask`
+    (L,) is True where it is not.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    padded_axis: int | None = None
 
     @property
     def is_image(self) -> bool:

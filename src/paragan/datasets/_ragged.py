@@ -43,7 +43,7 @@ class Padding:
                 continue
             length = self._declared_length((longest or {}).get(name))
             shape[self.axes[name]] = length
-            found[name] = TensorSpec(tuple(shape), row.dtype)
+            found[name] = TensorSpec(tuple(shape), row.dtype, self.axes[name])
             found[f"{name}{MASK}"] = TensorSpec((length,), torch.bool)
         return found
 

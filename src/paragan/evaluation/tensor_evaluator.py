@@ -60,7 +60,8 @@ class TensorEvaluator:
     def _blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
         generator = sampling_network(player)
         # a padded sample is compared alone, so that no value depends on the others
-        block = 1 if any(-1 in spec.shape for spec in self.held_out.tensors.values()) else BLOCK
+        is_padded = any(spec.padded_axis is not None for spec in self.held_out.tensors.values())
+        block = 1 if is_padded else BLOCK
         for first in range(0, self.num_samples, block):
             numbers = np.arange(first, min(first + block, self.num_samples))
             moved = {name: value.to(prior.device) for name, value in self.held_out.fetch(numbers, numbers).items()}
@@ -77,13 +78,11 @@ class TensorEvaluator:
             problem = f"G generates {made} for {self.sample} of {target}"
             raise ConfigError(f"evaluation.metrics: {problem}; metrics compare samples of equal shapes")
         require_finite(made_B)
-        mask = batch.tensors.get(f"{self.sample}_mask")
-        shape = self.held_out.tensors[self.sample].shape
-        if mask is None or -1 not in shape:
+        axis = self.held_out.tensors[self.sample].padded_axis
+        if axis is None:
             return made_B, target_B
-        axis = shape.index(-1) + 1
-        length = int(mask.sum())
-        return made_B.narrow(axis, 0, length), target_B.narrow(axis, 0, length)
+        length = int(batch.tensors[f"{self.sample}_mask"].sum())
+        return made_B.narrow(axis + 1, 0, length), target_B.narrow(axis + 1, 0, length)
 
 
 def _available(spec: TensorSpec, inputs: tuple[str, ...]) -> frozenset[Needs]:
