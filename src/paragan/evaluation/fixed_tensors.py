@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
+from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors, sampling_network
@@ -39,14 +40,19 @@ class FixedTensors:
         self, player: Player, prior: Prior, class_names: tuple[str, ...]
     ) -> tuple[Tensor, int, tuple[str, ...]]:
         """Return x_BCHW in [-1, 1], images per row, and the name of each row."""
+        return self.sheet(sampling_network(player), prior)
+
+    def sheet(
+        self, generator: CalledNetwork, prior: Prior, columns: int | None = None
+    ) -> tuple[Tensor, int, tuple[str, ...]]:
+        """Return the pictures of the first samples, as above. columns: number of samples; None: 8."""
         is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
-        count = _POINTS if is_density else _COLUMNS
+        count = _POINTS if is_density else columns or _COLUMNS
         count = min(count, len(self.source) or count)
         numbers = np.arange(count)
         moved = {name: value.to(prior.device) for name, value in self.source.fetch(numbers, numbers).items()}
         batch = Batch(Rows(0, 0, count, count), normalise_images(moved, self.source, prior.dtype))
         feed = prior.feed("grid", batch)
-        generator = sampling_network(player)
         made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
         real = feed.real_sample
         inputs = _image_inputs(batch, prior, real)

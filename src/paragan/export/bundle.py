@@ -14,7 +14,9 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.export import formats as export, gallery, generator_file
 from paragan.export.model_card import render_card
+from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import TensorSampler
 
 ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
 _MAX_BYTES = 1 << 20
@@ -61,6 +63,11 @@ class Bundle:
     def _write_sheet(self, path: Path) -> list[str]:
         """Write the sample sheet and return its path; empty if its held-out pairs are missing."""
         s = self.sampler
+        if isinstance(s, TensorSampler):
+            with suppress(ParaganError):
+                pictures, columns = s.held_out_pictures()
+                return [str(SampledImages(pictures).save(path, columns))]
+            return []
         if s.takes_condition:
             with suppress(ParaganError):
                 made, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, None, lambda done: None)

@@ -21,6 +21,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import atomic_write
 from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import TensorSampler
 from paragan.layers.frozen import register_frozen_networks
 
 MOST_DIFFERENCE = 1e-4
@@ -94,9 +95,9 @@ def refuse_without_onnx() -> None:
 
 
 def _images_only(sampler: Sampler) -> ImagesOnly:
-    if sampler.takes_condition:
+    if sampler.takes_condition or isinstance(sampler, TensorSampler):
         raise ConfigError(
-            f"export: {type(sampler.net).__name__} takes input images, which this format does not "
+            f"export: {type(sampler.net).__name__} takes other inputs than latents, which this format does not "
             "support; export safetensors"
         )
     net = ImagesOnly(copy.deepcopy(sampler.net).cpu()).eval()

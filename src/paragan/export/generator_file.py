@@ -22,16 +22,18 @@ from paragan.core.pieces import fingerprint
 FORMAT = "paragan generator 1"
 _MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata
 _MAX_CLASSES = 100_000
+_MAX_AXES = 8
 
 
 @dataclass(frozen=True)
 class GeneratorInfo:
     """Facts about a generator that its config lacks.
 
-    shape: (C, H, W). images: real images in training.
+    shape: of a sample, (C, H, W) of images; an axis of -1 has any length. images: real samples in
+    training.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     class_names: tuple[str, ...]
     step: int
     images: int
@@ -39,12 +41,13 @@ class GeneratorInfo:
     @classmethod
     def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> GeneratorInfo:
         """Validate values of a file. Raises `ValueError` for values that no run writes."""
-        numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
-        if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
+        axes = tuple(shape) if isinstance(shape, (list, tuple)) and 0 < len(shape) <= _MAX_AXES else ()
+        numbers = (*(1 if axis == -1 else axis for axis in axes), step + 1, images + 1)
+        if not axes or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
             raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
         if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
             raise ValueError("class_names")
-        return cls((shape[0], shape[1], shape[2]), tuple(class_names), step, images)
+        return cls(axes, tuple(class_names), step, images)
 
 
 @dataclass(frozen=True)

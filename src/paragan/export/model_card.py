@@ -9,6 +9,7 @@ from typing import Any
 
 from paragan import __version__
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import TensorSampler
 
 _MAX_CLASS_NAMES = 20
 
@@ -46,7 +47,7 @@ def _facts(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     rows = {
         "generator": f"{_escape(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
         "input": " and ".join(_inputs(sampler)),
-        "output": f"images of {'x'.join(map(str, info.shape))} (channels, height, width) in [-1, 1]",
+        "output": _output(sampler),
         "data": _escape(tree["data"]["name"]),
         "classes": ", ".join(names) + more if names else "none",
         "loss": ", ".join(_escape(part["name"]) for part in (tree["loss"], *tree["penalties"])),
@@ -57,7 +58,16 @@ def _facts(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items()), ""]
 
 
+def _output(sampler: Sampler) -> str:
+    size = "x".join("any length" if axis == -1 else str(axis) for axis in sampler.info.shape)
+    if isinstance(sampler, TensorSampler):
+        return f"{_escape(sampler.sample_name)} of {size}"
+    return f"images of {size} (channels, height, width) in [-1, 1]"
+
+
 def _inputs(sampler: Sampler) -> list[str]:
+    if isinstance(sampler, TensorSampler):
+        return [_escape(name) for name in sampler.inputs]
     image = f"an image of {'x'.join(map(str, sampler.info.shape))} in [-1, 1]"
     latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
     return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
@@ -106,6 +116,9 @@ def _usage(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
 def _example(sampler: Sampler, trust: str) -> list[str]:
     load = f'generator = pg.load("generator.safetensors"{trust})'
     labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
+    if isinstance(sampler, TensorSampler):
+        call = ", ".join(f"{name}={name}" for name in sampler.inputs)
+        return ["import paragan as pg", load, f"{sampler.sample_name} = generator.net({call})"]
     if not sampler.takes_condition:
         return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
     size = ", ".join(map(str, sampler.info.shape))

@@ -34,6 +34,12 @@ def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tu
     return names
 
 
+def input_names(generator: nn.Module) -> tuple[str, ...]:
+    """Return the names of all arguments of a generator; `z` is `latent`."""
+    names = (parameter.name for parameter in _parameters(generator, "generator"))
+    return tuple(LATENT if name in _DRAWN else name for name in names)
+
+
 def discriminator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:
     """Return the names of D's arguments; the first is the tensor that G generates.
 

@@ -23,6 +23,7 @@ from paragan.core.pieces import shapes_of
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import TensorSampler
 from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
@@ -108,7 +109,8 @@ def _sampler(
         with torch.random.fork_rng(
             devices=[]
         ):  # constructors draw random numbers; the caller's random state is preserved
-            net: nn.Module = module.Generator(config.model.options, info.shape, len(info.class_names))
+            shape: Any = info.shape  # three sizes for images
+            net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
             return net
 
     def make() -> nn.Module:
@@ -122,7 +124,13 @@ def _sampler(
     _fill(net, weights, where)
     latent_of(net)
     remember_modes(net)
-    return Sampler(net.to(device_by_name(device)).eval().requires_grad_(False), info, config.seed, config)
+    net = net.to(device_by_name(device)).eval().requires_grad_(False)
+    sample = getattr(module, "SAMPLE", None)
+    if sample is not None:
+        return TensorSampler(net, info, config.seed, config, sample_name=sample)
+    if len(info.shape) != 3:
+        raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
+    return Sampler(net, info, config.seed, config)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

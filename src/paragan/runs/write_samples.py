@@ -15,6 +15,7 @@ from paragan.storage.image_formats import check_animation_path, check_sheet_path
 if TYPE_CHECKING:
     from paragan.export.gallery import Sheet
     from paragan.export.sampler import Sampler
+    from paragan.export.tensor_sampler import TensorSampler
 
 _MAX_IMAGES = 10_000
 _NUM_PAIRS = 8
@@ -76,6 +77,10 @@ class SampleRequest:
 
 def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
     """Write a sheet or a film and return its path. path: run folder or file of the generator."""
+    from paragan.export.tensor_sampler import TensorSampler
+
+    if isinstance(sampler, TensorSampler):
+        return _write_pictures(sampler, path, request)
     if sampler.takes_condition or request.inputs is not None:
         _refuse_latent_options(sampler, request)
         return _write_translated(sampler, path, request, update)
@@ -94,6 +99,26 @@ def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: 
     )
     images.save(target, sheet.columns)
     return target
+
+
+def _write_pictures(sampler: TensorSampler, path: Path, request: SampleRequest) -> Path:
+    """Write a sheet of held-out samples, and of what G generates from their inputs."""
+    from paragan.export.sampled_images import SampledImages
+
+    maps = f"this generator makes {sampler.sample_name} from {' and '.join(sampler.inputs)}"
+    options = {
+        "--grid": request.grid,
+        "--class": request.classes,
+        "--classes": request.by_class,
+        "--truncation": request.truncation,
+        "--walk": request.walk,
+        "--input": request.inputs,
+    }
+    for option, value in options.items():
+        if value:
+            raise ConfigError(f"{option} does not apply: {maps}; leave it out")
+    pictures, columns = sampler.held_out_pictures(request.num, request.seed, request.mode)
+    return SampledImages(pictures).save(_target(sampler, path, request), columns)
 
 
 def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
@@ -122,7 +147,8 @@ def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, upda
     inputs = None
     count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
     if request.inputs is not None:
-        found = paired.read_inputs(str(request.inputs), sampler.info.shape)
+        channels, height, width = sampler.info.shape
+        found = paired.read_inputs(str(request.inputs), (channels, height, width))
         inputs = normalise(found)[: request.num]
         count = len(inputs)
     images, columns = gallery.render_pairs(
