@@ -39,9 +39,8 @@ class TensorSampler(Sampler):
     def sample(self, *arguments: Any, **options: Any) -> NoReturn:
         """Raise `ConfigError`: the generator needs its inputs."""
         call = ", ".join(f"{name}={name}" for name in self.inputs)
-        raise ConfigError(
-            f"sample: this generator maps {' and '.join(self.inputs)} to {self.sample_name}; call net({call})"
-        )
+        maps = f"{' and '.join(self.inputs)} to {self.sample_name}"
+        raise ConfigError(f"sample: this generator maps {maps}; call net({call})")
 
     def held_out_pictures(
         self, n: int | None = None, seed: int | None = None, mode: Mode | None = None

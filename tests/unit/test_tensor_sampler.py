@@ -1,0 +1,88 @@
+"""`sample`, `export`, `eval` and `pg.load` of a run on named tensors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+import paragan as pg
+from paragan.cli.main import main
+from paragan.datasets import speech
+from paragan.metrics import log_mel_distance
+
+SMALL = [
+    "codec", "data.utterances=4", "data.segment=1024", "model.width=4", "model.codes=16", "model.windows=[128]",
+    "train.batch=2", "train.kimg=0.004", "every.log_steps=1", "every.sample_kimg=0", "every.score_kimg=0",
+    "evaluation.metrics=[log_mel_distance, {name: codebook_usage, codes: 16, codebooks: 4}]",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run that is only read."""
+    folder = tmp_path_factory.mktemp("codec") / "run"
+    assert main(["train", *SMALL, "--out", str(folder)]) == 0
+    return folder
+
+
+def held_out(n):
+    return speech.source(speech.Options(4, 1024), "held_out").fetch(torch.arange(n).numpy())["audio"]
+
+
+def test_loaded_generator_makes_what_the_run_scores(run, capsys):
+    generator = pg.load(run)
+    assert (generator.inputs, generator.sample_name, generator.info.shape) == (("audio",), "audio", (1, 1024))
+    made = generator.net(audio=held_out(40)).images
+    expected = log_mel_distance.Metric.from_reference().update(pg.SamplePairs(made, held_out(40))).compute()
+    capsys.readouterr()
+    assert main(["eval", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["metrics"]["log_mel_distance"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_sample_writes_spectrograms_of_held_out_samples_and_of_what_is_generated(run, tmp_path):
+    assert main(["sample", str(run), "--num", "3", "--out", str(tmp_path / "a.png")]) == 0
+    three = Image.open(tmp_path / "a.png").size
+    assert main(["sample", str(run), "--num", "6", "--out", str(tmp_path / "b.png")]) == 0
+    six = Image.open(tmp_path / "b.png").size
+    assert six[1] == three[1] and 1.9 < six[0] / three[0] < 2.1
+
+
+def test_exported_file_has_equal_weights_and_a_card(run, tmp_path):
+    assert main(["export", str(run), "--out", str(tmp_path)]) == 0
+    again = pg.load(tmp_path / "generator.safetensors")
+    x = held_out(2)
+    torch.testing.assert_close(again.net(audio=x).images, pg.load(run).net(audio=x).images, rtol=0, atol=0)
+    card = (tmp_path / "README.md").read_text()
+    assert "audio of 1x1024" in card and "generator.net(audio=audio)" in card
+    assert (tmp_path / "samples.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sample", "RUN", "--walk", "4"], "--walk does not apply: this generator makes audio from audio"),
+        (["sample", "RUN", "--input", "x"], "--input does not apply: this generator makes audio from audio"),
+        (["export", "RUN", "--format", "torch"], "takes other inputs than latents, which this format does not"),
+    ],
+)
+def test_mistake_is_one_line(run, capsys, words, message):
+    capsys.readouterr()
+    assert main([str(run) if word == "RUN" else word for word in words]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_exported_file_has_no_samples(run, tmp_path, capsys):
+    file = tmp_path / "generator.safetensors"
+    assert main(["export", str(run), "--out", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["sample", str(file)]) == 2
+    assert "this generator needs audio, and an exported file has no data" in capsys.readouterr().err
+
+
+def test_loaded_generator_does_not_sample_without_inputs(run):
+    with pytest.raises(pg.ConfigError, match=r"maps audio to audio; call net\(audio=audio\)"):
+        pg.load(run).sample(3)
