@@ -45,9 +45,11 @@ def test_loaded_generator_makes_what_the_run_scores(run, capsys):
 
 def test_sample_writes_spectrograms_of_held_out_samples_and_of_what_is_generated(run, tmp_path):
     assert main(["sample", str(run), "--num", "3", "--out", str(tmp_path / "a.png")]) == 0
-    three = Image.open(tmp_path / "a.png").size
+    with Image.open(tmp_path / "a.png") as sheet:
+        three = sheet.size
     assert main(["sample", str(run), "--num", "6", "--out", str(tmp_path / "b.png")]) == 0
-    six = Image.open(tmp_path / "b.png").size
+    with Image.open(tmp_path / "b.png") as sheet:
+        six = sheet.size
     assert six[1] == three[1] and 1.9 < six[0] / three[0] < 2.1
 
 
