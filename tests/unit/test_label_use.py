@@ -41,7 +41,7 @@ def test_sheets_and_scores_of_an_ignoring_generator_name_no_class():
     game = game_of(networks.IGNORING)
     names = tuple("0123456789")
     player = Player(Side.G, game.g.net)
-    x, _, rows = FixedSamples()(player, game.prior, names)
+    x, _, rows, _ = FixedSamples()(player, game.prior, names)
     assert rows == ()
     assert len(x.flatten(1).unique(dim=0)) == len(x)  # no row repeats another
     _, asked = sample_generator(CalledNetwork(game.g.net), game.prior, 20)(0, 20)

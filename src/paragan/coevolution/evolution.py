@@ -24,7 +24,7 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Batch, Report, Rows, Side
 from paragan.engine.training_loop import TrainingLoop
-from paragan.evaluation.fixed_samples import samples_event
+from paragan.evaluation.fixed_samples import SampleSheet, samples_event
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.mixture import Mixture
@@ -184,7 +184,7 @@ class Evolution(TrainingLoop):
             generator = self.load_generator(cell.centre[Side.G])
             rows.append(generate_images(generator, z, y, mode=mode, seed=seed).cpu())
         names = tuple(f"cell {cell.number}" for cell in cells)
-        return samples_event(self.clock, torch.cat(rows), _IMAGES_PER_CELL, names, mode)
+        return samples_event(self.clock, SampleSheet(torch.cat(rows), _IMAGES_PER_CELL, names), mode)
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return tensors by group (each cell's genomes, the best mixture), and values for JSON."""

@@ -170,8 +170,8 @@ class TrainingLoop(SavedGame):
     def samples(self) -> Event:
         """Sample the fixed latents or held-out pairs."""
         assert self.fixed_samples is not None
-        images = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
-        return samples_event(self.clock, *images, self.fixed_samples.mode)
+        sheet = self.fixed_samples(self.players["g"], self.prior, self.batches.source.class_names)
+        return samples_event(self.clock, sheet, self.fixed_samples.mode)
 
     def _observe(self, report: Report) -> Iterator[Event]:
         """Sample the generator and measure the game; ranks without G wait."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +26,18 @@ _CPU = torch.device("cpu")
 PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 
 
+class SampleSheet(NamedTuple):
+    """Images x_BCHW in [-1, 1], `columns` per row, and the name of each row: of its class, if any.
+
+    tensors: samples that the images show, if they are no images themselves, by the name of the row.
+    """
+
+    images: Tensor
+    columns: int
+    rows: tuple[str, ...] = ()
+    tensors: Mapping[str, Tensor] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class FixedSamples:
     """Sampling of a generator on fixed latents, or on the first conditions of `held_out` pairs."""
@@ -30,35 +45,35 @@ class FixedSamples:
     mode: Mode = "eval"
     held_out: Source | None = None
 
-    def __call__(
-        self, player: Player, prior: Prior, class_names: tuple[str, ...]
-    ) -> tuple[Tensor, int, tuple[str, ...]]:
-        """Return x_BCHW in [-1, 1], images per row, and the class of each row (if any)."""
+    def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
+        """Return the sheet."""
         generator = sampling_network(player)
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
             x = generate_images(generator, z, y, mode=self.mode, seed=prior.seed)
             if y is None or not prior.num_comparable_classes:
-                return x, GRID_COLUMNS, ()
-            return x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
+                return SampleSheet(x, GRID_COLUMNS)
+            return SampleSheet(x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist()))
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(0, 0, count, count))
         made = generate_images(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
-        return side_by_side(condition, made, target), PAIR_COLUMNS, ()
+        return SampleSheet(side_by_side(condition, made, target), PAIR_COLUMNS)
 
 
-def samples_event(clock: Clock, x_BCHW: Tensor, columns: int, rows: tuple[str, ...], mode: Mode) -> Event:
-    """Return the event of sample images. rows: the class of each row; empty without classes."""
+def samples_event(clock: Clock, sheet: SampleSheet, mode: Mode) -> Event:
+    """Return the event of a sample sheet."""
+    x_BCHW = sheet.images
     values = {
         "path": f"samples/step-{clock.step:07d}.png",
-        "columns": columns,
-        "rows": rows,
+        "columns": sheet.columns,
+        "rows": sheet.rows,
         "shape": list(x_BCHW.shape[1:]),
         "num": len(x_BCHW),
         "mode": mode,
     }
-    return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, columns=columns)
+    rest: dict[str, Any] = {"columns": sheet.columns, "tensors": sheet.tensors}
+    return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, **rest)
 
 
 def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:

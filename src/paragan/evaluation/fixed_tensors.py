@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
+from paragan.evaluation.fixed_samples import SampleSheet
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -36,16 +37,12 @@ class FixedTensors:
     mode: Mode = "eval"
     held_out: Source | None = None
 
-    def __call__(
-        self, player: Player, prior: Prior, class_names: tuple[str, ...]
-    ) -> tuple[Tensor, int, tuple[str, ...]]:
-        """Return x_BCHW in [-1, 1], images per row, and the name of each row."""
+    def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
+        """Return the sheet; its rows are G's inputs that are images, the data and the generated samples."""
         return self.sheet(sampling_network(player), prior)
 
-    def sheet(
-        self, generator: CalledNetwork, prior: Prior, columns: int | None = None
-    ) -> tuple[Tensor, int, tuple[str, ...]]:
-        """Return the pictures of the first samples, as above. columns: number of samples; None: 8."""
+    def sheet(self, generator: CalledNetwork, prior: Prior, columns: int | None = None) -> SampleSheet:
+        """Return the sheet of the first samples. columns: number of samples; None: 8."""
         is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
         count = _POINTS if is_density else columns or _COLUMNS
         count = min(count, len(self.source) or count)
@@ -57,7 +54,8 @@ class FixedTensors:
         real = feed.real_sample
         inputs = _image_inputs(batch, prior, real)
         pictures = as_pictures(torch.cat([*inputs.values(), real, made.to(real.dtype)]))
-        return pictures, 1 if is_density else count, (*inputs, *NAMES)
+        tensors = {} if real.dim() == 4 else dict(zip(NAMES, (real, made), strict=True))
+        return SampleSheet(pictures, 1 if is_density else count, (*inputs, *NAMES), tensors)
 
 
 def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]:

@@ -59,10 +59,9 @@ class TensorSampler(Sampler):
             shape = "x".join(map(str, spec.shape))
             raise ConfigError(f"samples of {shape} have no pictures; call paragan.load(RUN).net with its inputs")
         device = next(self.net.parameters()).device
-        pictures, columns, _ = FixedTensors(source, mode or self.mode).sheet(
-            CalledNetwork(self.net), self._named_prior(source, seed, device), n
-        )
-        return pictures.cpu(), columns
+        prior = self._named_prior(source, seed, device)
+        sheet = FixedTensors(source, mode or self.mode).sheet(CalledNetwork(self.net), prior, n)
+        return sheet.images.cpu(), sheet.columns
 
     def _named_prior(self, source: Source, seed: int | None, device: Any) -> Prior:
         of_g = generator_arguments(self.net, source.tensors)

@@ -18,6 +18,7 @@ from paragan.report.record_entry import metric_names
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
 from paragan.report.rendering import render_page, sha256_source
 from paragan.report.run_state import format_duration, read_small_text, run_state
+from paragan.report.sample_audio import read_audio
 from paragan.report.sample_frames import Frame, SampleFrames, track_data
 from paragan.report.scale import format_number
 
@@ -78,6 +79,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
+        "audio": read_audio(folder, history.samples),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],
         "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,

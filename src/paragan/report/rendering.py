@@ -26,11 +26,11 @@ def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> s
 
 
 def page_policy(live: bool) -> str:
-    """Return the content security policy: only this style, this script and embedded images."""
+    """Return the content security policy: only this style, this script, embedded images and audio."""
     connect = "; connect-src 'self'"
     style, script = (sha256_source(_asset(name)) for name in ("report.css", "report.js"))
     return (
-        f"default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
+        f"default-src 'none'; img-src data:; media-src data:; style-src '{style}'; script-src '{script}'; "
         f"base-uri 'none'; form-action 'none'{connect if live else ''}"
     )
 
