@@ -14,11 +14,11 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.event import Event
 from paragan.core.source import Source
-from paragan.core.types import Rows
+from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images, grid_latents, sampling_network
-from paragan.loading.loader import normalise
+from paragan.loading.loader import normalise, normalise_images
 
 GRID_COLUMNS = 10
 NUM_PAIRS = 8
@@ -53,7 +53,8 @@ class FixedSamples:
             x = generate_images(generator, z, y, mode=self.mode, seed=prior.seed)
             if y is None or not prior.num_comparable_classes:
                 return SampleSheet(x, GRID_COLUMNS)
-            return SampleSheet(x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist()))
+            rows = tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
+            return SampleSheet(x, GRID_COLUMNS, rows)
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(0, 0, count, count))
@@ -80,6 +81,14 @@ def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _
     """Fetch targets and conditions of these rows, in [-1, 1]; draws no random numbers."""
     fetched = source.fetch(np.arange(first, first + count))
     return normalise(fetched["image"].to(device)), normalise(fetched["condition"].to(device))
+
+
+def fetch_batch(source: Source, rows: Rows, prior: Prior) -> Batch:
+    """Fetch the named tensors of these rows on the prior's device, images in [-1, 1]."""
+    numbers = np.arange(rows.first, rows.first + rows.count)
+    fetched = source.fetch(numbers, numbers)
+    moved = {name: value.to(prior.device) for name, value in fetched.items()}
+    return Batch(rows, normalise_images(moved, source, prior.dtype))
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
-from paragan.evaluation.fixed_samples import SampleSheet
+from paragan.evaluation.fixed_samples import SampleSheet, fetch_batch
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors, sampling_network
-from paragan.loading.loader import normalise_images
 
 NAMES = ("data", "generated")
 _COLUMNS = 8
@@ -28,7 +26,7 @@ _RANGE = 9.2  # nepers of a spectrogram: 80 dB
 
 @dataclass(frozen=True)
 class FixedTensors:
-    """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates from them.
+    """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates.
 
     Images are shown unchanged, waves (1, T) as spectrograms, and two columns as their density.
     """
@@ -38,7 +36,7 @@ class FixedTensors:
     held_out: Source | None = None
 
     def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
-        """Return the sheet; its rows are G's inputs that are images, the data and the generated samples."""
+        """Return the sheet: G's inputs that are images, the data, and the generated samples."""
         return self.sheet(sampling_network(player), prior)
 
     def sheet(self, generator: CalledNetwork, prior: Prior, columns: int | None = None) -> SampleSheet:
@@ -46,9 +44,7 @@ class FixedTensors:
         is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
         count = _POINTS if is_density else columns or _COLUMNS
         count = min(count, len(self.source) or count)
-        numbers = np.arange(count)
-        moved = {name: value.to(prior.device) for name, value in self.source.fetch(numbers, numbers).items()}
-        batch = Batch(Rows(0, 0, count, count), normalise_images(moved, self.source, prior.dtype))
+        batch = fetch_batch(self.source, Rows(0, 0, count, count), prior)
         feed = prior.feed("grid", batch)
         made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed).images
         real = feed.real_sample

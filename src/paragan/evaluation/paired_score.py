@@ -30,13 +30,16 @@ def paired_score(
     by_block = {column[0].name: column for column in zip(*updated, strict=True)}
     values = {name: _merged(column).compute() for name, column in by_block.items()}
     directions = {metric.name: metric.direction for metric in empty}
-    intervals = {name: _interval(values[name], column, resamples) for name, column in by_block.items()}
-    known = {name: ends for name, ends in intervals.items() if ends is not None}
-    return Score(values, count, protocol, {}, directions, known, time.monotonic() - began)
+    intervals = {}
+    for name, column in by_block.items():
+        ends = _interval(values[name], column, resamples)
+        if ends is not None:
+            intervals[name] = ends
+    return Score(values, count, protocol, {}, directions, intervals, time.monotonic() - began)
 
 
 def paired_protocol(empty: Sequence[Metric], target: str, num_images: int, mode: Mode) -> dict[str, Any]:
-    """Return the settings that must be equal where two scores are compared. target: what it is, in words."""
+    """Return the settings that must be equal where two scores compare. target: in words."""
     return {
         **{metric.name: metric.protocol() for metric in empty if metric.protocol()},
         "compared": {"with": target, "split": "held_out", "num_images": num_images},

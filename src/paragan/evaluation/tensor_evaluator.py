@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
@@ -15,18 +14,18 @@ from paragan.core.option_types import Choice
 from paragan.core.source import Source, TensorSpec
 from paragan.core.types import Batch, Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
+from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.generated_features import require_finite
 from paragan.evaluation.paired_score import BLOCK, paired_protocol, paired_score
 from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors, sampling_network
-from paragan.loading.loader import normalise_images
 
 
 @dataclass
 class TensorEvaluator:
-    """Evaluator of G by `num_samples` held-out samples, each compared with what G generates from its inputs.
+    """Evaluator of G by `num_samples` held-out samples, each compared with what G makes of its inputs.
 
     sample: name of the tensor that G generates. inputs: those of G. chosen: metrics that a config
     names. Raises `ConfigError` for metrics that need something else.
@@ -42,7 +41,7 @@ class TensorEvaluator:
 
     def __post_init__(self) -> None:
         if not len(self.held_out):
-            raise ConfigError("evaluation.metrics needs held-out samples, which streamed data has not; pass held_out")
+            raise ConfigError("evaluation.metrics needs held-out samples, and streamed data has none")
         self.num_samples = min(self.num_samples, len(self.held_out))
         available = _available(self.held_out.tensors[self.sample], self.inputs)
         metrics = choose_metrics(self.chosen, available)
@@ -63,20 +62,18 @@ class TensorEvaluator:
         is_padded = any(spec.padded_axis is not None for spec in self.held_out.tensors.values())
         block = 1 if is_padded else BLOCK
         for first in range(0, self.num_samples, block):
-            numbers = np.arange(first, min(first + block, self.num_samples))
-            moved = {name: value.to(prior.device) for name, value in self.held_out.fetch(numbers, numbers).items()}
-            rows = Rows(0, first, len(numbers), self.num_samples)
-            batch = Batch(rows, normalise_images(moved, self.held_out, prior.dtype))
+            count = min(block, self.num_samples - first)
+            batch = fetch_batch(self.held_out, Rows(0, first, count, self.num_samples), prior)
             feed = prior.feed("score", batch)
-            made = generate_tensors(generator, feed.fake_inputs, self.mode, seed=prior.seed, first=first)
+            made = generate_tensors(generator, feed.fake_inputs, self.mode, prior.seed, first)
             both = self._without_padding(made.images, feed.real_sample, batch)
             yield SamplePairs(*both, made.extra)
 
     def _without_padding(self, made_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         if made_B.shape != target_B.shape:
             made, target = ("x".join(map(str, x.shape[1:])) for x in (made_B, target_B))
-            problem = f"G generates {made} for {self.sample} of {target}"
-            raise ConfigError(f"evaluation.metrics: {problem}; metrics compare samples of equal shapes")
+            problem = f"G generates {made} for {self.sample} of {target}; generate equal shapes"
+            raise ConfigError(f"evaluation.metrics: {problem}, or leave evaluation.metrics out")
         require_finite(made_B)
         axis = self.held_out.tensors[self.sample].padded_axis
         if axis is None:

@@ -1,4 +1,4 @@
-"""Sampler of a generator with named inputs, such as a vocoder, a codec or a super-resolution network."""
+"""Sampler of a generator with named inputs, such as a vocoder or a codec."""
 
 from __future__ import annotations
 
@@ -45,19 +45,21 @@ class TensorSampler(Sampler):
     def held_out_pictures(
         self, n: int | None = None, seed: int | None = None, mode: Mode | None = None
     ) -> tuple[Tensor, int]:
-        """Return pictures of the first n held-out samples, and of what is generated from their inputs.
+        """Return pictures of the first n held-out samples, and of what G makes of their inputs.
 
         Returns x_BCHW in [-1, 1] and the pictures per row. Raises `ConfigError` for a file, which has
         no data, and for samples without pictures.
         """
         if self.held_out is None:
             needed = " and ".join(self.inputs)
-            raise ConfigError(f"this generator needs {needed}, and an exported file has no data; pass the run folder")
+            problem = f"this generator needs {needed}, and an exported file has no data"
+            raise ConfigError(f"{problem}; pass the run folder")
         source = self.held_out()
         spec = source.tensors[self.sample_name]
         if not is_pictured(spec.shape):
             shape = "x".join(map(str, spec.shape))
-            raise ConfigError(f"samples of {shape} have no pictures; call paragan.load(RUN).net with its inputs")
+            hint = "call paragan.load(RUN).net with its inputs"
+            raise ConfigError(f"samples of {shape} have no pictures; {hint}")
         device = next(self.net.parameters()).device
         prior = self._named_prior(source, seed, device)
         sheet = FixedTensors(source, mode or self.mode).sheet(CalledNetwork(self.net), prior, n)

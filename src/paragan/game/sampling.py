@@ -65,7 +65,7 @@ def generate_images(
 
 @torch.no_grad()
 def generate_tensors(
-    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], mode: Mode = "eval", *, seed: int = 0, first: int = 0
+    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], mode: Mode = "eval", seed: int = 0, first: int = 0
 ) -> GeneratorOutput:
     """Generate from named inputs, without changing the generator or its modes; samples are not clamped.
 

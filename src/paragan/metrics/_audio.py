@@ -32,7 +32,7 @@ class AudioMetric(PairMetric):
         return dict(vars(self.spectrum))
 
     def log_mel(self, audio_B1T: Tensor) -> Tensor:
-        """Return log-mel spectrograms (B, bands, T // hop), natural logarithm (`layers.log_mel`)."""
+        """Return log-mel spectrograms (B, bands, T // hop), by the natural logarithm."""
         found = self.spectrum
         if audio_B1T.shape[-1] < found.fft:
             size = f"{audio_B1T.shape[-1]} samples are shorter than a window"

@@ -32,7 +32,8 @@ class CodebookMetric(Metric):
                 f"evaluation.metrics: {cls.name} needs the size of the codebook; pass "
                 f"evaluation.metrics=[{{name: {cls.name}, codes: K}}]"
             )
-        return cls(options=options, count_LK=torch.zeros(options.codebooks, options.codes, dtype=torch.int64))
+        count_LK = torch.zeros(options.codebooks, options.codes, dtype=torch.int64)
+        return cls(options=options, count_LK=count_LK)
 
     def protocol(self) -> dict[str, Any]:
         """Return number and size of the codebooks."""
@@ -55,7 +56,8 @@ class CodebookMetric(Metric):
             has = f"the tokens of a sample have the shape {shape}, the largest is {int(tokens.max())}"
             set_to = f"codebooks={self.options.codebooks} and codes={self.options.codes}"
             raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
-        counts = [torch.bincount(level.flatten().cpu(), minlength=self.count_LK.shape[1]) for level in levels]
+        codes = self.count_LK.shape[1]
+        counts = [torch.bincount(level.flatten().cpu(), minlength=codes) for level in levels]
         return replace(self, count_LK=self.count_LK + torch.stack(counts))
 
     def merge(self, other: Self) -> Self:

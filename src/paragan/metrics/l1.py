@@ -12,7 +12,7 @@ from paragan.metrics._mean import PairMetric
 
 @dataclass(frozen=True)
 class Metric(PairMetric):
-    """L1 distance, for values in [-1, 1] from 0 to 2. Blurred images have a good one; look at the samples, too."""
+    """L1 distance: 0 to 2 for values in [-1, 1]. Blurred images have a good one; look at the samples."""
 
     name = "l1"
     direction = Direction.LOWER

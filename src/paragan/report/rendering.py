@@ -26,7 +26,7 @@ def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> s
 
 
 def page_policy(live: bool) -> str:
-    """Return the content security policy: only this style, this script, embedded images and audio."""
+    """Return the content security policy: this style and script, embedded images and audio."""
     connect = "; connect-src 'self'"
     style, script = (sha256_source(_asset(name)) for name in ("report.css", "report.js"))
     return (

@@ -17,7 +17,7 @@ _MAX_BYTES = 1 << 20  # of a file
 
 @dataclass(frozen=True)
 class SampleAudio:
-    """A sample of the data and the one generated from its inputs, as data URIs; empty without a file."""
+    """A sample of the data and the generated one, as data URIs; empty without a file."""
 
     number: int
     data: str

@@ -12,8 +12,9 @@ from paragan.core.files import atomic_write
 
 
 def save_wave(audio_T: Tensor, path: Path, sample_rate: int) -> None:
-    """Write audio in [-1, 1], (T,); louder values are clipped. sample_rate: in Hz. Writes atomically."""
-    samples = (audio_T.detach().float().nan_to_num().clamp(-1, 1) * 32767).round().to(torch.int16).cpu()
+    """Write audio in [-1, 1], (T,), atomically; louder values are clipped. sample_rate: in Hz."""
+    clipped = audio_T.detach().float().nan_to_num().clamp(-1, 1)
+    samples = (clipped * 32767).round().to(torch.int16).cpu()
     with atomic_write(path) as file, wave.open(file, "wb") as written:
         written.setnchannels(1)
         written.setsampwidth(2)

@@ -21,7 +21,7 @@ class Options:
 
 
 class Writer:
-    """Writer of `samples/step-0000100-generated-1.wav`; the data, which stays the same, once: `data-1.wav`."""
+    """Writer of `step-0000100-generated-1.wav`; the data, which stays the same, is `data-1.wav`."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._options = options
