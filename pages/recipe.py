@@ -123,7 +123,7 @@ def _curve(label: str, lines: list[Line], key: str, tone: int) -> Curve:
 def _scores(scores: list[Line]) -> str:
     """A table with a row per metric: first and last value and, if recorded, that of real images."""
     first, last, real = scores[0], scores[-1], scores[-1].get("real", {})
-    names = [name for name in last if name not in _ABOUT_A_LINE]
+    names = [name for name in last if name not in _ABOUT_A_LINE and isinstance(last[name], float)]
     columns = [f"{first['kimg']:g} kimg", f"{last['kimg']:g} kimg", *(["real images"] if real else [])]
     head = f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}"
     values = [[first.get(name), last[name], *([real.get(name)] if real else [])] for name in names]
