@@ -17,6 +17,7 @@ from paragan.core import registry
 
 Line = Mapping[str, Any]
 _STEPS_KEPT = 100
+_MAX_DEPTH = 2  # slashes in names that are stored: d/loss/adversarial
 _ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real", "directions"}
 _INDEX = """# Recipes
 
@@ -48,12 +49,16 @@ def pages(folder: Path) -> dict[Path, str]:
 
 
 def store_run(run: Path, folder: Path, name: str) -> None:
-    """Store the scores, the end and about a hundred steps of a run's record, and its last sample sheet."""
+    """Store the scores, the end and about a hundred steps of a run's record, and its last sample sheet.
+
+    Values of each of several discriminators, such as d/real/mpd/0, are left out.
+    """
     lines = _read(run / "metrics.jsonl")
     steps = [number for number, line in enumerate(lines) if line["kind"] == "step"]
     chosen = set(steps[:: max(1, -(-len(steps) // _STEPS_KEPT))])
     stored = [line for number, line in enumerate(lines) if line["kind"] in ("score", "end") or number in chosen]
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in stored), encoding="utf-8")
+    brief = [{key: value for key, value in line.items() if key.count("/") <= _MAX_DEPTH} for line in stored]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in brief), encoding="utf-8")
     shutil.copy(max((run / "samples").glob("step-*.png")), folder / f"{name}.png")
 
 
