@@ -147,7 +147,10 @@ def test_metric_of_ones_own_in_ten_lines(tmp_path):
     file.write_text(OWN)
     settings = {**SCORED, "evaluation.metrics": [str(file)]}
     run = trainer(tmp_path / "run", held_out=held_out(), settings=settings).run()
-    assert scores(run)[-1]["largest_difference"] > 0
+    values = [line["largest_difference"] for line in scores(run)]
+    assert len(values) == 3 and min(values) > 0
+    assert json.loads((run.folder / "best" / "score.json").read_text())["largest_difference"] == min(values)
+    assert "largest_difference" in (run.folder / "report.html").read_text()
     assert len([line for line in OWN.splitlines() if line]) <= 10
 
 
