@@ -39,15 +39,15 @@ def drawn(count: int, seed: int) -> InMemorySource:
     return InMemorySource(images, labels, CLASSES)
 
 
-def metrics_without_pairs() -> list[str]:
+def metrics_of_features() -> list[str]:
     kinds = {name: registry.load_module("metrics", name).Metric for name in registry.names("metrics")}
-    return [name for name, kind in kinds.items() if Needs.PAIRS not in kind.needs]
+    return [name for name, kind in kinds.items() if not kind.needs & {Needs.PAIRS, Needs.TOKENS}]
 
 
 def score(world) -> dict[str, dict[str, float]]:
     """The values of generated images, and those of real ones, by all metrics."""
     extractor = FeatureExtractor("pixels", Pixels(), (1, 8, 8), 3, "")
-    chosen = [Choice(name, registry.options("metrics", name)()) for name in metrics_without_pairs()]
+    chosen = [Choice(name, registry.options("metrics", name)()) for name in metrics_of_features()]
     train = drawn(700, 1)
     evaluator = Evaluator(extractor, train, drawn(150, 2), NUM_IMAGES, chosen=chosen, resamples=0, world=world)
     generated = drawn(NUM_IMAGES, 3)

@@ -67,7 +67,8 @@ def test_load_damaged_checkpoint_is_skipped(run):
     ("change", "said"),
     [
         (lambda values: values.clear(), "'players' is missing"),
-        (lambda values: values["model"].update(shape=[1, 8]), "state.json: invalid value"),
+        (lambda values: values["model"].update(shape=[1, 8]), "the shape [1, 8] is not that of images"),
+        (lambda values: values["model"].update(shape=[1, 0, 8]), "state.json: invalid value"),
         (lambda values: values["model"].update(shape=[1, 8, "8"]), "state.json: invalid value"),
         (lambda values: values["model"].update(class_names=[1]), "state.json: invalid value"),
         (lambda values: values["clock"].update(step=None), "state.json: invalid value"),

@@ -51,8 +51,10 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
             y = y[:200]
         parts.append(InMemorySource(x, y if names else None, names, "plain"))
     config = read_recipe("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
-    score = scorer(config, extractor_context(config, build.Data(*parts), tmp_path, said.append, torch.device("cpu")))
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
+    data = build.Data(*parts)
+    context = extractor_context(config, data, tmp_path, said.append, torch.device("cpu"))
+    score = scorer(config, data, trainer.prior, context)
     assert said == []
     for _ in range(2):
         score(trainer.players["g"], trainer.prior)

@@ -133,7 +133,7 @@ def test_bicubic_starts_no_threads_of_torch():
     done.wait()
     for worker in workers:
         worker.join()
-    assert meanwhile == before + 2
+    assert meanwhile <= before + 2  # a thread of an earlier test may end meanwhile
 
 
 def test_image_too_large_to_copy_is_resized_by_pillow(monkeypatch):

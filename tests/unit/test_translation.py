@@ -222,7 +222,7 @@ def test_an_exported_file_needs_pictures(run, tmp_path, monkeypatch):
     assert torch.equal(alone.sample(2, conditions=condition).tensor, pg.load(run[0]).sample(2).tensor)
     with pytest.raises(ConfigError, match="conditions are required, because this generator has no data"):
         alone.sample(2)
-    with pytest.raises(ConfigError, match=r"takes input images, .*; export safetensors"):
+    with pytest.raises(ConfigError, match=r"takes other inputs than latents, .*; export safetensors"):
         Bundle(pg.load(run[0]), tree(run), {}).write_file(tmp_path / "generator.pt2", "torch")
 
 

@@ -105,6 +105,11 @@ def _sampler(
     where: str,
     device: str | torch.device,
 ) -> Sampler:
+    sample = getattr(module, "SAMPLE", None)
+    if sample is None and len(info.shape) != 3:
+        problem = f"the shape {list(info.shape)} is not that of images"
+        raise CheckpointError(f"{where}: {problem}; train anew with --fresh")
+
     def one() -> nn.Module:
         with torch.random.fork_rng(
             devices=[]
@@ -125,11 +130,8 @@ def _sampler(
     latent_of(net)
     remember_modes(net)
     net = net.to(device_by_name(device)).eval().requires_grad_(False)
-    sample = getattr(module, "SAMPLE", None)
     if sample is not None:
         return TensorSampler(net, info, config.seed, config, sample_name=sample)
-    if len(info.shape) != 3:
-        raise CheckpointError(f"{where}: the shape {list(info.shape)} is not that of images; train anew with --fresh")
     return Sampler(net, info, config.seed, config)
 
 
