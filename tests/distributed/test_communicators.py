@@ -219,15 +219,19 @@ def test_a_worker_that_died_is_noticed_by_who_takes_posts():
 
 def test_a_drop_leaves_no_thread_that_waits_for_the_silent():
     """One that came back from gloo while Python ends would take the process with it."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
+
+    def left():
+        return [thread.name for thread in threading.enumerate() if thread not in before]
+
     here, there = linked_threads(ALL_PEERS)
     here.abort()  # the other end says nothing
-    assert threading.active_count() - before <= 3
+    assert len(left()) <= 3
     there.abort()
     deadline = time.monotonic() + FAR_S
-    while threading.active_count() > before and time.monotonic() < deadline:
+    while left() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert left() == []
 
 
 def test_a_close_leaves_no_thread_that_waits_for_the_slow():
