@@ -1,4 +1,4 @@
-"""One command line of a recipe on named tensors, on one device and on two: the same scores and the same files of audio."""
+"""A command line of a recipe on named tensors, on one device and on two: equal scores, and equal files of audio."""
 
 from __future__ import annotations
 
