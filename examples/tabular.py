@@ -65,16 +65,17 @@ def summary(rows):
     return torch.stack(found)
 
 
-def trainer(steps=1500, seed=0, out="runs/tabular"):
+def trainer(steps=1500, seed=0, out="runs/tabular", settings=None):
     torch.manual_seed(seed)
     rows = table(20_000, torch.Generator().manual_seed(seed))
     adam = {"lr": 1e-3, "arguments": {"betas": [0.0, 0.9]}}
-    settings = {
+    chosen = {
         "train.batch": BATCH, "train.kimg": steps * 2 * BATCH / 1000,
         "penalties": [{"name": "gradient_penalty", "weight": 1.0}],
         "g.optimizer": adam, "d.optimizer": adam, "d.updates_per_step": 2, "g.ema.half_life_kimg": 10,
+        **(settings or {}),
     }  # fmt: skip
-    return pg.Trainer(Generator(), discriminator(), {"row": rows}, loss="wasserstein", settings=settings, out=out)
+    return pg.Trainer(Generator(), discriminator(), {"row": rows}, loss="wasserstein", settings=chosen, out=out)
 
 
 if __name__ == "__main__":
