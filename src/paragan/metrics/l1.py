@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
+from paragan.core.outputs import mean_per_sample
 from paragan.metrics._mean import PairMetric
 
 
@@ -21,4 +22,4 @@ class Metric(PairMetric):
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the L1 distance of each pair, float64 (B,)."""
-        return (made_B - target_B).abs().flatten(1).mean(1)
+        return mean_per_sample((made_B - target_B).abs())

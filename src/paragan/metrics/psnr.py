@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.metric import Direction
+from paragan.core.outputs import mean_per_sample
 from paragan.metrics._mean import RangeMetric
 from paragan.metrics._options import RangeOptions as Options
 
@@ -30,5 +31,5 @@ class Metric(RangeMetric):
 
     def compare(self, made_B: Tensor, target_B: Tensor) -> Tensor:
         """Return the ratio of each pair in dB, float64 (B,)."""
-        mse_B = (made_B - target_B).square().flatten(1).mean(1)
+        mse_B = mean_per_sample((made_B - target_B).square())
         return 10 * (self.peak**2 / mse_B).log10().clamp(max=MOST / 10)
