@@ -200,6 +200,12 @@ def test_padding_is_not_compared(tmp_path):
     assert scores(run)[0]["l1"] == pytest.approx(1)
 
 
+def streamed(epoch):
+    """The held-out samples, one after another."""
+    data = held_out()
+    return ({name: tensor[row] for name, tensor in data.items()} for row in range(12))
+
+
 def metrics(*names):
     return {**SCORED, "evaluation.metrics": list(names)}
 
@@ -209,6 +215,11 @@ def metrics(*names):
     [
         ({"settings": SCORED}, "evaluation.metrics needs held-out samples; pass held_out=DATA"),
         ({"held_out": {"point": torch.zeros(4, 3)}}, "held_out: a held-out sample has point 3 float32, a training"),
+        ({"held_out": 5, "settings": SCORED}, "held_out is of type int; pass a mapping"),
+        (
+            {"held_out": streamed, "settings": SCORED},
+            "evaluation.metrics needs held-out samples by number, not streamed ones",
+        ),
         ({"held_out": held_out(), "settings": metrics("ssim")}, "ssim needs generated images, which are not compared"),
         ({"held_out": held_out(), "settings": metrics("log_mel_distance")}, "log_mel_distance needs audio of 1xN"),
         ({"held_out": held_out(), "settings": metrics("fd")}, "fd needs features of images, which are not compared"),

@@ -89,7 +89,7 @@ class Trainer:
         self.discriminator = _module(discriminators, "discriminator")
         self.padding = Padding(dict(ragged or {}), tuple(sorted(buckets)))
         self.source = _source(data, self.padding)
-        self.held_out = None if held_out is None else _source(held_out, self.padding)
+        self.held_out = None if held_out is None else _source(held_out, self.padding, "held_out")
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = tuple(terms)
@@ -131,7 +131,8 @@ class Trainer:
             follow_rank_0(net, world)
         loss = None if isinstance(self.loss, str) else self.loss
         terms = {term.name: term for term in self.terms}
-        sources = (self.source, self.held_out or self.source)
+        # not `or`: a streamed source has the length 0
+        sources = (self.source, self.source if self.held_out is None else self.held_out)
         return TensorGame(g, d, *sources, self.arguments, self.generator_arguments, loss, terms)
 
     def _config(self) -> RunConfig:
@@ -196,7 +197,7 @@ def _module(net: Any, owner: str) -> nn.Module:
     return net
 
 
-def _source(data: Any, padding: Padding) -> Source:
+def _source(data: Any, padding: Padding, name: str = "data") -> Source:
     if isinstance(data, Source):
         return data
     if isinstance(data, Mapping):
@@ -206,7 +207,7 @@ def _source(data: Any, padding: Padding) -> Source:
     if callable(data):
         return IterableSource(data, padding)
     hint = "pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source"
-    raise ConfigError(f"data is of type {type(data).__name__}; {hint}")
+    raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
 
 
 def _refuse_other_tensors(source: Source, held_out: Source | None) -> None:

@@ -41,7 +41,8 @@ class TensorEvaluator:
 
     def __post_init__(self) -> None:
         if not len(self.held_out):
-            raise ConfigError("evaluation.metrics needs held-out samples, and streamed data has none")
+            hint = "pass a mapping of tensors or a Dataset as held_out"
+            raise ConfigError(f"evaluation.metrics needs held-out samples by number, not streamed ones; {hint}")
         self.num_samples = min(self.num_samples, len(self.held_out))
         available = _available(self.held_out.tensors[self.sample], self.inputs)
         metrics = choose_metrics(self.chosen, available)
