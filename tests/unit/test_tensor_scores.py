@@ -132,6 +132,21 @@ def test_codebook_metrics_of_counted_tokens():
     assert codebook_perplexity.Metric.from_reference(None, options).update(pairs).compute() == pytest.approx(2)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "options"),
+    [
+        (torch.zeros(2, 3), CodebookOptions(codes=4)),
+        (torch.full((2, 3), -1), CodebookOptions(codes=4)),
+        (torch.zeros(2, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
+        (torch.zeros(2, 3, 5, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
+    ],
+)
+def test_tokens_that_are_no_codes_are_refused(tokens, options):
+    pairs = SamplePairs(torch.zeros(2), torch.zeros(2), {"tokens": tokens})
+    with pytest.raises(pg.ConfigError, match="set both to those of G"):
+        codebook_usage.Metric.from_reference(None, options).update(pairs)
+
+
 def test_run_scores_held_out_samples_by_named_metrics(tmp_path):
     run = trainer(tmp_path, held_out=held_out(), settings=SCORED).run()
     assert [line["step"] for line in scores(run)] == [0, 3, 6]
@@ -235,7 +250,7 @@ def metrics(*names):
         ),
         (
             {"held_out": held_out(), "g": Quantised, "settings": metrics({"name": "codebook_usage", "codes": 3})},
-            "the tokens of a sample have the shape 2x3, the largest is 3, but codebooks=1 and codes=3",
+            "the tokens of a sample are 2x3, torch.int64, the largest is 3, but codebooks=1 and codes=3",
         ),
     ],
 )

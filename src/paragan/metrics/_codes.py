@@ -50,15 +50,19 @@ class CodebookMetric(Metric):
                 f"evaluation.metrics: {self.name} needs tokens, which G does not return; return "
                 "paragan.GeneratorOutput(samples, {'tokens': tokens}), or leave it out"
             )
-        levels = [tokens] if len(self.count_LK) == 1 else list(tokens.unbind(1))
-        if len(levels) != len(self.count_LK) or int(tokens.max()) >= self.count_LK.shape[1]:
-            shape = "x".join(map(str, tokens.shape[1:]))
-            has = f"the tokens of a sample have the shape {shape}, the largest is {int(tokens.max())}"
-            set_to = f"codebooks={self.options.codebooks} and codes={self.options.codes}"
+        codebooks, codes = self.count_LK.shape
+        levels = [tokens] if codebooks == 1 or tokens.dim() < 2 else list(tokens.unbind(1))
+        is_whole = not tokens.is_floating_point()
+        if len(levels) != codebooks or not is_whole or not self._are_codes(tokens):
+            shape = "x".join(map(str, tokens.shape[1:])) or "one number"
+            has = f"the tokens of a sample are {shape}, {tokens.dtype}, the largest is {tokens.max()}"
+            set_to = f"codebooks={codebooks} and codes={codes}"
             raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
-        codes = self.count_LK.shape[1]
         counts = [torch.bincount(level.flatten().cpu(), minlength=codes) for level in levels]
         return replace(self, count_LK=self.count_LK + torch.stack(counts))
+
+    def _are_codes(self, tokens: Tensor) -> bool:
+        return bool((tokens >= 0).all()) and bool((tokens < self.count_LK.shape[1]).all())
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the tokens of both."""
