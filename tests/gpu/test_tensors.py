@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch import nn
 
 import paragan as pg
+from paragan.cli.main import main
+from paragan.metrics import log_mel_distance
 from tests.laws import balanced_gan
 from tests.laws.balanced_gan import OPTIONS, batch
 from tests.unit import test_trainer
+from tests.unit.test_tensor_sampler import SMALL, held_out
 
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
@@ -50,6 +55,17 @@ def test_frozen_network_moves_with_its_parent_and_has_its_own_format(device):
     x = torch.ones(3, 4, device=device, requires_grad=True)
     parent["head"](parent.inner(x).float()).sum().backward()
     assert x.grad is not None and weight.grad is None and list(parent.state_dict()) == ["head.weight", "head.bias"]
+
+
+def test_scores_and_audio_on_the_device_that_is_here_are_those_of_the_cpu(tmp_path):
+    out = tmp_path / "run"
+    assert main(["train", *SMALL, "g.precision=fp32", "every.sample_kimg=0.004", "--out", str(out)]) == 0
+    made = pg.load(out, device="cpu").net(audio=held_out(40))
+    metric = log_mel_distance.Metric.from_reference().update(pg.SamplePairs(made.images, held_out(40)))
+    score = json.loads((out / "score.json").read_text())
+    assert score["log_mel_distance"] == pytest.approx(metric.compute(), rel=1e-3)
+    assert main(["sample", str(out)]) == 0
+    assert len(list((out / "samples").glob("*.wav"))) == 12
 
 
 def moved(one: pg.Batch, device: str) -> pg.Batch:
