@@ -14,8 +14,8 @@ from tests.unit.test_trainer import TINY, Drawn
 
 
 def test_shapes_that_have_pictures():
-    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,)]))
-    assert not any(map(is_pictured, [(3,), (), (2, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
+    assert all(map(is_pictured, [(3, 8, 8), (1, 8, 4), (1, 512), (1, -1), (2,), (3,), (64,)]))
+    assert not any(map(is_pictured, [(65,), (0,), (), (2, 512), (1, 8), (4, 8, 8), (3, -1, 8)]))
 
 
 def test_spectrogram_is_brightest_at_the_frequency_of_the_tone():
@@ -38,6 +38,16 @@ def test_density_has_points_where_they_are():
     found = as_pictures(torch.cat([real, made]))
     assert found.shape == (2, 1, 64, 64)
     assert (found[1] > -1).sum() == 1 and found[1, 0, 6, 57] == 1  # the upper right corner of the range
+
+
+def test_distributions_have_a_bar_per_column():
+    real = torch.tensor([[0.0, 5.0, -1.0], [1.0, 5.0, 1.0]] * 50)
+    made = torch.tensor([[0.0, 5.0, torch.nan]] * 100)
+    found = as_pictures(torch.cat([real, made]))
+    assert found.shape == (2, 1, 64, 18)
+    lit = [[(picture[0, :, 6 * column] > -1).nonzero().flatten().tolist() for column in range(3)] for picture in found]
+    assert lit == [[[6, 57], [57], [6, 57]], [[57], [57], [63]]]
+    assert torch.equal(found[:, :, :, 0], found[:, :, :, 5])
 
 
 class Images(nn.Module):
@@ -79,6 +89,6 @@ def test_samples_are_g_inputs_the_data_and_what_g_makes_of_these_inputs(tmp_path
 
 def test_tensors_without_pictures_have_no_samples(tmp_path):
     run = pg.Trainer(
-        Drawn(nn.Linear(3, 5)), nn.Linear(5, 1), {"row": torch.zeros(9, 5)}, settings=TINY, out=tmp_path
+        Drawn(nn.Linear(3, 65)), nn.Linear(65, 1), {"row": torch.zeros(9, 65)}, settings=TINY, out=tmp_path
     ).run()
     assert run.records("samples") == [] and not (tmp_path / "samples").exists()

@@ -20,6 +20,8 @@ NAMES = ("data", "generated")
 _COLUMNS = 8
 _POINTS = 1024
 _PIXELS = 64  # of a density
+_MAX_COLUMNS = 64
+_COLUMN_PIXELS = 6  # of a distribution
 _WINDOW = 128
 _RANGE = 9.2  # nepers of a spectrogram: 80 dB
 
@@ -28,7 +30,8 @@ _RANGE = 9.2  # nepers of a spectrogram: 80 dB
 class FixedTensors:
     """Sheets of the first samples of `source`, of G's inputs that are images, and of what G generates.
 
-    Images are shown unchanged, waves (1, T) as spectrograms, and two columns as their density.
+    Images are shown unchanged, waves (1, T) as spectrograms, two columns as their density, and other
+    numbers of columns as the distribution of each.
     """
 
     source: Source
@@ -65,19 +68,22 @@ def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]
 
 
 def is_pictured(shape: tuple[int, ...]) -> bool:
-    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T) or (2,)."""
+    """Return whether samples of this shape have pictures: (1 or 3, H, W), (1, T), or up to 64 columns."""
     if len(shape) == 3:
         return shape[0] in (1, 3) and -1 not in shape
-    return shape == (2,) or (len(shape) == 2 and shape[0] == 1 and (shape[1] == -1 or shape[1] >= _WINDOW))
+    if len(shape) == 1:
+        return 0 < shape[0] <= _MAX_COLUMNS
+    return len(shape) == 2 and shape[0] == 1 and (shape[1] == -1 or shape[1] >= _WINDOW)
 
 
 def as_pictures(x_B: Tensor) -> Tensor:
-    """Return pictures (B, C, H, W) in [-1, 1] of samples; of two columns one of each half (2, 1, H, W)."""
+    """Return pictures (B, C, H, W) in [-1, 1] of samples; of columns one of each half (2, 1, H, W)."""
     x_B = x_B.detach().float()
     if x_B.dim() == 4:
         return x_B.clamp(-1, 1)
     if x_B.dim() == 2:
-        return _densities(*x_B.cpu().chunk(2))
+        of_halves = _densities if x_B.shape[1] == 2 else _distributions
+        return of_halves(*x_B.cpu().chunk(2))
     wave_BT = x_B[:, 0]
     hop = max(1, wave_BT.shape[1] // _WINDOW)
     window = torch.hann_window(_WINDOW, device=x_B.device)
@@ -96,4 +102,19 @@ def _densities(real_N2: Tensor, made_N2: Tensor) -> Tensor:
         places = (((points - low) / size * 0.8 + 0.1) * _PIXELS).floor().clamp(0, _PIXELS - 1).nan_to_num().long()
         counts = torch.bincount((_PIXELS - 1 - places[:, 1]) * _PIXELS + places[:, 0], minlength=_PIXELS**2).float()
         found.append((2 * (counts / counts.amax()).sqrt() - 1).view(1, _PIXELS, _PIXELS))
+    return torch.stack(found)
+
+
+def _distributions(real_NK: Tensor, made_NK: Tensor) -> Tensor:
+    """Return two pictures with a bar per column over the range of the real values, whiter where values are."""
+    low = real_NK.amin(0)
+    size = (real_NK.amax(0) - low).clamp(min=1e-6)
+    columns = torch.arange(real_NK.shape[1])
+    found = []
+    for rows_NK in (real_NK, made_NK):
+        places = (((rows_NK - low) / size * 0.8 + 0.1) * _PIXELS).floor().nan_to_num().clamp(0, _PIXELS - 1)
+        counts = torch.zeros(_PIXELS, len(columns))
+        counts.index_put_((_PIXELS - 1 - places.long(), columns.expand_as(places)), torch.ones(()), accumulate=True)
+        levels = 2 * (counts / counts.amax(0)).sqrt() - 1
+        found.append(levels.repeat_interleave(_COLUMN_PIXELS, 1)[None])
     return torch.stack(found)
