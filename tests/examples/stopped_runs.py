@@ -55,7 +55,8 @@ def train_in_processes(name, folder, steps, position, ranks=1):
 
 def assert_killed_is_straight(name, folder, steps, positions, ranks=1):
     """A run that is killed at some steps, each time resumed, ends with the bits of an uninterrupted one."""
-    assert train_in_processes(name, folder / "straight", steps, 0, ranks).returncode == 0
+    straight = train_in_processes(name, folder / "straight", steps, 0, ranks)
+    assert straight.returncode == 0, straight.stderr
     for position in positions:
         assert train_in_processes(name, folder / "killed", steps, position, ranks).returncode != 0
     last = train_in_processes(name, folder / "killed", steps, 0, ranks)
