@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder
@@ -106,17 +106,7 @@ def _write_pictures(sampler: TensorSampler, path: Path, request: SampleRequest) 
     from paragan.export.sampled_images import SampledImages
 
     maps = f"this generator makes {sampler.sample_name} from {' and '.join(sampler.inputs)}"
-    options = {
-        "--grid": request.grid,
-        "--class": request.classes,
-        "--classes": request.by_class,
-        "--truncation": request.truncation,
-        "--walk": request.walk,
-        "--input": request.inputs,
-    }
-    for option, value in options.items():
-        if value:
-            raise ConfigError(f"{option} does not apply: {maps}; leave it out")
+    _refuse({**_latent_options(request), "--input": request.inputs}, maps)
     pictures, columns = sampler.held_out_pictures(request.num, request.seed, request.mode)
     return SampledImages(pictures).save(_target(sampler, path, request), columns)
 
@@ -125,17 +115,24 @@ def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
     if not sampler.takes_condition:
         found = "--input does not apply: this generator makes images from latents"
         raise ConfigError(f"{found}; leave it out")
-    options = {
+    _refuse(_latent_options(request), "this generator makes images from images")
+
+
+def _latent_options(request: SampleRequest) -> dict[str, Any]:
+    """Return the options that apply only to images from latents."""
+    return {
         "--grid": request.grid,
         "--class": request.classes,
         "--classes": request.by_class,
         "--truncation": request.truncation,
         "--walk": request.walk,
     }
+
+
+def _refuse(options: dict[str, Any], makes: str) -> None:
     for option, value in options.items():
         if value:
-            found = f"{option} does not apply: this generator makes images from images"
-            raise ConfigError(f"{found}; leave it out")
+            raise ConfigError(f"{option} does not apply: {makes}; leave it out")
 
 
 def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:

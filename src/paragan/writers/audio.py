@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from paragan.core.event import Event
 from paragan.core.files import create_subfolder
-from paragan.core.option_types import Count
+from paragan.core.option_types import Count, Interval
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Options:
 
     sample_rate: Count = 8000
     """Samples of audio per second."""
-    num: Count = 4
-    """Samples that are written, at most 8."""
+    num: Annotated[int, Interval(ge=1, le=8)] = 4
+    """Samples that are written; a sheet has 8."""
 
 
 class Writer:
