@@ -19,7 +19,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -30,6 +32,7 @@ from paragan.core.process_environment import temporary_variables
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
+_GLOO_THREAD = "pt_gloo_runloop"
 _UNPICKLES = (
     "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what "
     "it receives; use devices=N on one host, --rdzv-backend=static on several, and a trusted "
@@ -75,6 +78,30 @@ def destroy_groups(world: World) -> None:
     """Destroy the process groups, without waiting for other ranks."""
     if world.group is not None:
         dist.destroy_process_group()
+        _wait_for_gloo_threads()
+
+
+def _wait_for_gloo_threads(timeout_s: float = 5.0) -> None:
+    """Wait until the threads of gloo groups that something still references are idle (Linux).
+
+    Such a thread drops its tensors some time after the collective has returned, and needs the GIL
+    for it. Where Python has begun to end by then, the process aborts. DDP's group, for example, is
+    referenced to the end: it is a default argument in `torch.distributed.nn`.
+    """
+    deadline = time.monotonic() + timeout_s
+    idle_looks = 0
+    while idle_looks < 2 and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)  # releases the GIL: a thread that waits for it runs now
+        idle_looks = 0 if _any_gloo_thread_runs() else idle_looks + 1
+
+
+def _any_gloo_thread_runs() -> bool:
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        with suppress(OSError):  # the thread has ended
+            name, _, state = stat.read_text().partition("(")[2].rpartition(") ")
+            if name == _GLOO_THREAD and state.startswith("R"):
+                return True
+    return False
 
 
 def _single_rank_world(device: torch.device, patience: timedelta) -> World:
