@@ -5,7 +5,10 @@ from paragan.build.game import gan, scheme
 from paragan.build.game_trainer import trainer, writers
 from paragan.build.latent_prior import prior
 from paragan.build.networks import maker
-from paragan.build.players import policy
+from paragan.build.players import policy, strategy_on_ranks
 from paragan.build.terms import adversarial
 
-__all__ = ["Data", "adversarial", "gan", "maker", "open_data", "policy", "prior", "scheme", "trainer", "writers"]
+__all__ = [
+    *("Data", "adversarial", "gan", "maker", "open_data", "policy", "prior", "scheme", "strategy_on_ranks"),
+    *("trainer", "writers"),
+]

@@ -12,6 +12,7 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.option_types import Choice
 from paragan.core.types import Side
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
@@ -65,12 +66,22 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
         chosen = choose("parallel", "none")
+    strategy = _make_strategy(chosen, options, device)
+    if world.size > 1 and not strategy.joins_ranks:
+        raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
+    return strategy
+
+
+def strategy_on_ranks(options: PlayerOptions, device: torch.device) -> Strategy:
+    """Return a player's strategy on several ranks, for forecasts; it places nothing."""
+    return _make_strategy(options.strategy or choose("parallel", "ddp"), options, device)
+
+
+def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device) -> Strategy:
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
     memory = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
-    if world.size > 1 and not strategy.joins_ranks:
-        raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
     return strategy
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,9 +13,10 @@ from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
 from paragan.config.sections import ANY
+from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.scaling.plan import MeasuredTimes, Plan
+    from paragan.scaling.plan import ForecastPlan, MeasuredTimes, Plan
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
@@ -22,6 +24,18 @@ _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
 _COST = "Price of the machine per hour, for the cost of the run; needs --measure."
 Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
+
+
+_WORKERS = "Simulate the run on these numbers of workers, such as 1,8,64,1024, from a profile of one."
+WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
+_NETWORK = "With --workers: a network of `paragan.scaling.cluster`, or its LATENCY_US,GBIT."
+NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
+_SCALING = "With --workers: the batch grows with them (weak), or is the recipe's (strong)."
+ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
+_PROFILE = "With --workers: file of the profile of one worker; written if there is none."
+ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help=_PROFILE)]
+_ASSUME = "With --workers: about the cluster, such as jitter=0.05, stragglers=0.01 or mtbf_hours=5000."
+Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
 def plan_command(
@@ -33,21 +47,33 @@ def plan_command(
     cost_per_hour: Cost = None,
     shape: Shape = None,
     classes: Classes = None,
+    workers: WorkerCounts = None,
+    network: NetworkName = "ethernet-10g",
+    scaling: ScalingName = "weak",
+    profile: ProfileFile = None,
+    assume: Assumptions = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
     """Predict size, operations and memory of a run, without running it.
 
-    With --measure also its time. Needs no data with --shape.
+    With --measure also its time, with --workers that on a cluster. Needs no data with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    if cost_per_hour is not None and not measure:
-        raise typer.BadParameter("the cost of a run follows from its time; pass --measure, too")
+    if cost_per_hour is not None and not measure and workers is None:
+        raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
+    if workers is None and (profile is not None or assume):
+        raise typer.BadParameter("--profile and --assume are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
+    from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest, plan_run
 
-    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour)
+    ahead = None
+    if workers is not None:
+        counts = _parse_counts(workers)
+        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour)
+    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
         made = plan_run(request, say)
     print(json.dumps(made.to_dict(), indent=1) if as_json else format_plan(made))
@@ -77,7 +103,31 @@ def format_plan(plan: Plan) -> str:
     rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {_mb(data.batch_bytes)} per batch"))
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
-    return format_table(rows) + notes
+    return format_table(rows) + notes + ("" if plan.forecast is None else f"\n\n{format_forecast(plan.forecast)}")
+
+
+def format_forecast(plan: ForecastPlan) -> str:
+    """Return two tables: the run on each number of workers, and what its time is lost to."""
+    network = plan.cluster.network
+    head = f"forecast: {plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling, from a profile of {plan.profile.machine}"
+    about = f"network: {network.between.bytes_per_s * 8 / 1e9:g} Gbit/s, {network.between.latency_s * 1e6:g} us"
+    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", "hours", "cost")]
+    losses = [("workers", *plan.rows[0].losses)]
+    for row in plan.rows:
+        cost = "" if row.cost is None else f"{row.cost:,.2f}"
+        sent = _mb(round(sum(row.link_bytes.values())))
+        times = (_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
+        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
+        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
+    return f"{head}\n{about} ({network.source})\n{format_table(runs)}\n\n{format_table(losses)}"
+
+
+def _parse_counts(text: str) -> tuple[int, ...]:
+    """Return the numbers of `--workers`."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise ConfigError(f"--workers: {text!r} is not a list of numbers such as 1,8,64")
+    return tuple(sorted({int(word) for word in words}))
 
 
 _TERMS = {

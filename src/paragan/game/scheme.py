@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,8 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, TensorSpec
-from paragan.core.types import Batch, Report
+from paragan.core.timeline import Timeline
+from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
 
 
@@ -62,6 +63,18 @@ class Scheme(ABC):
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Return which ranks have which player, before players are built. Collective."""
         return colocated_roles(world, timeout_s)
+
+    def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
+        """Return the ranks that train each side, of so many; for forecasts."""
+        return {side: range(num_ranks) for side in Side}
+
+    def simulate(self, timeline: Timeline) -> None:
+        """Describe one step to a simulation, turn by turn; the default is that of `synchronous`."""
+        for _ in range(timeline.d_updates):
+            timeline.load()
+            timeline.generate()
+            timeline.update(Side.D)
+        timeline.update(Side.G)
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:  # noqa: B027  # optional
         """Raise `ConfigError` for a game that this scheme cannot train. tensors: of a sample."""

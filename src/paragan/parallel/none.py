@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
+from paragan.core.exchange import Exchange
 from paragan.core.layout import Layout
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
@@ -93,6 +94,13 @@ class Strategy:
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         """Build a second network for averaged weights."""
         return make()
+
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Exchange, ...]:
+        """Return what the ranks exchange in one update of the player, for forecasts.
+
+        weight_bytes: of the trained weights. is_opponent: in an update of the other player instead.
+        """
+        return ()
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         """Return the optimiser of the network's weights on this rank."""

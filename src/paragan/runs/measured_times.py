@@ -44,7 +44,7 @@ def measure_times(
             scheme.step(game, batches)
 
         batch, first_s = _largest_in_time(config, found, device, step, budget_s)
-        batches = _noise(config, found, device, batch)
+        batches = noise_batches(config, found, device, batch)
         number = max(1, min(_MOST_STEPS, int(budget_s / 2 / first_s)))
         step_s = min(_seconds(device, lambda: step(batches)) for _ in range(number))
         turns = max(1, min(_TURNS, int(budget_s / 4 / first_s)))
@@ -70,7 +70,7 @@ def _largest_in_time(
     batch = min(config.train.batch, _FEWEST_ROWS * parts)
     spent_s = 0.0
     while True:
-        batches = _noise(config, found, device, batch)
+        batches = noise_batches(config, found, device, batch)
         warm_up_s = _seconds(device, lambda: step(batches))  # noqa: B023  # called at once
         step_s = _seconds(device, lambda: step(batches))  # noqa: B023
         spent_s += warm_up_s + step_s
@@ -81,7 +81,7 @@ def _largest_in_time(
         batch = larger
 
 
-def _noise(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
+def noise_batches(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
     """Yield batches of noise with the shapes of the data."""
     classes = found.num_classes
     rows = Rows(0, 0, batch, batch)

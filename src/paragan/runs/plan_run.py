@@ -23,6 +23,7 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
+from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.measured_times import measure_times
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.scaling.allocations import to_fake
@@ -39,7 +40,7 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine.
+    cost_per_hour: of the machine. forecast: of several workers; None: none.
     """
 
     config: RunConfig
@@ -49,6 +50,7 @@ class PlanRequest:
     memory_gb: float | None = None
     is_measured: bool = False
     cost_per_hour: float | None = None
+    forecast: ForecastRequest | None = None
 
 
 def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
@@ -81,8 +83,16 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
     if request.is_measured:
         say("measuring some steps")
         measured = measure_times(config, found, device, request.cost_per_hour)
+    ahead = None
+    if request.forecast is not None:
+        peak = partial(_peak_bytes, simulated)
+        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
     model = _plan_model(config, found, operations)
-    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, notes=notes)
+    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, forecast=ahead, notes=notes)
+
+
+def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:
+    return simulated.memory(batch).peak_bytes
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -90,10 +100,10 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
     if config.train.executor != "eager":
         notes.append(f"train.executor={config.train.executor}: planned as eager")
     if (config.devices or 1) > 1:
-        whole = "planned as one process with the whole batch; strategies are not simulated"
+        whole = "size and memory are those of one process with the whole batch"
         notes.append(f"devices={config.devices}: {whole}")
     if build.scheme(config).is_concurrent:
-        notes.append(f"scheme.name={config.scheme.name}: planned as synchronous, without its copies and buffers")
+        notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
     return tuple(notes)
 
 

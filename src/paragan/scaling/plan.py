@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = 1
+from paragan.scaling.cluster import Cluster
+from paragan.scaling.forecast import Forecast, Goal
+from paragan.scaling.profile import RunProfile
+
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,24 @@ class MeasuredTimes:
 
 
 @dataclass(frozen=True)
+class ForecastPlan:
+    """Simulated runs on several numbers of workers of a cluster. A forecast is no measurement.
+
+    profile: measured on one worker. cluster: with one worker. rows: one for each number of workers.
+    """
+
+    profile: RunProfile
+    cluster: Cluster
+    goal: Goal
+    rows: tuple[Forecast, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    parallel and forecast: always None in version 1. notes: what the numbers leave out for this
-    recipe.
+    parallel: always None in version 2. forecast: of several workers, if requested. notes: what the
+    numbers leave out for this recipe.
     """
 
     recipe: str
@@ -113,7 +130,7 @@ class Plan:
     data: DataPlan
     measured: MeasuredTimes | None = None
     parallel: None = None
-    forecast: None = None
+    forecast: ForecastPlan | None = None
     notes: tuple[str, ...] = ()
     version: int = VERSION
 

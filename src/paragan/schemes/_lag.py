@@ -37,6 +37,14 @@ class LagBound:
         """Whether either player may train against an earlier version of the other."""
         return bool(self.staleness or self.age)
 
+    def required_step(self, g_step: int, bound: int | None = None) -> int:
+        """Return how many steps D must have made before G's update number `g_step`, from 1."""
+        return max(0, g_step - (self.staleness if bound is None else bound))
+
+    def required_fakes(self, d_step: int, bound: int | None = None) -> int:
+        """Return the version of G whose images D's step `d_step`, from 0, needs at least."""
+        return max(0, d_step - (self.age if bound is None else bound))
+
     @property
     def max_in_flight(self) -> int:
         """Messages that may be in flight on a link."""

@@ -11,7 +11,8 @@ from itertools import islice
 
 from paragan.core.balancer import refuse_shared_images
 from paragan.core.source import TensorSpec
-from paragan.core.types import Batch, Report
+from paragan.core.timeline import Timeline
+from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
 
@@ -24,6 +25,13 @@ class Scheme(scheme.Scheme):
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` for a balancer of a layer, which G's turn does not call."""
         refuse_shared_images(gan.balancer)
+
+    def simulate(self, timeline: Timeline) -> None:
+        for _ in range(timeline.d_updates):
+            timeline.load()
+            timeline.generate()
+            timeline.update(Side.D)
+        timeline.update(Side.G, has_fakes=True)
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         for real in islice(batches, gan.d.updates_per_step - 1):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from paragan.core.option_types import Count
+from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
@@ -25,6 +26,14 @@ class Scheme(scheme.Scheme):
 
     def __init__(self, options: Options = Options()) -> None:
         self.options = options
+
+    def simulate(self, timeline: Timeline) -> None:
+        for _ in range(timeline.d_updates):
+            timeline.load()
+            if timeline.step % self.options.every == 0:
+                timeline.generate()
+                timeline.update(Side.D)
+        timeline.update(Side.G)
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         is_due = gan.clock.step % self.options.every == 0

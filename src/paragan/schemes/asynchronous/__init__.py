@@ -10,7 +10,7 @@ on. Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, colocated_roles, split_roles
 from paragan.core.source import TensorSpec
-from paragan.core.types import Batch, Report
+from paragan.core.timeline import Timeline
+from paragan.core.types import Batch, Report, Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.scheme import refuse_pauses
@@ -30,6 +31,7 @@ from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._lag import LagBound
 from paragan.schemes._update_order import read_order
 from paragan.schemes.asynchronous.rank_step import RankStep
+from paragan.schemes.asynchronous.simulated_step import simulate
 from paragan.schemes.asynchronous.thread_step import ThreadStep
 
 
@@ -84,6 +86,16 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
             problem = f"leaves no rank for D: the run has {world.size} ranks"
             raise ConfigError(f"scheme.g_ranks={num_g} {problem}; pass a smaller number")
         return self._roles
+
+    def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
+        num_g = self.options.g_ranks or max(1, num_ranks // 2)
+        if num_g >= num_ranks:
+            return super().assign(num_ranks)
+        return {Side.G: range(num_g), Side.D: range(num_g, num_ranks)}
+
+    def simulate(self, timeline: Timeline) -> None:
+        options = self.options
+        simulate(timeline, LagBound(options.staleness, options.age, timeline.d_updates, options.reuse))
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player needs more of the other than fakes and what belongs to them."""

@@ -1,0 +1,167 @@
+"""Predicted and measured seconds of a step: 2 and 4 ranks with shaped links and injected jitter, from a profile of one.
+
+The prediction is made first, from the profile of one worker and the figures of the link, which a
+probe measures between two idle ranks; no parameter is fitted to the runs. Each update is made
+`DEVICE_MS` longer, as on an accelerator, so that four ranks do not mostly wait for two cores, and
+takes a lognormal factor. Needs root and `ip`; else it prints why it did not run.
+
+python -m benchmarks.simulator_error [CASE ...]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.record import write
+from paragan import build
+from paragan.config import read_recipe
+from paragan.core.types import Side
+from paragan.runs.forecast_run import simulated_game_of
+from paragan.runs.profile_run import measure_profile
+from paragan.scaling.cluster import Cluster, Link, Network, Unevenness
+from paragan.scaling.profile import Curve, RunProfile
+from paragan.scaling.simulation import SimulatedTime
+from tests.shaped_hosts import run_ranks, shaped_hosts
+from tests.two_hosts import lacking
+
+DEVICE_MS, JITTER, CORES = 60.0, 0.2, 2
+STEPS, SIMULATED, LIMIT_S = 40, 2000, 400.0
+RECIPES = {
+    "digits": ("digits", ("every.sample_kimg=0",), "100mbit"),
+    "mlp": ("vanilla-mnist", ("data.name=synthetic", "g.precision=fp32"), "1000mbit"),
+    "sngan": ("sngan-cifar10", ("data.name=synthetic", "g.precision=fp32", "d.precision=fp32"), "200mbit"),
+}
+HALF = ("g.strategy={name: local_sgd, every: 2}", "d.strategy={name: local_sgd, every: 2}")
+
+
+@dataclass(frozen=True)
+class Case:
+    recipe: str
+    ranks: int
+    words: tuple[str, ...] = ()
+    jitter: float = JITTER
+
+
+CASES = {
+    **{f"{name} ddp, {n} ranks": Case(name, n) for name in RECIPES for n in (2, 4)},
+    **{f"digits ddp, {n} ranks, no jitter": Case("digits", n, jitter=0.0) for n in (2, 4)},
+    **{f"digits H = 2, {n} ranks": Case("digits", n, HALF) for n in (2, 4)},
+    **{f"digits asynchronous, {n} ranks": Case("digits", n, ("scheme.name=asynchronous",)) for n in (2, 4)},
+    **{f"digits asynchronous, H = 2, {n} ranks": Case("digits", n, ("scheme.name=asynchronous", *HALF)) for n in (4,)},
+}
+
+
+def probe(rate: str, folder: Path) -> Link:
+    """Latency and bytes per second of an all-reduce between two idle hosts."""
+    with shaped_hosts(2, rate) as hosts:
+        text = run_ranks(hosts, ["-m", "benchmarks.link_probe"], folder / "probe", LIMIT_S)[0]
+    times = json.loads(text.strip().splitlines()[-1])
+    latency_s = times["4"] / 2  # an all-reduce of two ranks is two messages, one after the other
+    large = max(times, key=int)
+    return Link(latency_s, int(large) / (times[large] - times["4"]))
+
+
+def with_device(profile: RunProfile, seconds: float) -> RunProfile:
+    """The profile of a worker whose updates take so much longer, without a processor core."""
+
+    def longer(curve: Curve, by: float) -> Curve:
+        return replace(curve, values=tuple(value + by for value in curve.values))
+
+    g = replace(profile.g, update_s=longer(profile.g.update_s, seconds))
+    d = replace(profile.d, update_s=longer(profile.d.update_s, seconds))
+    step_s = longer(profile.step_s, (profile.d_updates + 1) * seconds)
+    share = statistics.mean(profile.step_s.values) / statistics.mean(step_s.values)
+    return replace(profile, g=g, d=d, step_s=step_s, cpu_share=share)
+
+
+def profile_of(name: str) -> RunProfile:
+    recipe, words, _ = RECIPES[name]
+    config = read_recipe(recipe, [*words, "evaluation.features=null"])
+    batch = config.train.batch
+    rows = [batch // 4, batch // 2, batch]
+    return with_device(measure_profile(config, recipe, build.open_data(config), lambda b: 0, rows), DEVICE_MS / 1000)
+
+
+def predicted(case: Case, profile: RunProfile, link: Link, **changes: float) -> float:
+    """Mean seconds of a step, simulated."""
+    recipe, words, _ = RECIPES[case.recipe]
+    config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
+    network = Network(link, link, workers_per_host=case.ranks)
+    cluster = Cluster(case.ranks, network, cores=CORES, unevenness=Unevenness(jitter=case.jitter))
+    ends = SimulatedTime(simulated_game_of(config, profile), cluster).run(SIMULATED)
+    return float(np.diff(ends)[20:].mean())
+
+
+def measured(case: Case, folder: Path) -> float:
+    """Mean seconds of a step of the slowest rank, in a run."""
+    recipe, words, rate = RECIPES[case.recipe]
+    program = ["-m", "benchmarks.simulated_ranks", recipe, str(STEPS), str(DEVICE_MS), str(case.jitter)]
+    with shaped_hosts(case.ranks, rate) as hosts:
+        texts = run_ranks(hosts, [*program, *words, *case.words], folder, LIMIT_S)
+    return max(json.loads(text.strip().splitlines()[-1])["step_s"] for text in texts)
+
+
+def sensitivity(case: Case, profile: RunProfile, link: Link) -> dict[str, float]:
+    """Change of the prediction, in per cent, for figures that are a fifth larger."""
+    base = predicted(case, profile, link)
+    slower = replace(link, bytes_per_s=link.bytes_per_s / 1.2)
+    later = replace(link, latency_s=link.latency_s * 1.2)
+    g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
+    d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
+    computing = replace(profile, g=g, d=d, step_s=_times(profile.step_s, 1.2))
+    uneven = replace(case, jitter=case.jitter * 1.2)
+    changed = {
+        "seconds per byte": predicted(case, profile, slower),
+        "latency": predicted(case, profile, later),
+        "updates": predicted(case, computing, link),
+        "jitter": predicted(uneven, profile, link),
+    }
+    return {name: round(100 * (value / base - 1), 2) for name, value in changed.items()}
+
+
+def _times(curve: Curve, by: float) -> Curve:
+    return replace(curve, values=tuple(value * by for value in curve.values))
+
+
+def main(names: Sequence[str]) -> None:
+    if reason := lacking():
+        print(f"not run: {reason}")
+        return
+    torch.set_num_threads(1)
+    chosen = {name: case for name, case in CASES.items() if not names or name in names}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        links = {rate: probe(rate, folder / rate) for rate in {RECIPES[c.recipe][2] for c in chosen.values()}}
+        profiles = {recipe: profile_of(recipe) for recipe in dict.fromkeys(c.recipe for c in chosen.values())}
+        forecasts = {}
+        for name, case in chosen.items():
+            link = links[RECIPES[case.recipe][2]]
+            forecasts[name] = predicted(case, profiles[case.recipe], link)
+        rows = {}
+        for number, (name, case) in enumerate(chosen.items()):
+            found = measured(case, folder / f"run-{number}")
+            link = links[RECIPES[case.recipe][2]]
+            error = forecasts[name] / found - 1
+            rows[name] = {
+                "predicted_ms": round(1000 * forecasts[name], 2),
+                "measured_ms": round(1000 * found, 2),
+                "error": round(error, 4),
+                "sensitivity": sensitivity(case, profiles[case.recipe], link),
+            }
+            print(f"{name}: {1000 * forecasts[name]:.1f} ms predicted, {1000 * found:.1f} ms measured, {error:+.1%}")
+    figures = {rate: {"latency_us": 1e6 * one.latency_s, "mbit_per_s": one.bytes_per_s * 8e-6} for rate, one in links.items()}
+    note = f"each update {DEVICE_MS:g} ms longer, lognormal factor of sigma {JITTER:g}; wall seconds"
+    write("simulator-error", {"note": note, "links": figures, "rows": rows})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

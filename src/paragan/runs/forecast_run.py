@@ -1,0 +1,164 @@
+"""The profile and the forecast of a recipe: what one worker was measured to do, and many would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import torch
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.runs.profile_run import fingerprint, machine, measure_profile
+from paragan.scaling.cluster import Cluster, Link, Network, Storage, Unevenness, find_network
+from paragan.scaling.forecast import Goal, Scaling, forecasts
+from paragan.scaling.plan import ForecastPlan
+from paragan.scaling.profile import RunProfile, read_profile
+from paragan.scaling.simulated_loading import Loading
+from paragan.scaling.simulation import SimulatedGame
+
+_MOST_WORKERS = 1 << 16
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ForecastRequest:
+    """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
+
+    profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
+    KEY=VALUE words about the cluster.
+    """
+
+    workers: Sequence[int]
+    network: str = "ethernet-10g"
+    scaling: Scaling = "weak"
+    profile: Path | None = None
+    assume: Sequence[str] = ()
+    cost_per_hour: float | None = None
+
+
+def forecast_run(
+    config: RunConfig,
+    recipe: str,
+    request: ForecastRequest,
+    open_data: Callable[[], build.Data],
+    memory: Callable[[int], int],
+    say: Say,
+) -> ForecastPlan:
+    """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
+    for count in request.workers:
+        if not 1 <= count <= _MOST_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+    cluster = cluster_of(request.network, request.assume)
+    profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
+    goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
+    game = simulated_game_of(config, profile)
+    say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
+    return ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+
+
+def obtain_profile(
+    config: RunConfig,
+    recipe: str,
+    path: Path | None,
+    open_data: Callable[[], build.Data],
+    memory: Callable[[int], int],
+    say: Say,
+) -> RunProfile:
+    """Return the profile in a file, or measure it, and write the file if one is named.
+
+    Raises `ConfigError` for the profile of another model or of another machine.
+    """
+    if path is not None and path.exists():
+        profile = read_profile(path)
+        refuse_other_profile(profile, config, path)
+        return profile
+    profile = measure_profile(config, recipe, open_data(), memory, say=say)
+    if path is not None:
+        profile.write(path)
+    return profile
+
+
+def refuse_other_profile(profile: RunProfile, config: RunConfig, path: Path) -> None:
+    """Raise `ConfigError` for a profile that was not measured with these networks and updates."""
+    if profile.fingerprint != fingerprint(config):
+        raise ConfigError(
+            f"{path} is the profile of recipe {profile.recipe} with other networks, losses or updates; measure this "
+            "one: name another file"
+        )
+
+
+def refuse_other_machine(profile: RunProfile, path: Path) -> None:
+    """Raise `ConfigError` for a profile of another kind of machine, whose times do not apply here."""
+    if profile.machine != machine():
+        raise ConfigError(
+            f"{path} is a profile of {profile.machine}, and this machine is {machine()}; measure a profile here"
+        )
+
+
+def simulated_game_of(config: RunConfig, profile: RunProfile) -> SimulatedGame:
+    """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
+    cpu = torch.device("cpu")
+    players = {Side.G: config.g, Side.D: config.d}
+    exchanges = {side: build.strategy_on_ranks(players[side], cpu).exchanges for side in Side}
+    g_batch = getattr(config.scheme.options, "g_batch", None)
+    options = config.data.options
+    readers = max(1, options.readers or options.threads or 1)
+    depth = readers + 1 if options.prefetch == "auto" else options.prefetch or 0
+    loading = Loading(depth, readers, options.prefetch == "auto", options.prefetch_mb << 20)
+    return SimulatedGame(profile, build.scheme(config), exchanges, config.train.batch, g_batch, loading)
+
+
+def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
+    """Return a cluster of one worker. assume: `cores=2`, `speed=3`, `jitter=0.05`, …
+
+    Raises `ConfigError` for an unknown network or key.
+    """
+    cluster = Cluster(1, _parse_network(network))
+    for word in assume:
+        key, _, text = word.partition("=")
+        value = _number(key, text)
+        if key == "cores":
+            cluster = replace(cluster, cores=int(value))
+        elif key == "speed":
+            cluster = replace(cluster, speed=value)
+        elif key in _STORAGE:
+            cluster = replace(cluster, storage=replace(cluster.storage or Storage(0.0), **{key: value}))
+        elif key == "workers_per_host":
+            cluster = replace(cluster, network=replace(cluster.network, workers_per_host=int(value)))
+        else:
+            cluster = replace(cluster, unevenness=replace(cluster.unevenness, **{key: value}))
+    return cluster
+
+
+_STORAGE = tuple(one.name for one in fields(Storage))
+_KEYS = ("cores", "speed", "workers_per_host", *(one.name for one in fields(Unevenness)), *_STORAGE)
+
+
+def _number(key: str, text: str) -> float:
+    if key not in _KEYS:
+        raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_KEYS)}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf") or (value == 0 and key in ("cores", "speed", "workers_per_host", "mtbf_hours")):
+        raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
+    return value
+
+
+def _parse_network(text: str) -> Network:
+    """Return a preset, or a network of `LATENCY_US,GBIT` between workers of separate hosts."""
+    latency, comma, speed = text.partition(",")
+    if not comma:
+        return find_network(text)
+    try:
+        link = Link(float(latency) * 1e-6, float(speed) * 1e9 / 8)
+    except ValueError:
+        link = Link(-1.0, 0.0)
+    if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
+        raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
+    return Network(link, link, 1, source="as given")

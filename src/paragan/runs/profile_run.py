@@ -1,0 +1,260 @@
+"""Measurement of a run's profile: real updates on noise at several batch sizes, in one process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import lcm
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from paragan import build
+from paragan.build.data import batch_stream
+from paragan.config import RunConfig, choose, to_tree
+from paragan.core.fakes import detached_fakes
+from paragan.core.types import Batch, Side
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.hardware import device as devices
+from paragan.hardware.executors import synchronized_time
+from paragan.layers.batch_norm import BatchNorm
+from paragan.runs.measured_times import noise_batches
+from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
+
+_REPEATS = 12
+_FEWEST_PERIODS = 3
+_MOST_PERIOD = 32
+_MOST_SIZES = 4
+_FEWEST_ROWS = 2  # batch norm needs two samples
+_OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
+Say = Callable[[str], None]
+
+
+def measure_profile(
+    config: RunConfig,
+    recipe: str,
+    found: build.Data,
+    memory: Callable[[int], int],
+    rows: Sequence[int] = (),
+    say: Say = lambda line: None,
+) -> RunProfile:
+    """Time the updates of one worker at several batch sizes, and count what they would exchange.
+
+    rows: batch sizes to measure; the config's, its half, quarter and eighth unless given. memory:
+    bytes at the peak of a step of a batch size. Needs some seconds, and a machine that does nothing
+    else.
+    """
+    device = devices.select_device(config.train.threads)
+    sizes = sorted(set(rows)) or _batch_sizes(config)
+    one = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    if build.scheme(one).is_concurrent:
+        one = replace(one, scheme=choose("schemes", "synchronous"))
+    with torch.random.fork_rng(devices=[]):
+        game = build.gan(replace(one, adversarial=one.adversarial.started), found, device)
+        costs = []
+        for size in sizes:
+            say(f"measuring updates of {size:,} samples")
+            costs.append(_measure(one, found, game, device, size))
+        counts = _count_norms(one, game, noise_batches(one, found, device, sizes[0]))
+
+    def curve(values: Sequence[float]) -> Curve:
+        return Curve(tuple(sizes), tuple(values))
+
+    players = {
+        side: _player(game, side, curve([cost.update_s[side] for cost in costs]), counts[side.value]) for side in Side
+    }
+    batch = next(noise_batches(one, found, device, 1))
+    sample_bytes = sum(tensor.element_size() * tensor[0].numel() for tensor in batch.tensors.values())
+    label_bytes = 8 if found.num_classes else 0
+    fake_bytes = batch.image.element_size() * batch.image[0].numel() + label_bytes
+    return RunProfile(
+        recipe,
+        one.model.name,
+        fingerprint(config),
+        machine(),
+        str(device),
+        torch.get_num_threads(),
+        one.train.batch,
+        one.d.updates_per_step,
+        players[Side.G],
+        players[Side.D],
+        curve([cost.generate_s for cost in costs]),
+        counts["generate"][0],
+        curve([cost.step_s for cost in costs]),
+        curve([cost.load_s for cost in costs]),
+        sample_bytes,
+        fake_bytes,
+        curve([float(memory(size)) for size in sizes]),
+        min(1.0, statistics.median(cost.cpu_share for cost in costs)),
+    )
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Seconds of the parts of a step of one batch size."""
+
+    generate_s: float
+    update_s: Mapping[Side, float]
+    step_s: float
+    load_s: float
+    cpu_share: float
+
+
+def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> _Costs:
+    batches = noise_batches(config, found, device, size)
+    scheme = build.scheme(config)
+    turn = game.d_turn(next(batches))
+    fakes = detached_fakes(turn, game.g.network(), config.d.micro_batches)
+
+    def generate() -> None:
+        detached_fakes(game.d_turn(next(batches)), game.g.network(), config.d.micro_batches)
+
+    def update_d() -> None:
+        game.d.update(game.d_turn(next(batches)).with_fakes(fakes), against=game.g)
+
+    def update_g() -> None:
+        game.g.update(game.g_turn(next(batches)), against=game.d)
+
+    def step() -> None:
+        scheme.step(game, batches)
+
+    periods = {side: _period(game, side) for side in Side}
+    step_s = _seconds(device, step, lcm(*periods.values()))
+    update_s = {
+        Side.G: _seconds(device, update_g, periods[Side.G]),
+        Side.D: _seconds(device, update_d, periods[Side.D]),
+    }
+    wall_s = time.perf_counter()
+    cpu_s = time.process_time()
+    step()
+    cpu_share = (time.process_time() - cpu_s) / (time.perf_counter() - wall_s)
+    return _Costs(_seconds(device, generate), update_s, step_s, _load_s(config, found, device, size), cpu_share)
+
+
+def _period(game: GAN, side: Side) -> int:
+    """Return the updates after which lazy penalties repeat."""
+    penalties = game.g_penalties if side is Side.G else game.d_penalties
+    return min(_MOST_PERIOD, lcm(*(penalty.interval for penalty in penalties)))
+
+
+def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -> float:
+    """Return the mean seconds of a call over a period of calls.
+
+    The mean is that of the faster half of some periods: other processes only make calls slower.
+    """
+    for _ in range(period):
+        run()
+    times = []
+    for _ in range(max(_FEWEST_PERIODS, _REPEATS // period)):
+        began = synchronized_time(device)
+        for _ in range(period):
+            run()
+        times.append((synchronized_time(device) - began) / period)
+    return statistics.mean(sorted(times)[: len(times) // 2 + 1])
+
+
+def _load_s(config: RunConfig, found: build.Data, device: torch.device, size: int) -> float:
+    """Return the seconds that a step waits for a batch: none with prefetch."""
+    if isinstance(found.train, ShapeOnlySource) or config.data.options.prefetch:
+        return 0.0
+    train = replace(config.train, batch=size)
+    stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
+    try:
+        return _seconds(device, lambda: next(stream))
+    finally:
+        stream.close()
+
+
+def _batch_sizes(config: RunConfig) -> list[int]:
+    """Return the batch of the config and its halves, at most four sizes."""
+    least = _FEWEST_ROWS * lcm(config.g.micro_batches, config.d.micro_batches)
+    sizes = [config.train.batch]
+    while len(sizes) < _MOST_SIZES and sizes[0] // 2 >= least and sizes[0] % 2 == 0:
+        sizes.insert(0, sizes[0] // 2)
+    return sizes
+
+
+def _count_norms(config: RunConfig, game: GAN, batches: Iterator[Batch]) -> dict[str, tuple[int, int]]:
+    """Return collectives of batch norm, and their bytes, in a generation and in both updates."""
+    counts = {}
+    turn = game.d_turn(next(batches))
+    with _counted_norms(game) as seen:
+        fakes = detached_fakes(turn, game.g.network(), config.d.micro_batches)
+    counts["generate"] = (len(seen), sum(seen))
+    with _counted_norms(game) as seen:
+        game.d.update(turn.with_fakes(fakes), against=game.g)
+    counts["d"] = (len(seen), sum(seen))
+    with _counted_norms(game) as seen:
+        game.g.update(game.g_turn(next(batches)), against=game.d)
+    counts["g"] = (len(seen), sum(seen))
+    return counts
+
+
+@contextmanager
+def _counted_norms(game: GAN) -> Iterator[list[int]]:
+    """Yield the bytes of each all-reduce that batch norms would make on several ranks.
+
+    A training forward has one, and one more in its backward.
+    """
+    seen: list[int] = []
+
+    def count(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: object) -> None:
+        if module.training:
+            x = inputs[0]
+            num_bytes = (2 * x.shape[1] + 1) * x.element_size()
+            seen.extend([num_bytes] * (1 + torch.is_grad_enabled()))
+
+    norms = (BatchNorm, nn.modules.batchnorm._BatchNorm)
+    nets = [player.net for player in (game.g, game.d) if isinstance(player, Player)]
+    hooks = [
+        module.register_forward_hook(count) for net in nets for module in net.modules() if isinstance(module, norms)
+    ]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> PlayerProfile:
+    seat = game.g if side is Side.G else game.d
+    assert isinstance(seat, Player)
+    trained = [weight for weight in seat.net.parameters() if weight.requires_grad]
+    state = seat.net.state_dict().values()
+    return PlayerProfile(
+        sum(weight.numel() for weight in trained),
+        sum(weight.numel() * weight.element_size() for weight in trained),
+        sum(value.numel() * value.element_size() for value in state),
+        update_s,
+        *norms,
+    )
+
+
+def fingerprint(config: RunConfig) -> str:
+    """Return a word for the networks, losses and precision that a profile was measured with."""
+    tree = to_tree(config)
+    parts = {name: tree[name] for name in _OF_THE_MODEL}
+    parts["data"] = parts["data"]["name"]
+    parts["precision"] = [config.g.precision, config.d.precision]
+    parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def machine() -> str:
+    """Return the kind of machine: its processor, and the accelerator if there is one."""
+    device = devices.select_device(None)
+    if device.type != "cpu":
+        return f"{torch.get_device_module(device).get_device_name(device)}"
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return model or platform.processor() or platform.machine()

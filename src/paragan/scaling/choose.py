@@ -1,0 +1,260 @@
+"""Choice of the settings of a run on many workers, each with its reason and prediction.
+
+Candidates are simulated on the same draws. One that changes the algorithm (rarer synchronisation,
+asynchronous players) is chosen only if its predicted gain clears a margin. Sources: ParaGAN
+(arXiv 2411.03999), the scaling manager; Goyal et al. 2017 and Malladi et al. 2022 (learning rates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.scaling.cluster import Cluster
+from paragan.scaling.profile import RunProfile
+from paragan.scaling.rules import learning_rate_factor
+from paragan.scaling.simulation import SimulatedGame, SimulatedTime
+
+_STEPS = 120
+_WARM_UP = 20
+_STATE_COPIES = 3  # of the weights: two moments of Adam, and an average
+_MOST_WARM_UP = 0.1  # of a run's updates
+_FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to train. settings: of the config, by dotted key. margin: predicted gain that it needs."""
+
+    name: str
+    game: SimulatedGame
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    margin: float = 0.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A setting, its value and why. An empty key: something that stays as it is."""
+
+    key: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Forecast of a candidate. gain: of images per second over the first candidate."""
+
+    name: str
+    step_s: float
+    images_per_s: float
+    gain: float
+    link_bytes: float
+
+
+@dataclass(frozen=True)
+class ParallelPlan:
+    """How a run is trained on a cluster.
+
+    fingerprint, machine: of the profile. settings: of the config, by dotted key. efficiency:
+    relative to one worker with the same batch. predictions: of all candidates, the chosen one first.
+    """
+
+    fingerprint: str
+    machine: str
+    workers: int
+    batch: int
+    local_batch: int
+    chosen: str
+    settings: Mapping[str, Any]
+    step_s: float
+    images_per_s: float
+    efficiency: float
+    hours: float
+    decisions: tuple[Decision, ...]
+    predictions: tuple[Prediction, ...]
+
+
+@dataclass(frozen=True)
+class PlayerSize:
+    """What a plan needs to know of a player's settings."""
+
+    optimizer: str
+    warmup: int
+    half_life_kimg: float | None
+
+
+@dataclass(frozen=True)
+class PlanGoal:
+    """What a plan is for.
+
+    batch: of D, over all workers. base_batch: for which the learning rates are set. kimg: length of
+    the run. rule: of the learning rates; None: by the optimiser. memory_bytes: of a worker. hours:
+    the run must not take longer.
+    """
+
+    batch: int
+    base_batch: int
+    kimg: float
+    rule: str | None = None
+    memory_bytes: int | None = None
+    hours: float | None = None
+    prefetch: bool = False
+
+
+def choose_plan(
+    profile: RunProfile,
+    cluster: Cluster,
+    goal: PlanGoal,
+    candidates: Sequence[Candidate],
+    players: Mapping[Side, PlayerSize],
+) -> ParallelPlan:
+    """Return the plan of a run. candidates: the first one is the config as it is.
+
+    Raises `ConfigError` for a goal that no candidate reaches, and for workers without a sample.
+    """
+    if goal.batch < cluster.workers:
+        raise ConfigError(
+            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
+        )
+    local = -(-goal.batch // cluster.workers)
+    parts, strategy, memory = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
+    predictions = [_predict(candidate, cluster) for candidate in candidates]
+    best = _select(candidates, predictions)
+    first = predictions[0].images_per_s
+    predictions = [replace(one, gain=one.images_per_s / first - 1) for one in predictions]
+    chosen = predictions[best]
+    updates = round(goal.kimg * 1000 / (goal.batch * profile.d_updates))
+    decisions = [
+        Decision("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
+        *memory,
+        *_explain(candidates[best], chosen, cluster),
+        *_rate_decisions(goal, players, updates),
+        *_average_decisions(goal, players),
+        *_prefetch_decisions(profile, local, chosen.step_s, goal.prefetch),
+    ]
+    settings = {one.key: one.value for one in decisions if one.key}
+    settings |= {**strategy, **candidates[best].settings, **parts}
+    alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
+    hours = goal.kimg * 1000 / chosen.images_per_s / 3600
+    _refuse_impossible(goal, hours, cluster.workers)
+    order = [chosen, *(one for one in predictions if one is not chosen)]
+    return ParallelPlan(
+        profile.fingerprint,
+        profile.machine,
+        cluster.workers,
+        goal.batch,
+        local,
+        chosen.name,
+        settings,
+        chosen.step_s,
+        chosen.images_per_s,
+        chosen.images_per_s / (cluster.workers * alone),
+        hours,
+        tuple(decisions),
+        tuple(order),
+    )
+
+
+def _predict(candidate: Candidate, cluster: Cluster) -> Prediction:
+    time = SimulatedTime(candidate.game, cluster)
+    ends = time.run(_STEPS)
+    step_s = float(np.diff(ends)[_WARM_UP:].mean())
+    images = candidate.game.batch * candidate.game.profile.d_updates
+    return Prediction(candidate.name, step_s, images / step_s, 0.0, sum(time.bytes.values()) / _STEPS)
+
+
+def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
+    """Return the fastest candidate among those whose gain over the first clears their margin."""
+    first = predictions[0].images_per_s
+    gains = [one.images_per_s / first - 1 for one in predictions]
+    eligible = [n for n, one in enumerate(candidates) if n == 0 or gains[n] >= one.margin]
+    return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
+
+
+def _explain(candidate: Candidate, prediction: Prediction, cluster: Cluster) -> list[Decision]:
+    """Return decisions about scheme and strategies."""
+    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
+    if not candidate.settings:
+        return [Decision("", candidate.name, f"{predicted}; no other candidate gains more than its margin")]
+    why = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}; {predicted}"
+    return [Decision(key, value, why) for key, value in candidate.settings.items()]
+
+
+def _fit_memory(
+    profile: RunProfile, workers: int, local: int, limit: int | None
+) -> tuple[dict[str, Any], dict[str, Any], list[Decision]]:
+    """Return settings of micro-batches and of strategies that fit into a worker's memory."""
+    if limit is None:
+        return {}, {}, [Decision("", "micro_batches", "no memory limit was given; pass --memory")]
+    sharded = {"ddp": 0, "zero1": _STATE_COPIES, "zero2": _STATE_COPIES + 1, "zero3": _STATE_COPIES + 2}
+    weights = profile.g.weight_bytes + profile.d.weight_bytes
+    for name, copies in sharded.items():
+        saved = copies * weights * (1 - 1 / workers)
+        for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
+            peak = profile.memory.at(local // parts) - saved
+            if peak <= limit:
+                return _memory_settings(name, parts, peak, limit)
+    least = profile.memory.at(1) - sharded["zero3"] * weights * (1 - 1 / workers)
+    raise ConfigError(
+        f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "
+        "use more workers, recompute, or a smaller model"
+    )
+
+
+def _memory_settings(
+    name: str, parts: int, peak: float, limit: int
+) -> tuple[dict[str, Any], dict[str, Any], list[Decision]]:
+    reason = f"{peak / 1e6:,.0f} MB at the peak of a step, within {limit / 1e6:,.0f} MB"
+    split = {f"{side.value}.micro_batches": parts for side in Side} if parts > 1 else {}
+    strategy = {f"{side.value}.strategy.name": name for side in Side} if name != "ddp" else {}
+    decisions = [Decision(key, value, reason) for key, value in {**strategy, **split}.items()]
+    return split, strategy, decisions or [Decision("", "micro_batches", reason)]
+
+
+def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerSize], updates: int) -> list[Decision]:
+    """Return factors of the learning rates, and warm-ups, for another batch."""
+    ratio = goal.batch / goal.base_batch
+    if ratio == 1:
+        return [Decision("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
+    found = []
+    for side, player in players.items():
+        rule = goal.rule or ("linear" if player.optimizer == "SGD" else "sqrt")
+        factor = learning_rate_factor(rule, ratio)
+        reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer}"
+        found.append(Decision(f"{side.value}.lr_factor", round(factor, 6), reason))
+        if ratio > 1 and rule != "none":
+            warmup = max(player.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
+            found.append(Decision(f"{side.value}.schedule.warmup", warmup, "updates until the larger rate"))
+    return found
+
+
+def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerSize]) -> list[Decision]:
+    """Return half-lives of averages, which count images: long enough for the larger batch."""
+    found = []
+    for side, player in players.items():
+        least = _FEWEST_HALF_LIFE * goal.batch / 1000
+        if player.half_life_kimg is not None and player.half_life_kimg < least:
+            key = f"{side.value}.ema.half_life_kimg"
+            found.append(Decision(key, least, f"{_FEWEST_HALF_LIFE} updates of the larger batch"))
+    return found
+
+
+def _prefetch_decisions(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[Decision]:
+    share = profile.d_updates * profile.load_s.at(local) / step_s
+    if is_decoded and share > 0.02:
+        return [Decision("data.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
+    return [Decision("", "data.prefetch", f"reading is {share:.1%} of a step")]
+
+
+def _refuse_impossible(goal: PlanGoal, hours: float, workers: int) -> None:
+    if goal.hours is not None and hours > goal.hours:
+        raise ConfigError(
+            f"{goal.kimg:g} kimg in {goal.hours:g} hours is not possible on {workers} workers: the fastest plan takes "
+            f"{hours:.3g} hours; use more workers, or a smaller train.kimg"
+        )

@@ -1,0 +1,137 @@
+"""Clusters to plan for: workers, hosts, links, and how uneven they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from paragan.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection: latency of a message in seconds, and bytes per second in one direction."""
+
+    latency_s: float
+    bytes_per_s: float
+
+    def seconds(self, num_bytes: float) -> float:
+        """Return the time of one message."""
+        return self.latency_s + num_bytes / self.bytes_per_s
+
+
+@dataclass(frozen=True)
+class Unevenness:
+    """Deviations of a cluster from equal workers that never fail.
+
+    jitter: standard deviation of the logarithm of an update's time, which is lognormal with its
+    mean unchanged. stragglers: share of workers that are `straggler_factor` times as slow.
+    mtbf_hours: mean time between failures of one worker; None: none fails. restart_s: seconds from
+    a failure to the next step.
+    """
+
+    jitter: float = 0.0
+    stragglers: float = 0.0
+    straggler_factor: float = 1.0
+    mtbf_hours: float | None = None
+    restart_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Storage that each worker reads from. Times are those of a read, one sixteenth of a batch.
+
+    read_s: median seconds; read_jitter: standard deviation of their logarithm. congested: share of
+    the time in which reads take `congestion_factor` times as long, in phases of mean length
+    `congestion_s`.
+    """
+
+    read_s: float
+    read_jitter: float = 0.5
+    congested: float = 0.0
+    congestion_factor: float = 10.0
+    congestion_s: float = 5.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links between the workers of a host, and between hosts.
+
+    workers_per_host: that share a host's link. algorithm: of collectives; `ring` over all ranks
+    (gloo), or `hierarchical`: inside hosts, then between them (NCCL, TPU). source: of the figures.
+    """
+
+    inside: Link
+    between: Link
+    workers_per_host: int
+    algorithm: Literal["ring", "hierarchical"] = "ring"
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers of a run and what joins them.
+
+    cores: processor cores that the workers of a host share; None: every worker has a device.
+    speed: of a worker, relative to the one that was profiled. storage: None: reading takes what the
+    profile says.
+    """
+
+    workers: int
+    network: Network
+    cores: int | None = None
+    speed: float = 1.0
+    unevenness: Unevenness = field(default_factory=Unevenness)
+    storage: Storage | None = None
+
+    def with_workers(self, workers: int) -> Cluster:
+        """Return the same cluster with another number of workers."""
+        return replace(self, workers=workers)
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts."""
+        return -(-self.workers // self.network.workers_per_host)
+
+
+_GBIT = 1e9 / 8
+
+NETWORKS: Mapping[str, Network] = {
+    "loopback": Network(
+        Link(1e-4, 1.5e9),
+        Link(1e-4, 1.5e9),
+        1 << 20,
+        source="gloo on the loopback interface: 0.4, 2.5 and 27 ms for 0.4, 4 and 40 MB on two ranks (measured)",
+    ),
+    "ethernet-1g": Network(
+        Link(1e-4, 1.5e9), Link(1e-4, 1 * _GBIT), 1, source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed"
+    ),
+    "ethernet-10g": Network(
+        Link(1e-4, 1.5e9), Link(5e-5, 10 * _GBIT), 1, source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed"
+    ),
+    "ethernet-25g": Network(
+        Link(2e-5, 10e9), Link(3e-5, 25 * _GBIT), 8, "hierarchical", "IEEE 802.3by: 25 Gbit/s; latency 30 us assumed"
+    ),
+    "v100-infiniband": Network(
+        Link(1e-5, 150e9),
+        Link(5e-6, 100 * _GBIT),
+        8,
+        "hierarchical",
+        "NVIDIA V100 data sheet: NVLink 300 GB/s in both directions; InfiniBand EDR 100 Gbit/s; latencies assumed",
+    ),
+    "tpu-v3": Network(
+        Link(1e-6, 656 * _GBIT),
+        Link(1e-6, 656 * _GBIT),
+        2,
+        "hierarchical",
+        "Jouppi et al. 2020 (CACM 63.7), table 3: 656 Gbit/s per link and direction; latency assumed",
+    ),
+}
+
+
+def find_network(name: str) -> Network:
+    """Return a preset; `ConfigError` for an unknown name."""
+    if name not in NETWORKS:
+        raise ConfigError(f"unknown network {name!r}; choose one of {', '.join(NETWORKS)}")
+    return NETWORKS[name]

@@ -1,0 +1,59 @@
+"""Time of a collective: alpha-beta costs of ring and hierarchical algorithms.
+
+A message of n bytes takes alpha + n / beta. Thakur et al. 2005 ("Optimization of Collective
+Communication Operations in MPICH") give the terms of rings and trees.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from paragan.core.exchange import Exchange
+from paragan.scaling.cluster import Link, Network
+
+_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}  # a ring all-reduce is both others
+
+
+def collective_seconds(exchange: Exchange, num_ranks: int, network: Network) -> float:
+    """Return the time of an exchange over so many ranks, which are placed host by host."""
+    if num_ranks < 2:
+        return 0.0
+    passes = _PASSES[exchange.kind]
+    per_host = min(network.workers_per_host, num_ranks)
+    hosts = ceil(num_ranks / per_host)
+    latency_s = _latency(num_ranks, per_host, hosts, network)
+    ring_s = _ring(num_ranks, exchange.num_bytes, network.inside if hosts == 1 else _slower(network))
+    if network.algorithm == "hierarchical" and hosts > 1:
+        # every NIC carries the part of each worker of its host
+        inside_s = _ring(per_host, exchange.num_bytes, network.inside)
+        ring_s = min(ring_s, inside_s + _ring(hosts, exchange.num_bytes, network.between))
+    return passes * (exchange.count * latency_s + ring_s)
+
+
+def latency_seconds(num_ranks: int, network: Network) -> float:
+    """Return the time of an all-reduce of a few bytes."""
+    return collective_seconds(Exchange("all_reduce", 0), num_ranks, network)
+
+
+def link_bytes(exchange: Exchange, num_ranks: int) -> float:
+    """Return the bytes of an exchange over all links together: (N - 1) times its size per pass."""
+    return _PASSES[exchange.kind] * (num_ranks - 1) * exchange.num_bytes / exchange.every
+
+
+def _ring(num_ranks: int, num_bytes: float, link: Link) -> float:
+    """Return the seconds of one pass without latencies: N - 1 messages of an N-th each."""
+    return (num_ranks - 1) / num_ranks * num_bytes / link.bytes_per_s
+
+
+def _latency(num_ranks: int, per_host: int, hosts: int, network: Network) -> float:
+    if network.algorithm == "ring":
+        return (num_ranks - 1) * (network.inside if hosts == 1 else _slower(network)).latency_s
+    # a tree inside hosts and one between them
+    inside_s = ceil(log2(per_host)) * network.inside.latency_s if per_host > 1 else 0.0
+    return inside_s + (ceil(log2(hosts)) * network.between.latency_s if hosts > 1 else 0.0)
+
+
+def _slower(network: Network) -> Link:
+    """Return the link that limits a ring over several hosts."""
+    latency_s = max(network.inside.latency_s, network.between.latency_s)
+    return Link(latency_s, min(network.inside.bytes_per_s, network.between.bytes_per_s))

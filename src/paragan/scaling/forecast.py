@@ -1,0 +1,174 @@
+"""Forecast of a run on a cluster: time, bytes, cost, and what the time is lost to.
+
+Every number comes from simulated steps (`simulation.py`). Losses are differences between
+simulations with the same random draws, to which one cause after the other is added, in a fixed
+order; they add up to the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import ConfigError
+from paragan.scaling.cluster import Cluster, Link, Unevenness
+from paragan.scaling.simulation import SimulatedGame, SimulatedTime
+
+Scaling = Literal["weak", "strong"]
+_NUM_STEPS = 200
+_WARM_UP = 20
+_FREE = Link(0.0, float("inf"))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Length of a run, and how it scales.
+
+    kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
+    is that of one worker. cost_per_hour: of one worker. save_kimg: between two checkpoints.
+    """
+
+    kimg: float
+    scaling: Scaling = "weak"
+    cost_per_hour: float | None = None
+    save_kimg: float = 10.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A run on one number of workers.
+
+    batch: of D, over all workers. step_s: mean seconds of a step, with `low_s` and `high_s`, the
+    5th and 95th percentile. efficiency: images per second and worker, relative to one worker
+    without network and unevenness (weak: with the same rows; strong: with the whole batch).
+    link_bytes: of a step over all links, by kind. hours, cost: to the goal. losses: shares of the
+    time in per cent, which add up to 100; `compute` is what one worker would need.
+    """
+
+    workers: int
+    hosts: int
+    batch: int
+    step_s: float
+    low_s: float
+    high_s: float
+    images_per_s: float
+    efficiency: float
+    link_bytes: Mapping[str, float]
+    hours: float
+    cost: float | None
+    losses: Mapping[str, float]
+
+
+def forecast(
+    game: SimulatedGame, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0
+) -> Forecast:
+    """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
+    batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
+    if batch < cluster.workers:
+        raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
+    here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
+    steps = {name: _steps(here, each, num_steps, seed) for name, each in _stages(cluster).items()}
+    period_s = float(steps["stragglers"].mean()) / here.profile.d_updates
+    steps["data"] = _steps(here, cluster, num_steps, seed, period_s)
+    network = cluster.network
+    free = replace(network, inside=_FREE, between=_FREE)
+    alone = replace(cluster, workers=1, cores=None, network=free, unevenness=Unevenness(), storage=None)
+    single = _steps(game, alone, num_steps, seed)
+    images = here.profile.d_updates * batch
+    compute_s = float(single.mean()) * images / (here.profile.d_updates * game.batch) / cluster.workers
+    measured = SimulatedTime(here, cluster, seed, period_s)
+    measured.run(num_steps)
+    times = steps["data"]
+    step_s = float(times.mean())
+    failure_s = _failure_seconds(cluster, goal, step_s, images)
+    losses = _losses(compute_s, steps, failure_s)
+    whole_s = step_s + failure_s
+    hours = goal.kimg * 1000 / images * whole_s / 3600
+    cost = None if goal.cost_per_hour is None else hours * goal.cost_per_hour * cluster.workers
+    low_s, high_s = np.percentile(times, [5, 95])
+    link_bytes = {kind: number / num_steps for kind, number in measured.bytes.items()}
+    return Forecast(
+        cluster.workers,
+        cluster.hosts,
+        batch,
+        whole_s,
+        float(low_s),
+        float(high_s),
+        images / whole_s,
+        compute_s / whole_s,
+        link_bytes,
+        hours,
+        cost,
+        losses,
+    )
+
+
+def forecasts(
+    game: SimulatedGame, cluster: Cluster, goal: Goal, counts: Sequence[int], num_steps: int = _NUM_STEPS
+) -> tuple[Forecast, ...]:
+    """Forecast several numbers of workers."""
+    return tuple(forecast(game, cluster.with_workers(count), goal, num_steps) for count in counts)
+
+
+def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
+    return None if g_batch is None else g_batch * batch // before
+
+
+def _stages(cluster: Cluster) -> dict[str, Cluster]:
+    """Return clusters with one more cause of loss each, by the name of that cause."""
+    uneven = cluster.unevenness
+    free = replace(cluster.network, inside=_FREE, between=_FREE)
+    cluster = replace(cluster, storage=None)
+    ideal = replace(cluster, network=free, unevenness=Unevenness())
+    connected = replace(cluster, unevenness=Unevenness())
+    jittery = Unevenness(jitter=uneven.jitter)
+    slowed = replace(jittery, stragglers=uneven.stragglers, straggler_factor=uneven.straggler_factor)
+    return {
+        "imbalance": ideal,
+        "communication": connected,
+        "jitter": replace(cluster, unevenness=jittery),
+        "stragglers": replace(cluster, unevenness=slowed),
+    }
+
+
+def _steps(
+    game: SimulatedGame, cluster: Cluster, num_steps: int, seed: int, period_s: float = 0.0
+) -> NDArray[np.float64]:
+    """Return the seconds of simulated steps, without those of the start."""
+    ends = SimulatedTime(game, cluster, seed, period_s).run(num_steps + _WARM_UP)
+    return np.diff(ends)[_WARM_UP - 1 :]
+
+
+def _failure_seconds(cluster: Cluster, goal: Goal, step_s: float, images: int) -> float:
+    """Return the seconds that failures add to a step (Young 1974, first order).
+
+    Any worker's failure stops all; on average half the work since the last checkpoint is repeated.
+    """
+    hours = cluster.unevenness.mtbf_hours
+    if hours is None:
+        return 0.0
+    failures_per_s = cluster.workers / (hours * 3600)
+    repeated_s = goal.save_kimg * 1000 / images * step_s / 2
+    lost = failures_per_s * (cluster.unevenness.restart_s + repeated_s)
+    if lost >= 1:
+        raise ConfigError(
+            f"{cluster.workers} workers with mtbf_hours={hours:g} fail before the next checkpoint on average: the run "
+            "does not end; save more often (every.save_kimg), or plan for fewer workers"
+        )
+    return step_s * lost / (1 - lost)
+
+
+def _losses(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+    before = compute_s
+    seconds = {"compute": compute_s}
+    for name, times in steps.items():
+        mean = float(times.mean())
+        seconds[name] = mean - before
+        before = mean
+    seconds["failures"] = failure_s
+    total = sum(seconds.values())
+    return {name: 100 * value / total for name, value in seconds.items()}

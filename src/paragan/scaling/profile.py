@@ -1,0 +1,132 @@
+"""Profile of a run on one worker: what its step costs, measured, as one document."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A cost as a function of the rows of a batch: linear between the measured points, and beyond.
+
+    rows: increasing. values: seconds, or bytes.
+    """
+
+    rows: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def at(self, rows: float) -> float:
+        """Return the cost of a batch of so many rows; never less than 0."""
+        if len(self.rows) == 1:
+            return self.values[0] * rows / self.rows[0]
+        right = min(max(bisect_left(self.rows, rows), 1), len(self.rows) - 1)
+        low, high = self.rows[right - 1], self.rows[right]
+        share = (rows - low) / (high - low)
+        return max(0.0, self.values[right - 1] + share * (self.values[right] - self.values[right - 1]))
+
+
+@dataclass(frozen=True)
+class PlayerProfile:
+    """One player. weight_bytes: of its trained weights; state_bytes: of all weights and buffers.
+
+    update_s: seconds of one update, D's without the generation of its fakes. norms: collectives of
+    batch norm in one update on several ranks, and `norm_bytes` of all of them together.
+    """
+
+    parameters: int
+    weight_bytes: int
+    state_bytes: int
+    update_s: Curve
+    norms: int
+    norm_bytes: int
+
+
+@dataclass(frozen=True)
+class RunProfile:
+    """Costs of a run on one worker.
+
+    recipe, model: as configured; fingerprint: of the networks and their turns. machine, threads,
+    device: where it was measured. batch: of the config. d_updates: of one step. generate_s:
+    seconds of G's forward without graph. step_s: seconds of one whole step, with what lies between
+    the updates. load_s: seconds of reading one batch without prefetch. sample_bytes, fake_bytes:
+    of one row. memory: bytes at the peak of a step. cpu_share: of a step in which a
+    processor core computed; the rest is an accelerator's.
+    """
+
+    recipe: str
+    model: str
+    fingerprint: str
+    machine: str
+    device: str
+    threads: int
+    batch: int
+    d_updates: int
+    g: PlayerProfile
+    d: PlayerProfile
+    generate_s: Curve
+    generate_norms: int
+    step_s: Curve
+    load_s: Curve
+    sample_bytes: int
+    fake_bytes: int
+    memory: Curve
+    cpu_share: float
+    version: int = VERSION
+
+    def player(self, side: Side) -> PlayerProfile:
+        """Return the profile of one side."""
+        return self.g if side is Side.G else self.d
+
+    def between_s(self, rows: float) -> float:
+        """Return the seconds of a step outside of its updates; shared by all updates."""
+        turns = self.d_updates * (self.generate_s.at(rows) + self.d.update_s.at(rows)) + self.g.update_s.at(rows)
+        return max(0.0, self.step_s.at(rows) - turns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain maps, lists and scalars, for JSON."""
+        return dataclasses.asdict(self)
+
+    def write(self, path: Path) -> None:
+        """Write the document."""
+        path.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+
+
+def read_profile(path: Path) -> RunProfile:
+    """Return a profile from a file of `RunProfile.write`; `ConfigError` for any other file."""
+    try:
+        tree = json.loads(path.read_text())
+        if tree["version"] != VERSION:
+            raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
+        return _profile_of(tree)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        raise ConfigError(f"{path} is no profile of paragan ({reason}); write one with `plan --profile FILE`") from error
+
+
+def _profile_of(tree: Mapping[str, Any]) -> RunProfile:
+    values = dict(tree)
+    for name in ("g", "d"):
+        player = dict(values[name])
+        values[name] = PlayerProfile(**{**player, "update_s": _curve(player["update_s"])})
+    for name in ("generate_s", "step_s", "load_s", "memory"):
+        values[name] = _curve(values[name])
+    return RunProfile(**values)
+
+
+def _curve(tree: Mapping[str, Any]) -> Curve:
+    rows = tuple(map(int, tree["rows"]))
+    values = tuple(map(float, tree["values"]))
+    if not rows or len(rows) != len(values) or list(rows) != sorted(set(rows)):
+        raise ValueError("a curve needs increasing rows and as many values")
+    return Curve(rows, values)

@@ -1,0 +1,267 @@
+"""Simulated time of a run: clocks of all ranks, moved by the scheme's own order of turns.
+
+A rank's update takes the profile's time times its jitter; an exchange starts when its last rank
+arrives. What is sent in the background occupies the sender's link, and exchanges share it. Nothing
+is trained: a step of 1,024 ranks is a few operations on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.exchange import Exchange
+from paragan.core.types import Rows, Side
+from paragan.game.scheme import Scheme
+from paragan.scaling.cluster import Cluster
+from paragan.scaling.collectives import collective_seconds, latency_seconds, link_bytes
+from paragan.scaling.profile import RunProfile
+from paragan.scaling.simulated_loading import Loading, simulate_waits
+
+Times = NDArray[np.float64]
+Exchanges = Callable[[int, bool], Sequence[Exchange]]
+_FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
+_BUCKET = 25 << 20
+_MOST_TRACES = 16
+_TRACE_BATCHES = 400
+_TRACE_OFFSET = 37  # batches between the beginnings of two ranks in a trace
+_BACKWARD = 2 / 3  # share of an update that is its backward pass
+
+
+@dataclass(frozen=True)
+class SimulatedGame:
+    """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
+
+    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. loading: sizes of the
+    pipeline that reads real samples.
+    """
+
+    profile: RunProfile
+    scheme: Scheme
+    exchanges: Mapping[Side, Exchanges]
+    batch: int
+    g_batch: int | None = None
+    loading: Loading = Loading()
+
+
+@dataclass
+class SimulatedTime:
+    """A `Timeline` of all ranks of a cluster.
+
+    period_s: seconds between two batches of a rank of D that never waits for data; needed if the
+    cluster has a storage. bytes: over all links, by kind.
+    """
+
+    game: SimulatedGame
+    cluster: Cluster
+    seed: int = 0
+    period_s: float = 0.0
+    step: int = field(default=0, init=False)
+    bytes: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        size = self.cluster.workers
+        sides = self.game.scheme.assign(size)
+        self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
+        self._is_split = not np.array_equal(*self._ranks.values())
+        self._now = np.zeros(size)
+        self._link_free = np.zeros(size)
+        self._versions = dict.fromkeys(Side, 0)
+        self._arrivals: dict[tuple[Side, int], Times] = {}
+        self._rows = {side: self._share(side) for side in Side}
+        self._speed = self._draw_speeds()
+        self._random = np.random.default_rng([self.seed, 1])
+        self._batches = 0
+        self._waits = self._simulate_waits()
+
+    @property
+    def d_updates(self) -> int:
+        """Updates of D in a step."""
+        return self.game.profile.d_updates
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last rank."""
+        return float(self._now.max())
+
+    def run(self, num_steps: int) -> Times:
+        """Simulate steps; return the time at which each ends on the last rank."""
+        ends = np.zeros(num_steps)
+        for number in range(num_steps):
+            self.game.scheme.simulate(self)
+            self.step += 1
+            ends[number] = self.now_s
+        return ends
+
+    def load(self) -> None:
+        """Read a batch on the ranks of D."""
+        ranks = self._ranks[Side.D]
+        if self._waits is None:
+            seconds = self._per_rows(Side.D, self.game.profile.load_s.at) * self._contention()
+        else:  # ranks share traces, each from a different batch on
+            traces, length = self._waits.shape
+            number = np.arange(len(ranks))
+            seconds = self._waits[number % traces, (self._batches + _TRACE_OFFSET * number) % length]
+        self._now[ranks] += seconds
+        self._batches += 1
+
+    def generate(self) -> None:
+        """Generate one batch on the ranks of G."""
+        profile = self.game.profile
+        seconds = self._per_rows(Side.G, profile.generate_s.at)
+        if self._is_split:  # an asynchronous G generates within its turn
+            self._compute(Side.G, seconds)
+            return
+        self._exchange_opponent(Side.G)
+        self._compute(Side.G, seconds)
+        self._synchronize_norms(Side.G, profile.generate_norms, 0)
+
+    def update(self, side: Side, has_fakes: bool = False) -> None:
+        """Run one update of a player, and the exchanges that its strategy has due."""
+        profile = self.game.profile
+        player = profile.player(side)
+        seconds = self._per_rows(side, player.update_s.at)
+        if side is Side.G and has_fakes:
+            seconds = seconds - self._per_rows(side, profile.generate_s.at)
+        seconds += self._per_rows(side, profile.between_s) / (1 if self._is_split else self.d_updates + 1)
+        if side is Side.G and not self._is_split:
+            self._exchange_opponent(Side.D)
+        self._compute(side, seconds)
+        self._synchronize_norms(side, player.norms, player.norm_bytes)
+        self._versions[side] += 1
+        for exchange in self.game.exchanges[side](player.weight_bytes, False):
+            if self._versions[side] % exchange.every == 0:
+                self._exchange(side, exchange, seconds)
+
+    def send_fakes(self, version: int, share: float = 1.0) -> None:
+        """Send G's images to the ranks of D that hold the same rows of the batch."""
+        if not self._is_split:  # two threads of one process
+            return
+        sources = self._ranks[Side.G]
+        targets = self._ranks[Side.D]
+        num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
+        done = self._occupy(sources, num_bytes / len(sources))
+        first = np.arange(len(targets)) * len(sources) // len(targets)
+        last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
+        arrivals = np.maximum(done[first], done[last])
+        self._arrivals[Side.G, version] = arrivals + self.cluster.network.between.latency_s
+        self._count("fakes", num_bytes)
+
+    def send_state(self, version: int, share: float = 1.0) -> None:
+        """Send D's state to every rank of G, from the ranks of D in turn."""
+        if not self._is_split:
+            return
+        sources = self._ranks[Side.D]
+        num_g = len(self._ranks[Side.G])
+        num_bytes = share * self.game.profile.d.state_bytes
+        serving = np.arange(num_g) * len(sources) // num_g
+        served = np.bincount(serving, minlength=len(sources))
+        done = self._occupy(sources, num_bytes * served)
+        self._arrivals[Side.D, version] = done[serving] + self.cluster.network.between.latency_s
+        self._count("states", num_bytes * num_g)
+
+    def wait(self, receiver: Side, version: int) -> None:
+        """Wait for the message of a version, if one was sent."""
+        arrivals = self._arrivals.get((_other(receiver), version))
+        if arrivals is not None:
+            ranks = self._ranks[receiver]
+            self._now[ranks] = np.maximum(self._now[ranks], arrivals)
+
+    def _simulate_waits(self) -> Times | None:
+        """Return waits for batches, (traces, batches); None without a storage."""
+        storage = self.cluster.storage
+        if storage is None:
+            return None
+        traces = min(_MOST_TRACES, len(self._ranks[Side.D]))
+        num_bytes = self.game.profile.sample_bytes * int(self._rows[Side.D].max())
+        return np.stack(
+            [
+                simulate_waits(storage, self.game.loading, self.period_s, _TRACE_BATCHES, num_bytes, self.seed + number)
+                for number in range(traces)
+            ]
+        )
+
+    def _share(self, side: Side) -> NDArray[np.int64]:
+        ranks = self._ranks[side]
+        batch = self.game.batch if side is Side.D or self.game.g_batch is None else self.game.g_batch
+        return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(ranks))])
+
+    def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
+        """Return a cost of each rank of a side; ranks have at most two different numbers of rows."""
+        sizes, inverse = np.unique(self._rows[side], return_inverse=True)
+        return np.asarray([cost(float(size)) for size in sizes])[inverse]
+
+    def _draw_speeds(self) -> Times:
+        uneven = self.cluster.unevenness
+        size = self.cluster.workers
+        slow = np.random.default_rng([self.seed, 0]).random(size) < uneven.stragglers
+        return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
+
+    def _contention(self) -> float:
+        """Return how much slower workers are that share the cores of a host."""
+        if self.cluster.cores is None:
+            return 1.0
+        here = min(self.cluster.network.workers_per_host, self.cluster.workers)
+        return 1 + self.game.profile.cpu_share * (max(1.0, here / self.cluster.cores) - 1)
+
+    def _compute(self, side: Side, seconds: Times) -> None:
+        ranks = self._ranks[side]
+        sigma = self.cluster.unevenness.jitter
+        jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
+        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._contention()
+
+    def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
+        """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
+        num_ranks = len(self._ranks[side])
+        if count and num_ranks > 1:
+            network = self.cluster.network
+            seconds = (count - 1) * latency_seconds(num_ranks, network)
+            self._exchange(side, Exchange("all_reduce", num_bytes), np.zeros(1), "norm")
+            self._now[self._ranks[side]] += seconds
+
+    def _exchange_opponent(self, side: Side) -> None:
+        """Add the exchanges of an opponent's weights (`zero2`, `zero3`)."""
+        player = self.game.profile.player(side)
+        for exchange in self.game.exchanges[side](player.weight_bytes, True):
+            self._exchange(side, exchange, np.zeros(1))
+
+    def _exchange(self, side: Side, exchange: Exchange, update_s: Times, kind: str = "parameters") -> None:
+        """Let the ranks of a side exchange something; it starts when the last one arrives."""
+        ranks = self._ranks[side]
+        if len(ranks) < 2:
+            return
+        seconds = collective_seconds(exchange, len(ranks), self.cluster.network)
+        if exchange.overlaps:
+            seconds -= _hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
+        began = float(self._now[ranks].max())
+        queued = np.maximum(self._link_free[ranks] - began, 0.0)
+        ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
+        self._link_free[ranks] = np.where(queued > 0, self._link_free[ranks] + seconds, self._link_free[ranks])
+        self._now[ranks] = ends.max()
+        self._count(kind, link_bytes(exchange, len(ranks)) * exchange.every)
+
+    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | Times) -> Times:
+        """Queue messages on the links of ranks; return when each has left."""
+        begins = np.maximum(self._now[sources], self._link_free[sources])
+        self._link_free[sources] = begins + num_bytes / self.cluster.network.between.bytes_per_s
+        return self._link_free[sources]
+
+    def _count(self, kind: str, num_bytes: float) -> None:
+        self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
+
+
+def _hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
+    """Return the part of a bucketed all-reduce that runs during the backward pass.
+
+    The first buckets start within the backward, the last one at its end.
+    """
+    buckets = 1 + ceil(max(0, num_bytes - _FIRST_BUCKET) / _BUCKET)
+    return min(seconds, _BACKWARD * update_s) * (1 - 1 / buckets)
+
+
+def _other(side: Side) -> Side:
+    return Side.D if side is Side.G else Side.G
