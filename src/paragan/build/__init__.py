@@ -9,6 +9,15 @@ from paragan.build.players import policy, strategy_on_ranks
 from paragan.build.terms import adversarial
 
 __all__ = [
-    *("Data", "adversarial", "gan", "maker", "open_data", "policy", "prior", "scheme", "strategy_on_ranks"),
-    *("trainer", "writers"),
+    "Data",
+    "adversarial",
+    "gan",
+    "maker",
+    "open_data",
+    "policy",
+    "prior",
+    "scheme",
+    "strategy_on_ranks",
+    "trainer",
+    "writers",
 ]

@@ -16,6 +16,7 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from paragan.scaling.choose import ParallelPlan
     from paragan.scaling.plan import ForecastPlan, MeasuredTimes, Plan
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."
@@ -35,6 +36,10 @@ ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", hel
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
 ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help=_PROFILE)]
 _ASSUME = "With --workers: about the cluster, such as jitter=0.05, stragglers=0.01 or mtbf_hours=5000."
+_CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
+Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
+_HOURS = "With --choose: longest time that the run may take."
+Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -52,6 +57,8 @@ def plan_command(
     scaling: ScalingName = "weak",
     profile: ProfileFile = None,
     assume: Assumptions = None,
+    choose: Choose = False,
+    hours: Hours = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -62,8 +69,8 @@ def plan_command(
     recipe, overrides, _ = parse_words(words, context)
     if cost_per_hour is not None and not measure and workers is None:
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
-    if workers is None and (profile is not None or assume):
-        raise typer.BadParameter("--profile and --assume are for a forecast; pass --workers, too")
+    if workers is None and (profile is not None or assume or choose):
+        raise typer.BadParameter("--profile, --assume and --choose are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
@@ -72,7 +79,7 @@ def plan_command(
     ahead = None
     if workers is not None:
         counts = _parse_counts(workers)
-        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour)
+        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour, choose, hours)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
         made = plan_run(request, say)
@@ -103,7 +110,12 @@ def format_plan(plan: Plan) -> str:
     rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {_mb(data.batch_bytes)} per batch"))
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
-    return format_table(rows) + notes + ("" if plan.forecast is None else f"\n\n{format_forecast(plan.forecast)}")
+    parts = [format_table(rows) + notes]
+    if plan.forecast is not None:
+        parts.append(format_forecast(plan.forecast))
+    if plan.parallel is not None:
+        parts.append(format_decisions(plan.parallel))
+    return "\n\n".join(parts)
 
 
 def format_forecast(plan: ForecastPlan) -> str:
@@ -120,6 +132,18 @@ def format_forecast(plan: ForecastPlan) -> str:
         runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
         losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
     return f"{head}\n{about} ({network.source})\n{format_table(runs)}\n\n{format_table(losses)}"
+
+
+def format_decisions(plan: ParallelPlan) -> str:
+    """Return one line for each decision of a plan, and for each prediction."""
+    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {plan.images_per_s:,.4g} images/s predicted"]
+    for one in plan.decisions:
+        value = one.value if isinstance(one.value, str) else json.dumps(one.value)
+        lines.append(f"  {one.key or 'unchanged'}: {value} ({one.reason})")
+    for prediction in plan.predictions:
+        gain = f"{prediction.gain:+.0%} images/s"
+        lines.append(f"  predicted {prediction.name}: {1000 * prediction.step_s:,.3g} ms ({gain})")
+    return "\n".join(lines)
 
 
 def _parse_counts(text: str) -> tuple[int, ...]:

@@ -17,6 +17,8 @@ _FRESH = "Start a new run; an existing run folder is renamed."
 Fresh = Annotated[bool, typer.Option("--fresh", help=_FRESH)]
 _CHANGE = "Allow a resume to change learning rates, groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
+_PLAN = "auto: measure one worker, choose the settings for devices=N and print why. FILE: of `plan --choose --json`."
+PlanName = Annotated[str | None, typer.Option("--plan", metavar="auto|FILE", help=_PLAN)]
 
 
 def train_command(
@@ -25,6 +27,7 @@ def train_command(
     out: Out = None,
     fresh: Fresh = False,
     change: Change = False,
+    plan: PlanName = None,
     trust: Trust = False,
 ) -> None:
     """Train a recipe (default: digits), or resume a run folder.
@@ -42,5 +45,11 @@ def train_command(
     from paragan.runs.start import start_training
 
     folder = out or folder or Path("runs") / run_name(recipe)
+    if plan is not None:
+        from paragan.cli.plan import format_decisions
+        from paragan.runs.planned_training import PlannedRun
+
+        overrides += PlannedRun(config, recipe, folder, fresh, format_decisions).words(plan, print)
+        config = load_config(recipe, overrides, ANY if trust else None)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
     raise typer.Exit(start_training(request))

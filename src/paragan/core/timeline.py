@@ -10,12 +10,14 @@ from paragan.core.types import Side
 class Timeline(Protocol):
     """Clocks of all ranks of a simulated run.
 
-    step: number of the step, from 0. d_updates: of D in it. Calls move the clocks of the ranks of
-    a side.
+    step: number of the step, from 0. Calls move the clocks of the ranks of a side.
     """
 
     step: int
-    d_updates: int
+
+    @property
+    def d_updates(self) -> int:
+        """Updates of D in a step."""
 
     def load(self) -> None:
         """Read one batch of real samples on the ranks of D."""

@@ -29,7 +29,8 @@ class ForecastRequest:
     """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
 
     profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
-    KEY=VALUE words about the cluster.
+    KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. hours: that
+    the run may take then.
     """
 
     workers: Sequence[int]
@@ -38,6 +39,8 @@ class ForecastRequest:
     profile: Path | None = None
     assume: Sequence[str] = ()
     cost_per_hour: float | None = None
+    is_chosen: bool = False
+    hours: float | None = None
 
 
 def forecast_run(

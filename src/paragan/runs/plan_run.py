@@ -25,6 +25,7 @@ from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.measured_times import measure_times
+from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
@@ -84,11 +85,15 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         say("measuring some steps")
         measured = measure_times(config, found, device, request.cost_per_hour)
     ahead = None
+    chosen = None
     if request.forecast is not None:
         peak = partial(_peak_bytes, simulated)
         ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
+        if request.forecast.is_chosen:
+            source = PlanSource(request.config, found, ahead.profile)
+            chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
     model = _plan_model(config, found, operations)
-    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, forecast=ahead, notes=notes)
+    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, chosen, ahead, notes)
 
 
 def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:

@@ -31,7 +31,7 @@ def start_training(request: RunRequest) -> int:
     if request.place is not None:
         return _train_as_rank(request, request.place)
     with install() as interrupt:
-        devices = _devices(config)
+        devices = count_devices(config)
         if devices == 1:
             from paragan.runs.train import train_run
 
@@ -67,7 +67,8 @@ def _train_as_rank(request: RunRequest, place: RankEnv) -> int:
         return train_run(request, interrupt)
 
 
-def _devices(config: RunConfig) -> int:
+def count_devices(config: RunConfig) -> int:
+    """Return the ranks of a run on this host: `devices`, all accelerators, or one process."""
     return config.devices or max(1, _accelerators())
 
 

@@ -7,7 +7,7 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +15,16 @@ import numpy as np
 
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
+from paragan.game.options import PlayerOptions
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.profile import RunProfile
-from paragan.scaling.rules import learning_rate_factor
+from paragan.scaling.rules import learning_rate_factor, scale_learning_rates
 from paragan.scaling.simulation import SimulatedGame, SimulatedTime
 
 _STEPS = 120
 _WARM_UP = 20
-_STATE_COPIES = 3  # of the weights: two moments of Adam, and an average
+# copies of the weights that a strategy shards: moments of Adam and an average, gradients, weights
+_SHARDED_COPIES = {"ddp": 0, "zero1": 3, "zero2": 4, "zero3": 5}
 _MOST_WARM_UP = 0.1  # of a run's updates
 _FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
 
@@ -81,15 +83,6 @@ class ParallelPlan:
 
 
 @dataclass(frozen=True)
-class PlayerSize:
-    """What a plan needs to know of a player's settings."""
-
-    optimizer: str
-    warmup: int
-    half_life_kimg: float | None
-
-
-@dataclass(frozen=True)
 class PlanGoal:
     """What a plan is for.
 
@@ -104,17 +97,18 @@ class PlanGoal:
     rule: str | None = None
     memory_bytes: int | None = None
     hours: float | None = None
-    prefetch: bool = False
+    is_decoded: bool = False
 
 
 def choose_plan(
     profile: RunProfile,
     cluster: Cluster,
     goal: PlanGoal,
-    candidates: Sequence[Candidate],
-    players: Mapping[Side, PlayerSize],
+    candidates: Callable[[str], Sequence[Candidate]],
+    players: Mapping[Side, PlayerOptions],
 ) -> ParallelPlan:
-    """Return the plan of a run. candidates: the first one is the config as it is.
+    """Return the plan of a run. candidates: with a strategy for both players; the first one is the
+    config with that strategy alone.
 
     Raises `ConfigError` for a goal that no candidate reaches, and for workers without a sample.
     """
@@ -123,23 +117,23 @@ def choose_plan(
             f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
         )
     local = -(-goal.batch // cluster.workers)
-    parts, strategy, memory = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
-    predictions = [_predict(candidate, cluster) for candidate in candidates]
-    best = _select(candidates, predictions)
+    fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
+    possible = candidates(fitted.strategy)
+    predictions = [_predict(candidate, cluster) for candidate in possible]
+    best = _select(possible, predictions)
     first = predictions[0].images_per_s
     predictions = [replace(one, gain=one.images_per_s / first - 1) for one in predictions]
     chosen = predictions[best]
     updates = round(goal.kimg * 1000 / (goal.batch * profile.d_updates))
     decisions = [
         Decision("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
-        *memory,
-        *_explain(candidates[best], chosen, cluster),
+        *fitted.decisions(),
+        *_explain(possible[best], chosen),
         *_rate_decisions(goal, players, updates),
         *_average_decisions(goal, players),
-        *_prefetch_decisions(profile, local, chosen.step_s, goal.prefetch),
+        *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
     ]
     settings = {one.key: one.value for one in decisions if one.key}
-    settings |= {**strategy, **candidates[best].settings, **parts}
     alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
     hours = goal.kimg * 1000 / chosen.images_per_s / 3600
     _refuse_impossible(goal, hours, cluster.workers)
@@ -177,7 +171,7 @@ def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) 
     return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
 
 
-def _explain(candidate: Candidate, prediction: Prediction, cluster: Cluster) -> list[Decision]:
+def _explain(candidate: Candidate, prediction: Prediction) -> list[Decision]:
     """Return decisions about scheme and strategies."""
     predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
     if not candidate.settings:
@@ -186,60 +180,73 @@ def _explain(candidate: Candidate, prediction: Prediction, cluster: Cluster) -> 
     return [Decision(key, value, why) for key, value in candidate.settings.items()]
 
 
-def _fit_memory(
-    profile: RunProfile, workers: int, local: int, limit: int | None
-) -> tuple[dict[str, Any], dict[str, Any], list[Decision]]:
-    """Return settings of micro-batches and of strategies that fit into a worker's memory."""
+@dataclass(frozen=True)
+class _Fit:
+    """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit."""
+
+    strategy: str = "ddp"
+    parts: int = 1
+    peak: float | None = None
+    limit: int = 0
+
+    def decisions(self) -> list[Decision]:
+        if self.peak is None:
+            return [Decision("", "strategy and micro-batches as configured", "no memory limit is known")]
+        reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
+        values: dict[str, Any] = {}
+        for side in Side:
+            if self.strategy != "ddp":
+                values[f"{side.value}.strategy.name"] = self.strategy
+            if self.parts > 1:
+                values[f"{side.value}.micro_batches"] = self.parts
+        return [Decision(key, value, reason) for key, value in values.items()] or [Decision("", "memory", reason)]
+
+
+def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
+    """Return the first strategy, and the fewest micro-batches, that fit into a worker's memory."""
     if limit is None:
-        return {}, {}, [Decision("", "micro_batches", "no memory limit was given; pass --memory")]
-    sharded = {"ddp": 0, "zero1": _STATE_COPIES, "zero2": _STATE_COPIES + 1, "zero3": _STATE_COPIES + 2}
+        return _Fit()
     weights = profile.g.weight_bytes + profile.d.weight_bytes
-    for name, copies in sharded.items():
+    for name, copies in _SHARDED_COPIES.items():
         saved = copies * weights * (1 - 1 / workers)
         for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
             peak = profile.memory.at(local // parts) - saved
             if peak <= limit:
-                return _memory_settings(name, parts, peak, limit)
-    least = profile.memory.at(1) - sharded["zero3"] * weights * (1 - 1 / workers)
+                return _Fit(name, parts, peak, limit)
+    least = profile.memory.at(1) - _SHARDED_COPIES["zero3"] * weights * (1 - 1 / workers)
     raise ConfigError(
         f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "
         "use more workers, recompute, or a smaller model"
     )
 
 
-def _memory_settings(
-    name: str, parts: int, peak: float, limit: int
-) -> tuple[dict[str, Any], dict[str, Any], list[Decision]]:
-    reason = f"{peak / 1e6:,.0f} MB at the peak of a step, within {limit / 1e6:,.0f} MB"
-    split = {f"{side.value}.micro_batches": parts for side in Side} if parts > 1 else {}
-    strategy = {f"{side.value}.strategy.name": name for side in Side} if name != "ddp" else {}
-    decisions = [Decision(key, value, reason) for key, value in {**strategy, **split}.items()]
-    return split, strategy, decisions or [Decision("", "micro_batches", reason)]
-
-
-def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerSize], updates: int) -> list[Decision]:
+def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[Decision]:
     """Return factors of the learning rates, and warm-ups, for another batch."""
     ratio = goal.batch / goal.base_batch
     if ratio == 1:
         return [Decision("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
     found = []
     for side, player in players.items():
-        rule = goal.rule or ("linear" if player.optimizer == "SGD" else "sqrt")
+        name = side.value
+        rule = goal.rule or ("linear" if player.optimizer.name == "SGD" else "sqrt")
         factor = learning_rate_factor(rule, ratio)
-        reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer}"
-        found.append(Decision(f"{side.value}.lr_factor", round(factor, 6), reason))
-        if ratio > 1 and rule != "none":
-            warmup = max(player.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
-            found.append(Decision(f"{side.value}.schedule.warmup", warmup, "updates until the larger rate"))
+        reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
+        scaled = scale_learning_rates(player, factor).optimizer
+        found.append(Decision(f"{name}.optimizer.lr", scaled.lr, reason))
+        if scaled.groups:
+            found.append(Decision(f"{name}.optimizer.groups", list(scaled.groups), reason))
+        if factor > 1:
+            warmup = max(player.schedule.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
+            found.append(Decision(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
     return found
 
 
-def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerSize]) -> list[Decision]:
+def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[Decision]:
     """Return half-lives of averages, which count images: long enough for the larger batch."""
     found = []
     for side, player in players.items():
         least = _FEWEST_HALF_LIFE * goal.batch / 1000
-        if player.half_life_kimg is not None and player.half_life_kimg < least:
+        if player.ema is not None and player.ema.half_life_kimg < least:
             key = f"{side.value}.ema.half_life_kimg"
             found.append(Decision(key, least, f"{_FEWEST_HALF_LIFE} updates of the larger batch"))
     return found

@@ -63,9 +63,7 @@ class Forecast:
     losses: Mapping[str, float]
 
 
-def forecast(
-    game: SimulatedGame, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0
-) -> Forecast:
+def forecast(game: SimulatedGame, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paragan.scaling.choose import ParallelPlan
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.forecast import Forecast, Goal
 from paragan.scaling.profile import RunProfile
@@ -120,8 +121,8 @@ class ForecastPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    parallel: always None in version 2. forecast: of several workers, if requested. notes: what the
-    numbers leave out for this recipe.
+    parallel: settings chosen for several workers, forecast: their time; both if requested. notes:
+    what the numbers leave out for this recipe.
     """
 
     recipe: str
@@ -129,7 +130,7 @@ class Plan:
     memory: MemoryPlan
     data: DataPlan
     measured: MeasuredTimes | None = None
-    parallel: None = None
+    parallel: ParallelPlan | None = None
     forecast: ForecastPlan | None = None
     notes: tuple[str, ...] = ()
     version: int = VERSION

@@ -111,7 +111,9 @@ def read_profile(path: Path) -> RunProfile:
         return _profile_of(tree)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
-        raise ConfigError(f"{path} is no profile of paragan ({reason}); write one with `plan --profile FILE`") from error
+        raise ConfigError(
+            f"{path} is no profile of paragan ({reason}); write one with `plan --profile FILE`"
+        ) from error
 
 
 def _profile_of(tree: Mapping[str, Any]) -> RunProfile:

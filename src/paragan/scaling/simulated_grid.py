@@ -16,7 +16,6 @@ from paragan.scaling.cluster import Cluster
 from paragan.scaling.profile import Curve
 
 
-
 @dataclass(frozen=True)
 class GridProfile:
     """Costs of a generation. generation_s: seconds by the number of a worker's cells, without the

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class SimulatedTime:
         size = self.cluster.workers
         sides = self.game.scheme.assign(size)
         self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
-        self._is_split = not np.array_equal(*self._ranks.values())
+        self._is_split = not np.array_equal(self._ranks[Side.G], self._ranks[Side.D])
         self._now = np.zeros(size)
         self._link_free = np.zeros(size)
         self._versions = dict.fromkeys(Side, 0)
@@ -244,7 +245,7 @@ class SimulatedTime:
         self._now[ranks] = ends.max()
         self._count(kind, link_bytes(exchange, len(ranks)) * exchange.every)
 
-    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | Times) -> Times:
+    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any]) -> Times:
         """Queue messages on the links of ranks; return when each has left."""
         begins = np.maximum(self._now[sources], self._link_free[sources])
         self._link_free[sources] = begins + num_bytes / self.cluster.network.between.bytes_per_s

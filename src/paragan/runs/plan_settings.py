@@ -1,0 +1,163 @@
+"""The scaling manager: candidates for a run on many workers, and a config with the chosen one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paragan import build
+from paragan.config import RunConfig, dump, parse_recipe
+from paragan.config.sections import ANY
+from paragan.core.errors import ConfigError
+from paragan.core.process_environment import num_cores
+from paragan.core.types import Can, Side
+from paragan.game.gan import GAN
+from paragan.runs.forecast_run import ForecastRequest, cluster_of, simulated_game_of
+from paragan.runs.profile_run import fingerprint, machine
+from paragan.scaling.choose import Candidate, ParallelPlan, PlanGoal, choose_plan
+from paragan.scaling.cluster import Cluster
+from paragan.scaling.plan import VERSION
+from paragan.scaling.profile import RunProfile
+
+_LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
+_BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
+_THIS_HOST = "loopback"
+_SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
+
+
+@dataclass(frozen=True)
+class PlanSource:
+    """A config with what its plan is made from."""
+
+    config: RunConfig
+    data: build.Data
+    profile: RunProfile
+
+
+def plan_settings(
+    source: PlanSource,
+    cluster: Cluster,
+    batch: int,
+    memory_bytes: int | None = None,
+    hours: float | None = None,
+    rule: str | None = None,
+) -> ParallelPlan:
+    """Choose the settings of a run on a cluster. batch: over all workers.
+
+    memory_bytes: of a worker. hours: that the run may take. rule: of the learning rates.
+    """
+    config = source.config
+    goal = PlanGoal(
+        batch,
+        config.train.batch,
+        config.train.kimg,
+        rule,
+        memory_bytes,
+        hours,
+        source.data.train.is_decoded and not config.data.options.prefetch,
+    )
+    planned = replace(config, train=replace(config.train, batch=batch))
+    game = build.gan(config, source.data, torch.device("cpu"))
+
+    def candidates(strategy: str) -> list[Candidate]:
+        return _candidates(replace(source, config=planned), game, cluster.workers, strategy)
+
+    return choose_plan(source.profile, cluster, goal, candidates, {Side.G: config.g, Side.D: config.d})
+
+
+def with_settings(config: RunConfig, settings: Mapping[str, Any], source: str = "plan") -> RunConfig:
+    """Return the config with settings written over it, by dotted key."""
+    words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return parse_recipe(dump(config), source, ANY, words)
+
+
+def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: str = "plan") -> RunConfig:
+    """Return the config with the settings of a plan.
+
+    Raises `ConfigError` for a plan of other networks, of another kind of machine, or for another
+    number of workers.
+    """
+    if plan.fingerprint != fingerprint(config):
+        raise ConfigError(f"{source} is for other networks, losses or updates than this recipe; plan it anew")
+    if plan.machine != machine():
+        raise ConfigError(f"{source} is from a profile of {plan.machine}; this machine is {machine()}; plan it here")
+    if plan.workers != num_workers:
+        raise ConfigError(
+            f"{source} is for {plan.workers} workers, not {num_workers}; pass devices={plan.workers}, or plan anew"
+        )
+    return with_settings(config, plan.settings, source)
+
+
+def read_parallel_plan(path: Path) -> ParallelPlan:
+    """Return the plan in a document of `plan --choose --json`; `ConfigError` for another file."""
+    try:
+        tree = json.loads(path.read_text())
+        if tree["version"] != VERSION:
+            raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
+        values = dict(tree["parallel"])
+        return ParallelPlan(**{**values, "decisions": (), "predictions": ()})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        hint = "write one with: plan RECIPE --workers N --choose --json"
+        raise ConfigError(f"{path} is no plan with settings ({reason}); {hint}") from error
+
+
+def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> list[Candidate]:
+    """Return the config, and what may be faster and is allowed."""
+    sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
+    found = [_candidate(source, "as configured", sharded, 0.0)]
+    config = source.config
+    is_open = strategy == "ddp" and config.g.strategy is None and config.d.strategy is None and workers > 1
+    if not is_open or build.scheme(config).is_concurrent:
+        return found
+    found.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
+    if _supports_local_sgd(game):
+        found.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
+    for num_g in sorted({max(1, round(share * workers)) for share in _SHARES_OF_G}):
+        settings = {"scheme": {"name": "asynchronous", "g_ranks": num_g}}
+        if num_g < workers and _allows(source, game, settings):
+            name = f"asynchronous, {num_g} ranks of G"
+            found.append(_candidate(source, name, settings, 0.15))
+            found.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
+    return found
+
+
+def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
+    config = with_settings(source.config, settings)
+    return Candidate(name, simulated_game_of(config, source.profile), settings, margin)
+
+
+def _supports_local_sgd(game: GAN) -> bool:
+    terms = (*game.g_penalties, *game.d_penalties)
+    return not game.loss.compares and not any(Can.COUPLED in term.needs for term in terms)
+
+
+def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:
+    """Return whether a scheme can train this game."""
+    try:
+        build.scheme(with_settings(source.config, settings)).refuse(game, source.data.train.tensors)
+    except ConfigError:
+        return False
+    return True
+
+
+def choose_settings(
+    source: PlanSource, cluster: Cluster, request: ForecastRequest, memory_gb: float | None
+) -> ParallelPlan:
+    """Choose the settings for the largest number of workers of a request."""
+    workers = max(request.workers)
+    batch = source.config.train.batch * (workers if request.scaling == "weak" else 1)
+    limit = None if memory_gb is None else round(memory_gb * 1e9)
+    return plan_settings(source, cluster.with_workers(workers), batch, limit, request.hours)
+
+
+def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:
+    """Choose the settings of so many workers of this host."""
+    is_cpu = source.profile.device == "cpu"
+    cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=num_cores() if is_cpu else None)
+    return plan_settings(source, cluster, batch, rule=rule)

@@ -1,0 +1,81 @@
+"""Settings of a plan for a run that is about to start (`train --plan`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paragan.config import RunConfig, compare, read_recipe
+from paragan.core.errors import ConfigError
+from paragan.distributed.launch.rank_env import from_environment
+
+if TYPE_CHECKING:
+    from paragan.runs.plan_settings import PlanSource
+    from paragan.scaling.choose import ParallelPlan
+
+AUTO = "auto"
+_PLANNED = ("train.batch", "scheme", "g.", "d.", "data.prefetch")  # settings that a plan may change
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to plan. folder: of the run. fresh: it starts anew. describe: a plan as text."""
+
+    config: RunConfig
+    recipe: str
+    folder: Path
+    fresh: bool
+    describe: Callable[[ParallelPlan], str]
+
+    def words(self, plan: str, say: Say) -> list[str]:
+        """Return the settings of a plan as `key=value` words.
+
+        plan: `auto`, or a document. A run that exists keeps its settings. Raises `ConfigError` for
+        a plan that does not fit.
+        """
+        if (self.folder / "config.yaml").is_file() and not self.fresh:
+            say(f"plan      {self.folder} has its settings; --fresh plans a new run")
+            return self._settings_of_run()
+        from paragan.runs import plan_settings
+        from paragan.runs.start import count_devices
+
+        place = from_environment()
+        workers = count_devices(self.config) if place is None else place.size
+        if plan != AUTO:
+            chosen = plan_settings.read_parallel_plan(Path(plan))
+            plan_settings.apply_plan(self.config, chosen, workers, plan)
+            return to_words(chosen.settings)
+        if place is not None:
+            hint = "write the plan first: plan RECIPE --workers N --choose --json > FILE, then --plan FILE"
+            raise ConfigError(f"--plan auto measures one process, and this is {place}; {hint}")
+        source = profiled(self.config, self.recipe, say)
+        chosen = plan_settings.plan_here(source, workers, self.config.train.batch)
+        say(self.describe(chosen))
+        return to_words(chosen.settings)
+
+    def _settings_of_run(self) -> list[str]:
+        changed = compare(self.config, read_recipe(str(self.folder / "config.yaml")))
+        return to_words({key: after for key, (_, after) in changed.items() if key.startswith(_PLANNED)})
+
+
+def profiled(config: RunConfig, recipe: str, say: Say) -> PlanSource:
+    """Return the config with its data, and the profile of one worker, measured here."""
+    from paragan import build
+    from paragan.hardware.device import select_device
+    from paragan.runs.plan_run import simulated_game
+    from paragan.runs.plan_settings import PlanSource
+    from paragan.runs.profile_run import measure_profile
+
+    data = build.open_data(config)
+    simulated = simulated_game(config, data, select_device(config.train.threads))
+    profile = measure_profile(config, recipe, data, lambda batch: simulated.memory(batch).peak_bytes, say=say)
+    return PlanSource(config, data, profile)
+
+
+def to_words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as `key=value` words."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
