@@ -1,0 +1,59 @@
+"""Profiles and games for tests of the simulator: two players whose costs are round numbers."""
+
+from __future__ import annotations
+
+from paragan.core.types import Side
+from paragan.game.scheme import FunctionScheme
+from paragan.parallel import ddp
+from paragan.scaling.cluster import Cluster, Link, Network
+from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
+from paragan.scaling.simulation import SimulatedGame
+from paragan.schemes import synchronous
+
+ROWS = (8, 64)
+FREE = Link(0.0, float("inf"))
+
+
+def constant(value: float) -> Curve:
+    """The same cost for any number of rows."""
+    return Curve(ROWS, (value, value))
+
+
+def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_updates=1, **changes) -> RunProfile:
+    """G with 4 MB of weights and D with 2 MB; seconds do not depend on the batch."""
+    g = PlayerProfile(1_000_000, 4_000_000, 4_000_000, constant(g_s), 0, 0)
+    d = PlayerProfile(500_000, 2_000_000, 2_000_000, constant(d_s), 0, 0)
+    step_s = constant(g_s + d_updates * (d_s + generate_s) + between_s)
+    values = {
+        "recipe": "digits",
+        "model": "dcgan",
+        "fingerprint": "0" * 16,
+        "machine": "test",
+        "device": "cpu",
+        "threads": 1,
+        "batch": 64,
+        "d_updates": d_updates,
+        "g": g,
+        "d": d,
+        "generate_s": constant(generate_s),
+        "generate_norms": 0,
+        "step_s": step_s,
+        "load_s": constant(load_s),
+        "sample_bytes": 1000,
+        "fake_bytes": 1000,
+        "memory": Curve((1, 65), (60e6, 124e6)),
+        "cpu_share": 1.0,
+    }
+    return RunProfile(**{**values, **changes})
+
+
+def game(scheme=None, strategy=None, batch=64, **costs) -> SimulatedGame:
+    """A game of synchronous data-parallel players, unless given."""
+    scheme = scheme or FunctionScheme(synchronous.step)
+    exchanges = dict.fromkeys(Side, (strategy or ddp.Strategy()).exchanges)
+    return SimulatedGame(profile(**costs), scheme, exchanges, batch)
+
+
+def cluster(workers: int, link: Link = FREE, **changes) -> Cluster:
+    """Workers on hosts of their own."""
+    return Cluster(workers, Network(link, link, workers_per_host=1), **changes)

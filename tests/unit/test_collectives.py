@@ -1,0 +1,70 @@
+"""Times of collectives: alpha-beta costs of rings and trees."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.core.exchange import Exchange
+from paragan.scaling.cluster import NETWORKS, Link, Network
+from paragan.scaling.collectives import collective_seconds, latency_seconds, link_bytes
+
+LINK = Link(1e-3, 1e6)
+RING = Network(LINK, LINK, workers_per_host=1)
+
+
+def ring_all_reduce(num_ranks, num_bytes, link):
+    """Send every message of a ring, round by round: reduce-scatter, then all-gather."""
+    seconds, sent = 0.0, 0.0
+    for _ in range(2):
+        for _ in range(num_ranks - 1):
+            seconds += link.latency_s + num_bytes / num_ranks / link.bytes_per_s
+            sent += num_ranks * num_bytes / num_ranks
+    return seconds, sent
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 1024])
+def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
+    exchange = Exchange("all_reduce", 1_000_000)
+    seconds, sent = ring_all_reduce(num_ranks, 1_000_000, LINK)
+    assert collective_seconds(exchange, num_ranks, RING) == pytest.approx(seconds, rel=1e-12)
+    assert link_bytes(exchange, num_ranks) == pytest.approx(sent, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+def test_half_of_an_all_reduce_takes_half_its_time(kind):
+    whole = collective_seconds(Exchange("all_reduce", 5000), 4, RING)
+    assert collective_seconds(Exchange(kind, 5000), 4, RING) == pytest.approx(whole / 2)
+
+
+def test_one_rank_exchanges_nothing():
+    assert collective_seconds(Exchange("all_reduce", 5000), 1, RING) == 0.0
+    assert link_bytes(Exchange("all_reduce", 5000), 1) == 0.0
+
+
+def test_exchange_every_second_update_sends_half():
+    assert link_bytes(Exchange("all_reduce", 5000, every=2), 4) == link_bytes(Exchange("all_reduce", 5000), 4) / 2
+
+
+def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
+    fast = Link(1e-6, 1e9)
+    ring = Network(fast, LINK, workers_per_host=8)
+    tree = Network(fast, LINK, workers_per_host=8, algorithm="hierarchical")
+    exchange = Exchange("all_reduce", 8_000_000)
+    inside_s = 2 * 7 / 8 * 8_000_000 / 1e9
+    between_s = 2 * 7 / 8 * 8_000_000 / 1e6
+    latency_s = 2 * (3 * 1e-6 + 3 * 1e-3)
+    assert collective_seconds(exchange, 64, tree) == pytest.approx(inside_s + between_s + latency_s)
+    assert collective_seconds(exchange, 64, tree) < collective_seconds(exchange, 64, ring)
+
+
+def test_ranks_of_one_host_use_its_inner_link():
+    network = Network(Link(0.0, 1e9), LINK, workers_per_host=8)
+    assert collective_seconds(Exchange("all_reduce", 8000), 8, network) == pytest.approx(2 * 7 / 8 * 8000 / 1e9)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_preset_has_a_source_and_costs_that_grow_with_ranks(name):
+    network = NETWORKS[name]
+    assert network.source
+    times = [latency_seconds(ranks, network) for ranks in (2, 64, 1024)]
+    assert 0 < times[0] <= times[1] <= times[2]

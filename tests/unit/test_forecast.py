@@ -1,0 +1,103 @@
+"""Forecasts: losses that add up, efficiency, goals, failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.core.errors import ConfigError
+from paragan.scaling.cluster import Link, Storage, Unevenness
+from paragan.scaling.forecast import Goal, forecast, forecasts
+from paragan.scaling.simulated_loading import Loading
+from paragan.schemes import asynchronous
+from tests.simulated_workers import cluster, game
+
+LINK = Link(1e-4, 1e9)
+UNEVEN = Unevenness(jitter=0.05, stragglers=0.02, straggler_factor=1.3, mtbf_hours=2000)
+STORAGE = Storage(0.005, congested=0.1)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 64, 1024])
+@pytest.mark.parametrize("scheme", [None, asynchronous.Scheme()])
+def test_losses_add_up_to_the_whole_time(workers, scheme):
+    uneven = cluster(workers, LINK, unevenness=UNEVEN, storage=STORAGE)
+    found = forecast(game(scheme), uneven, Goal(1000), num_steps=60)
+    assert sum(found.losses.values()) == pytest.approx(100)
+    assert found.losses["compute"] == pytest.approx(100 * found.efficiency)
+
+
+def test_one_worker_has_no_loss():
+    found = forecast(game(), cluster(1, LINK), Goal(1000))
+    assert found.efficiency == pytest.approx(1)
+    assert all(abs(share) < 1e-9 for cause, share in found.losses.items() if cause != "compute")
+    assert found.images_per_s == pytest.approx(64 / 0.18)
+    assert found.hours == pytest.approx(1_000_000 / (64 / 0.18) / 3600)
+
+
+@pytest.mark.parametrize("cause", ["communication", "jitter", "stragglers", "data", "failures"])
+def test_each_cause_of_loss_has_only_its_own_share(cause):
+    causes = {
+        "communication": cluster(16, LINK),
+        "jitter": cluster(16, unevenness=Unevenness(jitter=0.05)),
+        "stragglers": cluster(16, unevenness=Unevenness(stragglers=0.5, straggler_factor=1.3)),
+        "data": cluster(16, storage=STORAGE),
+        "failures": cluster(16, unevenness=Unevenness(mtbf_hours=100)),
+    }
+    losses = forecast(game(), causes[cause], Goal(1000), num_steps=60).losses
+    assert losses[cause] > 0.1
+    assert all(abs(share) < 1e-6 for name, share in losses.items() if name not in (cause, "compute"))
+
+
+def test_weak_scaling_grows_the_batch_and_strong_scaling_keeps_it():
+    weak, strong = (forecast(game(), cluster(4, LINK), Goal(1000, scaling)) for scaling in ("weak", "strong"))
+    assert (weak.batch, strong.batch) == (256, 64)
+    # the costs of these players do not depend on their rows, so that smaller shares gain nothing
+    assert weak.efficiency == pytest.approx(4 * strong.efficiency)
+
+
+def test_cost_is_that_of_all_workers():
+    one, four = forecasts(game(), cluster(1), Goal(1000, cost_per_hour=2.0), (1, 4))
+    assert one.cost == pytest.approx(2 * one.hours) and four.cost == pytest.approx(8 * four.hours)
+    assert four.hours == pytest.approx(one.hours / 4)
+
+
+def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints():
+    uneven = cluster(10, unevenness=Unevenness(mtbf_hours=100, restart_s=60))
+    found = forecast(game(), uneven, Goal(1000, save_kimg=64))
+    repeated_s = 64_000 / 640 * 0.18 / 2
+    lost = 10 / (100 * 3600) * (60 + repeated_s)
+    assert found.step_s == pytest.approx(0.18 / (1 - lost))
+
+
+def test_workers_that_fail_before_they_save_are_refused():
+    uneven = cluster(1024, unevenness=Unevenness(mtbf_hours=1, restart_s=600))
+    with pytest.raises(ConfigError, match="fail before the next checkpoint"):
+        forecast(game(batch=1), uneven, Goal(1000))
+
+
+def test_more_workers_than_samples_are_refused():
+    with pytest.raises(ConfigError, match="100 workers share a batch of 64; pass train.batch=100"):
+        forecast(game(), cluster(100), Goal(1000, "strong"))
+
+
+def test_prefetch_hides_slow_storage():
+    import dataclasses
+
+    slow = cluster(8, storage=Storage(0.003))
+    inline = forecast(game(), slow, Goal(1000), num_steps=60)
+    ahead = forecast(dataclasses.replace(game(), loading=Loading(4, 2)), slow, Goal(1000), num_steps=60)
+    assert ahead.losses["data"] < 1 < inline.losses["data"]
+
+
+def test_thousand_workers_cost_no_more_simulated_operations_than_64():
+    """Steps are operations on arrays: the numbers of calls are equal."""
+    from paragan.scaling.simulation import SimulatedTime
+
+    calls = []
+    for workers in (64, 1024):
+        time = SimulatedTime(game(batch=1024), cluster(workers, LINK))
+        counted = []
+        compute = time._compute
+        time._compute = lambda *given, compute=compute, counted=counted: (counted.append(1), compute(*given))[1]
+        time.run(10)
+        calls.append(len(counted))
+    assert calls[0] == calls[1] == 30
