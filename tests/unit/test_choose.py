@@ -1,0 +1,117 @@
+"""Settings of a run on many workers: memory, margins, learning rates, goals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, ScheduleOptions
+from paragan.parallel import ddp, local_sgd
+from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
+from paragan.scaling.cluster import Link
+from tests.simulated_workers import cluster, game
+
+LINK = Link(1e-4, 1e8)
+GOAL = PlanGoal(64, 64, 100)
+PLAYERS = {side: PlayerOptions() for side in Side}
+HALF = {"g.strategy": {"name": "local_sgd", "every": 2}}
+
+
+def plan(goal=GOAL, workers=4, margin=0.1, players=PLAYERS, link=LINK, **costs):
+    asked = []
+
+    def candidates(strategy):
+        asked.append(strategy)
+        rarely = local_sgd.Strategy(local_sgd.Options(every=2))
+        base = game(strategy=ddp.Strategy(), batch=goal.batch, **costs)
+        if strategy != "ddp":
+            return [Candidate("as configured", base)]
+        half = game(strategy=rarely, batch=goal.batch, **costs)
+        return [Candidate("as configured", base), Candidate("H = 2", half, HALF, margin)]
+
+    made = choose_plan(game(**costs).profile, cluster(workers, link), goal, candidates, players)
+    return made, asked
+
+
+def test_candidate_whose_gain_clears_its_margin_is_chosen():
+    made, _ = plan(margin=0.1, g_s=0.01, d_s=0.01)
+    assert made.chosen == "H = 2" and made.settings["g.strategy"] == HALF["g.strategy"]
+    assert made.predictions[0].gain > 0.1 and made.images_per_s == made.predictions[0].images_per_s
+    reason = next(one.reason for one in made.decisions if one.key == "g.strategy")
+    assert "more than its margin of 10%" in reason and "images/s predicted" in reason
+
+
+def test_candidate_below_its_margin_is_not_chosen():
+    made, _ = plan(margin=0.9)
+    assert made.chosen == "as configured" and made.settings == {"train.batch": 64}
+    assert len(made.predictions) == 2
+
+
+def test_fast_network_changes_nothing():
+    made, _ = plan(link=Link(1e-7, 1e12))
+    assert made.chosen == "as configured"
+
+
+@pytest.mark.parametrize(
+    ("limit", "strategy", "parts"),
+    [
+        (75e6, "ddp", 1),  # 16 rows: 75 MB
+        (74e6, "ddp", 2),
+        (61e6, "ddp", 8),  # 2 rows: 61 MB
+        (50e6, "zero1", 4),  # 13.5 MB of state fewer
+        (38e6, "zero3", 16),
+    ],
+)
+def test_memory_limit_decides_micro_batches_first_then_the_strategy(limit, strategy, parts):
+    made, asked = plan(replace(GOAL, memory_bytes=int(limit)))
+    assert asked == [strategy]
+    assert made.settings.get("g.micro_batches", 1) == parts == made.settings.get("d.micro_batches", 1)
+    assert made.settings.get("d.strategy.name", "ddp") == strategy
+
+
+def test_memory_that_nothing_fits_is_refused():
+    with pytest.raises(ConfigError, match=r"no strategy fits into 0.001 GB on 4 workers: one sample needs 0.0375 GB"):
+        plan(replace(GOAL, memory_bytes=1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rule", "factor"),
+    [("Adam", None, 2.0), ("SGD", None, 4.0), ("Adam", "linear", 4.0), ("SGD", "none", 1.0)],
+)
+def test_learning_rates_follow_the_batch_by_rule(optimizer, rule, factor):
+    player = PlayerOptions(OptimizerOptions(optimizer, lr=1e-3, groups=({"match": "*.bias", "lr": 1e-4},)))
+    made, _ = plan(PlanGoal(256, 64, 1000, rule), players={side: player for side in Side})
+    assert made.settings["g.optimizer.lr"] == pytest.approx(1e-3 * factor)
+    assert made.settings["d.optimizer.groups"][0]["lr"] == pytest.approx(1e-4 * factor)
+    assert ("g.schedule.warmup" in made.settings) == (factor > 1)
+
+
+def test_warm_up_of_the_config_is_kept_if_it_is_longer():
+    player = PlayerOptions(schedule=ScheduleOptions(warmup=5000))
+    made, _ = plan(PlanGoal(256, 64, 1000), players={side: player for side in Side})
+    assert made.settings["d.schedule.warmup"] == 5000
+
+
+def test_average_of_too_few_updates_becomes_longer():
+    player = PlayerOptions(ema=EmaOptions(half_life_kimg=1.0))
+    made, _ = plan(PlanGoal(256, 64, 1000), players={Side.G: player, Side.D: PlayerOptions()})
+    assert made.settings["g.ema.half_life_kimg"] == 2.56 and "d.ema.half_life_kimg" not in made.settings
+
+
+def test_reading_that_takes_long_is_done_ahead():
+    slow = plan(replace(GOAL, is_decoded=True), load_s=0.1)[0]
+    quick = plan(replace(GOAL, is_decoded=True), load_s=0.0001)[0]
+    assert slow.settings["data.prefetch"] == "auto" and "data.prefetch" not in quick.settings
+
+
+def test_impossible_goal_is_refused_with_the_best_time():
+    with pytest.raises(ConfigError, match=r"100 kimg in 0.01 hours is not possible on 4 workers: the fastest plan takes"):
+        plan(replace(GOAL, hours=0.01))
+
+
+def test_batch_without_a_sample_for_each_worker_is_refused():
+    with pytest.raises(ConfigError, match="a batch of 64 has no sample for each of 100 workers"):
+        plan(workers=100)

@@ -1,0 +1,142 @@
+"""The profile of a run: measured on real updates, written, read, refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.cli.main import main
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
+from paragan.runs.profile_run import fingerprint, measure_profile
+from paragan.scaling.profile import Curve, read_profile
+from tests.simulated_workers import profile
+
+WORDS = ["data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.threads=1"]
+
+
+@pytest.fixture(scope="module")
+def config():
+    return read_recipe("digits", WORDS)
+
+
+@pytest.fixture(scope="module")
+def measured(config):
+    threads = torch.get_num_threads()
+    found = measure_profile(config, "digits", build.open_data(config), lambda batch: 1000 * batch, [4, 16])
+    torch.set_num_threads(threads)
+    return found
+
+
+@pytest.mark.parametrize(("rows", "value"), [(1, 0.5), (2, 1.0), (3, 1.5), (4, 2.0), (6, 6.0), (8, 10.0)])
+def test_curve_is_linear_between_its_points_and_beyond(rows, value):
+    assert Curve((2, 4, 5), (1.0, 2.0, 4.0)).at(rows) == pytest.approx(value)
+
+
+def test_curve_of_one_point_is_proportional():
+    assert Curve((4,), (2.0,)).at(1) == 0.5
+
+
+def test_profile_has_the_sizes_of_the_networks(config, measured):
+    game = build.gan(config, build.open_data(config), torch.device("cpu"))
+    for player, found in ((game.g, measured.g), (game.d, measured.d)):
+        assert found.parameters == sum(weight.numel() for weight in player.net.parameters())
+        assert found.weight_bytes == 4 * found.parameters
+        assert found.state_bytes == sum(v.numel() * v.element_size() for v in player.net.state_dict().values())
+    assert measured.fake_bytes == 8 * 8 * 4 + 8 and measured.sample_bytes == 8 * 8 * 4 + 8
+
+
+def test_profile_has_times_of_each_batch_size(measured):
+    assert measured.step_s.rows == (4, 16)
+    assert all(value > 0 for value in (*measured.step_s.values, *measured.g.update_s.values, *measured.d.update_s.values))
+    assert measured.memory.values == (4000.0, 16000.0)
+    assert 0 < measured.cpu_share <= 1
+
+
+def test_profile_counts_the_collectives_of_batch_norm(measured):
+    """G has one batch norm: forward and backward in its own turn, forward alone for D's fakes; D has none."""
+    assert measured.g.norms == 2 and measured.generate_norms == 1 and measured.d.norms == 0
+
+
+def test_measurement_leaves_torchs_generator_unchanged(config):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    measure_profile(config, "digits", build.open_data(config), lambda batch: 0, [4])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_profile_is_read_as_it_was_written(tmp_path, measured):
+    measured.write(tmp_path / "profile.json")
+    assert read_profile(tmp_path / "profile.json") == measured
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError"),
+        ('{"version": 99}', "a profile of version 99, not 1; measure it again"),
+        (json.dumps(profile().to_dict() | {"step_s": {"rows": [4, 2], "values": [1, 2]}}), "increasing rows"),
+        (json.dumps(profile().to_dict() | {"speed": 1}), "TypeError"),
+    ],
+)
+def test_file_that_is_no_profile_is_refused_in_one_line(tmp_path, text, problem):
+    path = tmp_path / "profile.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=problem) as refused:
+        read_profile(path)
+    assert "\n" not in str(refused.value) and str(path) in str(refused.value)
+
+
+def test_missing_profile_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is no profile"):
+        read_profile(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("word", ["model.width=8", "loss=hinge", "d.updates_per_step=2", "penalties=[]"])
+def test_fingerprint_follows_what_an_update_does(config, word):
+    assert fingerprint(read_recipe("digits", [*WORDS, word])) != fingerprint(config)
+
+
+@pytest.mark.parametrize("word", ["train.batch=32", "g.optimizer.lr=1", "scheme.name=synchronous", "devices=4", "seed=3"])
+def test_fingerprint_ignores_what_a_plan_may_change(config, word):
+    assert fingerprint(read_recipe("digits", [*WORDS, word])) == fingerprint(config)
+
+
+def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
+    path = tmp_path / "profile.json"
+    words = ["plan", "digits", *WORDS, "--workers", "1,4", "--profile", str(path)]
+    assert main(words) == 0
+    written = path.read_text()
+    first = capsys.readouterr().out
+    assert main(words) == 0
+    assert path.read_text() == written
+    again = capsys.readouterr().out
+    assert "workers  batch" in first and first == again
+    assert main([*words, "loss=hinge"]) == 2
+    assert "is the profile of recipe digits with other networks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--workers", "two"], "--workers: 'two' is not a list of numbers such as 1,8,64"),
+        (["--workers", "0"], "--workers must be numbers from 1"),
+        (["--workers", "4", "--network", "carrier"], "unknown network 'carrier'; choose one of loopback"),
+        (["--workers", "4", "--network", "1,x"], "pass LATENCY_US,GBIT"),
+        (["--workers", "4", "--assume", "luck=1"], "--assume: unknown key 'luck'; choose one of cores"),
+        (["--workers", "4", "--assume", "jitter=-1"], "jitter must be a positive number"),
+        (["--assume", "jitter=1"], "pass --workers, too"),
+        (["--choose"], "pass --workers, too"),
+    ],
+)
+def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):
+    path = tmp_path / "profile.json"
+    profile(fingerprint=fingerprint(read_recipe("digits", WORDS))).write(path)
+    given = [] if "pass --workers" in problem else ["--profile", str(path)]
+    assert main(["plan", "digits", *WORDS, *words, *given]) == 2
+    assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())
