@@ -40,7 +40,9 @@ def implied() -> dict[str, float]:
     step_s = BATCH / after
     gradient = {side: 4 * count for side, count in WEIGHTS.items()}
     network = find_network("tpu-v3")
-    reduce_s = sum(collective_seconds(ddp.Strategy().exchanges(size)[0], WORKERS, network) for size in gradient.values())
+    reduce_s = sum(
+        collective_seconds(ddp.Strategy().exchanges(size)[0], WORKERS, network) for size in gradient.values()
+    )
     return {
         "speed-up, 15 days to 14 hours": round(after / before, 2),
         "images per second, 8 V100": round(before, 1),
@@ -121,7 +123,11 @@ def main() -> None:
             found = forecast(game, uneven, Goal(STEPS * BATCH / 1000), num_steps=300)
             table[name][f"{100 * sigma:g} %"] = {
                 "efficiency": round(found.efficiency, 4),
-                **{f"lost to {cause}, %": round(share, 2) for cause, share in found.losses.items() if cause != "compute"},
+                **{
+                    f"lost to {cause}, %": round(share, 2)
+                    for cause, share in found.losses.items()
+                    if cause != "compute"
+                },
             }
         print(f"{name:46}" + "".join(f"{row['efficiency']:.1%}        " for row in table[name].values()))
     note = "simulated: TPU v3 links as published, latency 1 us assumed; a step of 2 images per core in 91 % of 336 ms"

@@ -24,7 +24,6 @@ import torch
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.types import Side
 from paragan.runs.forecast_run import simulated_game_of
 from paragan.runs.profile_run import measure_profile
 from paragan.scaling.cluster import Cluster, Link, Network, Unevenness
@@ -158,7 +157,9 @@ def main(names: Sequence[str]) -> None:
                 "sensitivity": sensitivity(case, profiles[case.recipe], link),
             }
             print(f"{name}: {1000 * forecasts[name]:.1f} ms predicted, {1000 * found:.1f} ms measured, {error:+.1%}")
-    figures = {rate: {"latency_us": 1e6 * one.latency_s, "mbit_per_s": one.bytes_per_s * 8e-6} for rate, one in links.items()}
+    figures = {
+        rate: {"latency_us": 1e6 * one.latency_s, "mbit_per_s": one.bytes_per_s * 8e-6} for rate, one in links.items()
+    }
     note = f"each update {DEVICE_MS:g} ms longer, lognormal factor of sigma {JITTER:g}; wall seconds"
     write("simulator-error", {"note": note, "links": figures, "rows": rows})
 

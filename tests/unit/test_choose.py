@@ -83,7 +83,7 @@ def test_memory_that_nothing_fits_is_refused():
 )
 def test_learning_rates_follow_the_batch_by_rule(optimizer, rule, factor):
     player = PlayerOptions(OptimizerOptions(optimizer, lr=1e-3, groups=({"match": "*.bias", "lr": 1e-4},)))
-    made, _ = plan(PlanGoal(256, 64, 1000, rule), players={side: player for side in Side})
+    made, _ = plan(PlanGoal(256, 64, 1000, rule), players=dict.fromkeys(Side, player))
     assert made.settings["g.optimizer.lr"] == pytest.approx(1e-3 * factor)
     assert made.settings["d.optimizer.groups"][0]["lr"] == pytest.approx(1e-4 * factor)
     assert ("g.schedule.warmup" in made.settings) == (factor > 1)
@@ -91,7 +91,7 @@ def test_learning_rates_follow_the_batch_by_rule(optimizer, rule, factor):
 
 def test_warm_up_of_the_config_is_kept_if_it_is_longer():
     player = PlayerOptions(schedule=ScheduleOptions(warmup=5000))
-    made, _ = plan(PlanGoal(256, 64, 1000), players={side: player for side in Side})
+    made, _ = plan(PlanGoal(256, 64, 1000), players=dict.fromkeys(Side, player))
     assert made.settings["d.schedule.warmup"] == 5000
 
 
@@ -108,7 +108,9 @@ def test_reading_that_takes_long_is_done_ahead():
 
 
 def test_impossible_goal_is_refused_with_the_best_time():
-    with pytest.raises(ConfigError, match=r"100 kimg in 0.01 hours is not possible on 4 workers: the fastest plan takes"):
+    with pytest.raises(
+        ConfigError, match=r"100 kimg in 0.01 hours is not possible on 4 workers: the fastest plan takes"
+    ):
         plan(replace(GOAL, hours=0.01))
 
 

@@ -51,7 +51,9 @@ def test_profile_has_the_sizes_of_the_networks(config, measured):
 
 def test_profile_has_times_of_each_batch_size(measured):
     assert measured.step_s.rows == (4, 16)
-    assert all(value > 0 for value in (*measured.step_s.values, *measured.g.update_s.values, *measured.d.update_s.values))
+    assert all(
+        value > 0 for value in (*measured.step_s.values, *measured.g.update_s.values, *measured.d.update_s.values)
+    )
     assert measured.memory.values == (4000.0, 16000.0)
     assert 0 < measured.cpu_share <= 1
 
@@ -102,7 +104,9 @@ def test_fingerprint_follows_what_an_update_does(config, word):
     assert fingerprint(read_recipe("digits", [*WORDS, word])) != fingerprint(config)
 
 
-@pytest.mark.parametrize("word", ["train.batch=32", "g.optimizer.lr=1", "scheme.name=synchronous", "devices=4", "seed=3"])
+@pytest.mark.parametrize(
+    "word", ["train.batch=32", "g.optimizer.lr=1", "scheme.name=synchronous", "devices=4", "seed=3"]
+)
 def test_fingerprint_ignores_what_a_plan_may_change(config, word):
     assert fingerprint(read_recipe("digits", [*WORDS, word])) == fingerprint(config)
 

@@ -21,7 +21,9 @@ def mean_step(game, cluster, steps=60):
 
 
 def reductions(cluster, *sizes):
-    return sum(collective_seconds(ddp.Strategy().exchanges(size)[0], cluster.workers, cluster.network) for size in sizes)
+    return sum(
+        collective_seconds(ddp.Strategy().exchanges(size)[0], cluster.workers, cluster.network) for size in sizes
+    )
 
 
 def test_step_of_one_worker_is_the_sum_of_its_updates():
@@ -52,7 +54,10 @@ def test_local_sgd_exchanges_every_second_update():
 
 
 def test_bf16_reductions_send_half():
-    times = [SimulatedTime(game(strategy=ddp.Strategy(memory=MemoryOptions(bf16_reduce=b))), cluster(4, LINK)) for b in (False, True)]
+    times = [
+        SimulatedTime(game(strategy=ddp.Strategy(memory=MemoryOptions(bf16_reduce=b))), cluster(4, LINK))
+        for b in (False, True)
+    ]
     for time in times:
         time.run(10)
     assert times[1].bytes["parameters"] == times[0].bytes["parameters"] / 2
@@ -68,7 +73,9 @@ def test_zero3_also_gathers_the_opponent():
     assert plain.bytes["parameters"] == 2 * 6_000_000
 
 
-@pytest.mark.parametrize(("staleness", "age", "latency_s"), [(1, 0, 0.0), (1, 0, 0.05), (1, 0, 0.1), (1, 1, 0.1), (3, 3, 0.2), (0, 0, 0.05)])
+@pytest.mark.parametrize(
+    ("staleness", "age", "latency_s"), [(1, 0, 0.0), (1, 0, 0.05), (1, 0, 0.1), (1, 1, 0.1), (3, 3, 0.2), (0, 0, 0.05)]
+)
 def test_asynchronous_step_follows_the_published_formula(staleness, age, latency_s):
     """docs/asynchronous.md: max(t_G, t_D, (t_G + t_D + 2 L) / (S + A + 1))."""
     scheme = asynchronous.Scheme(asynchronous.Options(staleness=staleness, age=age))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paragan.api.estimator import Estimator
+from paragan.api.networks import Networks
 from paragan.api.training import in_python_words, program_name
 from paragan.config import RunConfig
 from paragan.core.command import program_command
@@ -18,9 +19,12 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.runs import session as runs
+from paragan.runs.plan_settings import apply_plan, plan_here, read_parallel_plan, with_settings
+from paragan.runs.planned_training import AUTO, profiled, settings_of_run
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
+from paragan.scaling.choose import ParallelPlan
 
 _FINISHED = "finished"
 
@@ -39,6 +43,11 @@ class ScalingManager:
     unchanged); `linear`, r itself, for SGD (Goyal et al. 2017, section 2.1, after a warm-up:
     `schedule.warmup`); `none`.
 
+    plan: None: only batch and rates change. `auto`: the first step measures this pair on rank 0, and
+    chooses strategies, scheme, precision of reductions, rates and averages for the workers by
+    simulation, as `paragan train --plan auto` does; `plan` has the result, with reasons. A file:
+    the document of `paragan plan --choose --json`. A run that exists keeps its settings.
+
     out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given.
     Repeating the program resumes from its newest checkpoint; fresh: start a new run and set the
     former one aside. Raises children of `paragan.ParaganError`.
@@ -51,6 +60,7 @@ class ScalingManager:
         num_workers: int,
         *,
         rule: str = "sqrt",
+        plan: str | Path | None = None,
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
@@ -64,6 +74,9 @@ class ScalingManager:
         self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
+        self._plan_source = plan
+        self._base = (config, rule)
+        self.plan: ParallelPlan | None = None
         self._over = ""  # why no more steps are possible
         self._open = ExitStack()
         self.world = runs.join_world(config, self._place)
@@ -193,6 +206,8 @@ class ScalingManager:
         with in_python_words(), runs.share_failures(self.world):
             networks = gan.networks(self.world)
             self.config = networks.recorded_in(self.config)
+            if self._plan_source is not None:
+                self.config = self._planned(self._plan_source, networks)
             request = RunRequest(
                 *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                 resume_hint="the same program resumes",
@@ -200,6 +215,27 @@ class ScalingManager:
             opened = runs.open_session(request, self.world, lambda: False)
             self._session = self._open.enter_context(opened)
         self._gan = gan
+
+    def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
+        """Return the config with the settings of the plan. Collective."""
+        base, rule = self._base
+        unscaled = replace(networks.recorded_in(base), train=replace(base.train, kimg=self.config.train.kimg))
+        if (self._out / "config.yaml").is_file() and not self._fresh:
+            return with_settings(unscaled, settings_of_run(unscaled, self._out))
+        if str(plan) != AUTO:
+            self.plan = read_parallel_plan(Path(plan))
+            return apply_plan(unscaled, self.plan, self.world.size, str(plan))
+
+        def choose() -> ParallelPlan:
+            source = profiled(unscaled, program_name(), self._say, networks)
+            return plan_here(source, self.world.size, self.config.train.batch, rule)
+
+        chosen = choose() if self.world.is_main else None
+        (document, *_) = self.world.gather(None if chosen is None else chosen.to_dict())
+        self.plan = ParallelPlan.of(document)
+        for decision in self.plan.decisions:
+            self._say(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")
+        return with_settings(unscaled, self.plan.settings)
 
     def _finish(self, session: Session) -> None:
         self._over = _FINISHED

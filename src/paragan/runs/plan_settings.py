@@ -14,6 +14,7 @@ from paragan import build
 from paragan.config import RunConfig, dump, parse_recipe
 from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model
 from paragan.core.process_environment import num_cores
 from paragan.core.types import Can, Side
 from paragan.game.gan import GAN
@@ -32,11 +33,12 @@ _SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
 
 @dataclass(frozen=True)
 class PlanSource:
-    """A config with what its plan is made from."""
+    """A config with what its plan is made from. model: networks from memory."""
 
     config: RunConfig
     data: build.Data
     profile: RunProfile
+    model: Model | None = None
 
 
 def plan_settings(
@@ -62,7 +64,7 @@ def plan_settings(
         source.data.train.is_decoded and not config.data.options.prefetch,
     )
     planned = replace(config, train=replace(config.train, batch=batch))
-    game = build.gan(config, source.data, torch.device("cpu"))
+    game = build.gan(config, source.data, torch.device("cpu"), model=source.model)
 
     def candidates(strategy: str) -> list[Candidate]:
         return _candidates(replace(source, config=planned), game, cluster.workers, strategy)
@@ -99,8 +101,7 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
         tree = json.loads(path.read_text())
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
-        values = dict(tree["parallel"])
-        return ParallelPlan(**{**values, "decisions": (), "predictions": ()})
+        return ParallelPlan.of(tree["parallel"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
         hint = "write one with: plan RECIPE --workers N --choose --json"

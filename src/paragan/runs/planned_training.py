@@ -13,6 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.distributed.launch.rank_env import from_environment
 
 if TYPE_CHECKING:
+    from paragan.core.network_factory import Model
     from paragan.runs.plan_settings import PlanSource
     from paragan.scaling.choose import ParallelPlan
 
@@ -39,7 +40,7 @@ class PlannedRun:
         """
         if (self.folder / "config.yaml").is_file() and not self.fresh:
             say(f"plan      {self.folder} has its settings; --fresh plans a new run")
-            return self._settings_of_run()
+            return to_words(settings_of_run(self.config, self.folder))
         from paragan.runs import plan_settings
         from paragan.runs.start import count_devices
 
@@ -57,23 +58,31 @@ class PlannedRun:
         say(self.describe(chosen))
         return to_words(chosen.settings)
 
-    def _settings_of_run(self) -> list[str]:
-        changed = compare(self.config, read_recipe(str(self.folder / "config.yaml")))
-        return to_words({key: after for key, (_, after) in changed.items() if key.startswith(_PLANNED)})
 
+def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = None) -> PlanSource:
+    """Return the config with its data, and the profile of one worker, measured here.
 
-def profiled(config: RunConfig, recipe: str, say: Say) -> PlanSource:
-    """Return the config with its data, and the profile of one worker, measured here."""
+    model: networks from memory, instead of the config's; their memory is not planned.
+    """
     from paragan import build
     from paragan.hardware.device import select_device
     from paragan.runs.plan_run import simulated_game
     from paragan.runs.plan_settings import PlanSource
     from paragan.runs.profile_run import measure_profile
 
-    data = build.open_data(config)
-    simulated = simulated_game(config, data, select_device(config.train.threads))
-    profile = measure_profile(config, recipe, data, lambda batch: simulated.memory(batch).peak_bytes, say=say)
-    return PlanSource(config, data, profile)
+    data = build.open_data(config, model=model)
+    simulated = None if model is not None else simulated_game(config, data, select_device(config.train.threads))
+
+    def peak_bytes(batch: int) -> int:
+        return 0 if simulated is None else simulated.memory(batch).peak_bytes
+
+    return PlanSource(config, data, measure_profile(config, recipe, data, peak_bytes, say=say, model=model), model)
+
+
+def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """Return the settings of an existing run that a plan may have changed, where they differ."""
+    changed = compare(config, read_recipe(str(folder / "config.yaml")))
+    return {key: after for key, (_, after) in changed.items() if key.startswith(_PLANNED)}
 
 
 def to_words(settings: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from paragan import build
 from paragan.build.data import batch_stream
 from paragan.config import RunConfig, choose, to_tree
 from paragan.core.fakes import detached_fakes
+from paragan.core.network_factory import Model
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -46,10 +47,11 @@ def measure_profile(
     memory: Callable[[int], int],
     rows: Sequence[int] = (),
     say: Say = lambda line: None,
+    model: Model | None = None,
 ) -> RunProfile:
     """Time the updates of one worker at several batch sizes, and count what they would exchange.
 
-    rows: batch sizes to measure; the config's, its half, quarter and eighth unless given. memory:
+    model: networks from memory, instead of the config's. rows: batch sizes to measure; the config's, its half, quarter and eighth unless given. memory:
     bytes at the peak of a step of a batch size. Needs some seconds, and a machine that does nothing
     else.
     """
@@ -59,7 +61,7 @@ def measure_profile(
     if build.scheme(one).is_concurrent:
         one = replace(one, scheme=choose("schemes", "synchronous"))
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(replace(one, adversarial=one.adversarial.started), found, device)
+        game = build.gan(replace(one, adversarial=one.adversarial.started), found, device, model=model)
         costs = []
         for size in sizes:
             say(f"measuring updates of {size:,} samples")

@@ -7,6 +7,7 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -80,6 +81,17 @@ class ParallelPlan:
     hours: float
     decisions: tuple[Decision, ...]
     predictions: tuple[Prediction, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain maps, lists and scalars, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> ParallelPlan:
+        """Return a plan from what `to_dict` returns; raises `TypeError` or `KeyError` for other maps."""
+        decisions = tuple(Decision(**one) for one in tree["decisions"])
+        predictions = tuple(Prediction(**one) for one in tree["predictions"])
+        return cls(**{**tree, "decisions": decisions, "predictions": predictions})
 
 
 @dataclass(frozen=True)
