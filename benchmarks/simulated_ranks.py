@@ -27,7 +27,10 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.game.player import Player
 
 WARM_UP = 6
-QUIET = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=1000", "every.check_steps=0", "every.log_steps=1000")  # fmt: skip
+QUIET = (
+    *("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=1000"),
+    *("every.check_steps=0", "every.log_steps=1000"),
+)
 
 
 def slow_down(player: Player, device_s: float, jitter: float, seed: int) -> None:

@@ -75,7 +75,7 @@ def test_workers_that_fail_before_they_save_are_refused():
 
 
 def test_more_workers_than_samples_are_refused():
-    with pytest.raises(ConfigError, match="100 workers share a batch of 64; pass train.batch=100"):
+    with pytest.raises(ConfigError, match=r"100 workers share a batch of 64; pass train\.batch=100"):
         forecast(game(), cluster(100), Goal(1000, "strong"))
 
 

@@ -9,15 +9,17 @@ from paragan.coevolution.options import GridOptions
 from paragan.scaling.cluster import Link, Unevenness
 from paragan.scaling.profile import Curve
 from paragan.scaling.simulated_grid import GridProfile, grid_bytes, mean_seconds, simulate_generations
-from tests.simulated_workers import cluster
+from tests.simulated_workers import FREE, cluster
 
 OPTIONS = GridOptions(shape="2x2")
 PROFILE = GridProfile(Curve((1, 4), (1.0, 4.0)), state_bytes=1_000_000)
 
 
-def seconds(workers, link=Link(0.0, float("inf")), **options):
-    uneven = cluster(workers, link, **{k: v for k, v in options.items() if k == "unevenness"})
-    return mean_seconds(simulate_generations(PROFILE, OPTIONS, uneven, 50, options.get("age", 0)))
+LINK = Link(0.001, 1e7)
+
+
+def seconds(workers, link=FREE, age=0):
+    return mean_seconds(simulate_generations(PROFILE, OPTIONS, cluster(workers, link), 50, age))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -27,7 +29,7 @@ def test_generation_takes_the_time_of_a_workers_cells(workers):
 
 def test_lock_step_adds_the_exchange_with_the_neighbours():
     # on a 2x2 torus every worker sends its cell to two others, one after the other
-    assert seconds(4, Link(0.001, 1e7)) == pytest.approx(1 + 2 * 0.1 + 0.001)
+    assert seconds(4, LINK) == pytest.approx(1 + 2 * 0.1 + 0.001)
 
 
 def test_exchange_sends_each_cell_to_its_neighbours():
@@ -36,7 +38,7 @@ def test_exchange_sends_each_cell_to_its_neighbours():
 
 
 def test_older_copies_hide_the_exchange():
-    assert seconds(4, Link(0.001, 1e7), age=1) == pytest.approx(1)
+    assert seconds(4, LINK, age=1) == pytest.approx(1)
 
 
 def test_jitter_costs_the_maximum_over_the_workers():

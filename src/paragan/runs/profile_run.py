@@ -51,9 +51,9 @@ def measure_profile(
 ) -> RunProfile:
     """Time the updates of one worker at several batch sizes, and count what they would exchange.
 
-    model: networks from memory, instead of the config's. rows: batch sizes to measure; the config's, its half, quarter and eighth unless given. memory:
-    bytes at the peak of a step of a batch size. Needs some seconds, and a machine that does nothing
-    else.
+    model: networks from memory, instead of the config's. rows: batch sizes to measure; the
+    config's, its half, quarter and eighth unless given. memory: bytes at the peak of a step of a
+    batch size. Needs some seconds, and a machine that does nothing else.
     """
     device = devices.select_device(config.train.threads)
     sizes = sorted(set(rows)) or _batch_sizes(config)
