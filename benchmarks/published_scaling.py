@@ -16,11 +16,11 @@ from benchmarks.record import write
 from paragan.core.types import Side
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import MemoryOptions, ddp, local_sgd
-from paragan.scaling.cluster import Cluster, Unevenness, find_network
+from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
 from paragan.scaling.collectives import collective_seconds
 from paragan.scaling.forecast import Goal, forecast
+from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
-from paragan.scaling.simulation import SimulatedGame
 from paragan.schemes import asynchronous, synchronous
 
 STEPS, BATCH = 150_000, 2048
@@ -39,7 +39,7 @@ def implied() -> dict[str, float]:
     after = STEPS * BATCH / (14 * 3600)
     step_s = BATCH / after
     gradient = {side: 4 * count for side, count in WEIGHTS.items()}
-    network = find_network("tpu-v3")
+    network = find_interconnect("ici-v3")
     reduce_s = sum(
         collective_seconds(ddp.Strategy().exchanges(size)[0], WORKERS, network) for size in gradient.values()
     )
@@ -78,12 +78,12 @@ def profile() -> RunProfile:
     step = curve(total)
     sizes = (3 * 128 * 128 + 8, 3 * 128 * 128 * 4 + 8)
     return RunProfile(
-        *("biggan-imagenet128", "biggan", "published", "TPU v3 core", "tpu", 1, BATCH, 1, g, d),
+        *("biggan-imagenet128", "biggan", "published", "TPU v3 core", "accelerator", 1, BATCH, 1, g, d),
         *(curve(GENERATE_MACS), 0, step, zero, *sizes, zero, 0.0),
     )
 
 
-def games() -> dict[str, SimulatedGame]:
+def games() -> dict[str, GameCosts]:
     """What may be changed. Asynchronous with as many ranks of G as of D."""
     sync = FunctionScheme(synchronous.step)
     split = asynchronous.Scheme()
@@ -101,7 +101,7 @@ def games() -> dict[str, SimulatedGame]:
     made = {}
     for name, (scheme, strategy) in ways.items():
         exchanges = dict.fromkeys(Side, strategy.exchanges)
-        made[name] = SimulatedGame(profile(), scheme, exchanges, BATCH // WORKERS)
+        made[name] = GameCosts(profile(), scheme, exchanges, BATCH // WORKERS)
     return made
 
 
@@ -113,7 +113,7 @@ def main() -> None:
     facts = implied()
     for name, value in facts.items():
         print(f"{name:60} {value}")
-    cluster = Cluster(WORKERS, find_network("tpu-v3"))
+    cluster = Cluster(WORKERS, find_interconnect("ici-v3"))
     table: dict[str, dict[str, dict[str, float]]] = {}
     print(f"\nefficiency on 1,024 workers{'':19}" + "".join(f"jitter {100 * s:g} %   " for s in JITTERS))
     for name, game in games().items():

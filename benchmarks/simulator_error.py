@@ -26,7 +26,7 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.runs.forecast_run import simulated_game_of
 from paragan.runs.profile_run import measure_profile
-from paragan.scaling.cluster import Cluster, Link, Network, Unevenness
+from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
 from paragan.scaling.profile import Curve, RunProfile
 from paragan.scaling.simulation import SimulatedTime
 from tests.shaped_hosts import run_ranks, shaped_hosts
@@ -94,7 +94,7 @@ def predicted(case: Case, profile: RunProfile, link: Link, **changes: float) -> 
     """Mean seconds of a step, simulated."""
     recipe, words, _ = RECIPES[case.recipe]
     config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
-    network = Network(link, link, workers_per_host=case.ranks)
+    network = Interconnect(link, link, workers_per_host=case.ranks)
     cluster = Cluster(case.ranks, network, cores=CORES, unevenness=Unevenness(jitter=case.jitter))
     ends = SimulatedTime(simulated_game_of(config, profile), cluster).run(SIMULATED)
     return float(np.diff(ends)[20:].mean())

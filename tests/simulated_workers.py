@@ -5,9 +5,9 @@ from __future__ import annotations
 from paragan.core.types import Side
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp
-from paragan.scaling.cluster import Cluster, Link, Network
+from paragan.scaling.cluster import Cluster, Interconnect, Link
+from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
-from paragan.scaling.simulation import SimulatedGame
 from paragan.schemes import synchronous
 
 ROWS = (8, 64)
@@ -47,13 +47,13 @@ def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_upda
     return RunProfile(**{**values, **changes})
 
 
-def game(scheme=None, strategy=None, batch=64, **costs) -> SimulatedGame:
+def game(scheme=None, strategy=None, batch=64, **costs) -> GameCosts:
     """A game of synchronous data-parallel players, unless given."""
     scheme = scheme or FunctionScheme(synchronous.step)
     exchanges = dict.fromkeys(Side, (strategy or ddp.Strategy()).exchanges)
-    return SimulatedGame(profile(**costs), scheme, exchanges, batch)
+    return GameCosts(profile(**costs), scheme, exchanges, batch)
 
 
 def cluster(workers: int, link: Link = FREE, **changes) -> Cluster:
     """Workers on hosts of their own."""
-    return Cluster(workers, Network(link, link, workers_per_host=1), **changes)
+    return Cluster(workers, Interconnect(link, link, workers_per_host=1), **changes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.core.exchange import Exchange
-from paragan.scaling.cluster import NETWORKS, Link, Network
+from paragan.core.exchange import Collective
+from paragan.scaling.cluster import INTERCONNECTS, Interconnect, Link
 from paragan.scaling.collectives import collective_seconds, latency_seconds, link_bytes
 
 LINK = Link(1e-3, 1e6)
-RING = Network(LINK, LINK, workers_per_host=1)
+RING = Interconnect(LINK, LINK, workers_per_host=1)
 
 
 def ring_all_reduce(num_ranks, num_bytes, link):
@@ -24,7 +24,7 @@ def ring_all_reduce(num_ranks, num_bytes, link):
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 1024])
 def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
-    exchange = Exchange("all_reduce", 1_000_000)
+    exchange = Collective("all_reduce", 1_000_000)
     seconds, sent = ring_all_reduce(num_ranks, 1_000_000, LINK)
     assert collective_seconds(exchange, num_ranks, RING) == pytest.approx(seconds, rel=1e-12)
     assert link_bytes(exchange, num_ranks) == pytest.approx(sent, rel=1e-12)
@@ -32,24 +32,24 @@ def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
 def test_half_of_an_all_reduce_takes_half_its_time(kind):
-    whole = collective_seconds(Exchange("all_reduce", 5000), 4, RING)
-    assert collective_seconds(Exchange(kind, 5000), 4, RING) == pytest.approx(whole / 2)
+    whole = collective_seconds(Collective("all_reduce", 5000), 4, RING)
+    assert collective_seconds(Collective(kind, 5000), 4, RING) == pytest.approx(whole / 2)
 
 
 def test_one_rank_exchanges_nothing():
-    assert collective_seconds(Exchange("all_reduce", 5000), 1, RING) == 0.0
-    assert link_bytes(Exchange("all_reduce", 5000), 1) == 0.0
+    assert collective_seconds(Collective("all_reduce", 5000), 1, RING) == 0.0
+    assert link_bytes(Collective("all_reduce", 5000), 1) == 0.0
 
 
 def test_exchange_every_second_update_sends_half():
-    assert link_bytes(Exchange("all_reduce", 5000, every=2), 4) == link_bytes(Exchange("all_reduce", 5000), 4) / 2
+    assert link_bytes(Collective("all_reduce", 5000, every=2), 4) == link_bytes(Collective("all_reduce", 5000), 4) / 2
 
 
 def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
     fast = Link(1e-6, 1e9)
-    ring = Network(fast, LINK, workers_per_host=8)
-    tree = Network(fast, LINK, workers_per_host=8, algorithm="hierarchical")
-    exchange = Exchange("all_reduce", 8_000_000)
+    ring = Interconnect(fast, LINK, workers_per_host=8)
+    tree = Interconnect(fast, LINK, workers_per_host=8, algorithm="hierarchical")
+    exchange = Collective("all_reduce", 8_000_000)
     inside_s = 2 * 7 / 8 * 8_000_000 / 1e9
     between_s = 2 * 7 / 8 * 8_000_000 / 1e6
     latency_s = 2 * (3 * 1e-6 + 3 * 1e-3)
@@ -58,13 +58,13 @@ def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
 
 
 def test_ranks_of_one_host_use_its_inner_link():
-    network = Network(Link(0.0, 1e9), LINK, workers_per_host=8)
-    assert collective_seconds(Exchange("all_reduce", 8000), 8, network) == pytest.approx(2 * 7 / 8 * 8000 / 1e9)
+    network = Interconnect(Link(0.0, 1e9), LINK, workers_per_host=8)
+    assert collective_seconds(Collective("all_reduce", 8000), 8, network) == pytest.approx(2 * 7 / 8 * 8000 / 1e9)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", INTERCONNECTS)
 def test_network_preset_has_a_source_and_costs_that_grow_with_ranks(name):
-    network = NETWORKS[name]
+    network = INTERCONNECTS[name]
     assert network.source
     times = [latency_seconds(ranks, network) for ranks in (2, 64, 1024)]
     assert 0 < times[0] <= times[1] <= times[2]

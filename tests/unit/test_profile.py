@@ -11,7 +11,7 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.runs.profile_run import fingerprint, measure_profile
+from paragan.runs.profile_run import measure_profile, updates_fingerprint
 from paragan.scaling.profile import Curve, read_profile
 from tests.simulated_workers import profile
 
@@ -101,14 +101,14 @@ def test_missing_profile_is_refused(tmp_path):
 
 @pytest.mark.parametrize("word", ["model.width=8", "loss=hinge", "d.updates_per_step=2", "penalties=[]"])
 def test_fingerprint_follows_what_an_update_does(config, word):
-    assert fingerprint(read_recipe("digits", [*WORDS, word])) != fingerprint(config)
+    assert updates_fingerprint(read_recipe("digits", [*WORDS, word])) != updates_fingerprint(config)
 
 
 @pytest.mark.parametrize(
     "word", ["train.batch=32", "g.optimizer.lr=1", "scheme.name=synchronous", "devices=4", "seed=3"]
 )
 def test_fingerprint_ignores_what_a_plan_may_change(config, word):
-    assert fingerprint(read_recipe("digits", [*WORDS, word])) == fingerprint(config)
+    assert updates_fingerprint(read_recipe("digits", [*WORDS, word])) == updates_fingerprint(config)
 
 
 def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
@@ -140,7 +140,7 @@ def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
 )
 def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):
     path = tmp_path / "profile.json"
-    profile(fingerprint=fingerprint(read_recipe("digits", WORDS))).write(path)
+    profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(path)
     given = [] if "pass --workers" in problem else ["--profile", str(path)]
     assert main(["plan", "digits", *WORDS, *words, *given]) == 2
     assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -7,7 +7,7 @@ import pytest
 
 from paragan.core.types import Side
 from paragan.parallel import MemoryOptions, ddp, local_sgd, zero1, zero3
-from paragan.scaling.cluster import Cluster, Link, Network, Unevenness
+from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
 from paragan.scaling.collectives import collective_seconds
 from paragan.scaling.simulation import SimulatedTime
 from paragan.schemes import asynchronous, shared_fakes, skipping
@@ -115,8 +115,8 @@ def test_stragglers_slow_all_synchronous_ranks():
 
 
 def test_workers_that_share_cores_take_turns():
-    here = Cluster(4, Network(LINK, LINK, workers_per_host=4), cores=2)
-    alone = Cluster(1, Network(LINK, LINK, workers_per_host=4), cores=2)
+    here = Cluster(4, Interconnect(LINK, LINK, workers_per_host=4), cores=2)
+    alone = Cluster(1, Interconnect(LINK, LINK, workers_per_host=4), cores=2)
     free = local_sgd.Strategy(local_sgd.Options(every=1000))
     assert mean_step(game(strategy=free), here) == pytest.approx(2 * mean_step(game(strategy=free), alone))
 

@@ -24,7 +24,7 @@ from paragan.runs.planned_training import AUTO, profiled, settings_of_run
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
-from paragan.scaling.choose import ParallelPlan
+from paragan.scaling.parallel_plan import ParallelPlan
 
 _FINISHED = "finished"
 

@@ -16,7 +16,7 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.scaling.choose import ParallelPlan
+    from paragan.scaling.parallel_plan import ParallelPlan
     from paragan.scaling.plan import ForecastPlan, MeasuredTimes, Plan
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."

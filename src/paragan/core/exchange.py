@@ -9,7 +9,7 @@ Kind = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Collective:
     """A collective of the ranks of one player.
 
     num_bytes: of the whole tensor. every: updates between two exchanges. count: collectives that

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
+
 import torch
 
 from paragan.core.errors import ConfigError
@@ -97,3 +100,13 @@ class SideStream:
         if self._stream is not None:
             self._stream.synchronize()
             self._stream.__exit__(*raised)  # type: ignore[arg-type]
+
+
+def machine(device: torch.device) -> str:
+    """Return the kind of machine: the name of the accelerator, or of the processor."""
+    if device.type != "cpu":
+        return str(torch.get_device_module(device).get_device_name(device))
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return model or platform.processor() or platform.machine()

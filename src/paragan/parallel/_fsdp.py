@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import Exchange
+from paragan.core.exchange import Collective
 from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import Can
@@ -53,11 +53,11 @@ class Sharded(none.Strategy):
         net = build_sharded(make, cut, self.memory.offload)
         return attach_placement(net, Placement(world, net, mesh))
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Exchange, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
         # after the forward of a resharding strategy, the backward gathers the weights again
         gathers = 2 if self.reshards_after_forward else 1
-        gathered = tuple(Exchange("all_gather", weight_bytes) for _ in range(gathers))
-        return gathered if is_opponent else (*gathered, Exchange("reduce_scatter", weight_bytes))
+        gathered = tuple(Collective("all_gather", weight_bytes) for _ in range(gathers))
+        return gathered if is_opponent else (*gathered, Collective("reduce_scatter", weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
-from paragan.core.exchange import Exchange
+from paragan.core.exchange import Collective
 from paragan.core.protocols import Turn
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
@@ -46,11 +46,11 @@ class Strategy(none.Strategy):
     def training_module(self, net: nn.Module) -> nn.Module:
         return placement_of(net).training_module
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Exchange, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        return (Exchange("all_reduce", num_bytes, overlaps=True),)
+        return (Collective("all_reduce", num_bytes, overlaps=True),)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         if not isinstance(net, DistributedDataParallel):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import Exchange
+from paragan.core.exchange import Collective
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors
@@ -58,11 +58,11 @@ class Strategy(none.Strategy):
     def sync_period(self) -> int:
         return self.options.every
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Exchange, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        return (Exchange("all_reduce", num_bytes, every=self.options.every),)
+        return (Collective("all_reduce", num_bytes, every=self.options.every),)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())

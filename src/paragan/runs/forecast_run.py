@@ -12,13 +12,13 @@ from paragan import build
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.runs.profile_run import fingerprint, machine, measure_profile
-from paragan.scaling.cluster import Cluster, Link, Network, Storage, Unevenness, find_network
+from paragan.runs.profile_run import measure_profile, updates_fingerprint
+from paragan.scaling.cluster import Cluster, Interconnect, Link, Storage, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, Scaling, forecasts
+from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.profile import RunProfile, read_profile
 from paragan.scaling.simulated_loading import Loading
-from paragan.scaling.simulation import SimulatedGame
 
 _MOST_WORKERS = 1 << 16
 Say = Callable[[str], None]
@@ -87,22 +87,14 @@ def obtain_profile(
 
 def refuse_other_profile(profile: RunProfile, config: RunConfig, path: Path) -> None:
     """Raise `ConfigError` for a profile that was not measured with these networks and updates."""
-    if profile.fingerprint != fingerprint(config):
+    if profile.fingerprint != updates_fingerprint(config):
         raise ConfigError(
             f"{path} is the profile of recipe {profile.recipe} with other networks, losses or updates; measure this "
             "one: name another file"
         )
 
 
-def refuse_other_machine(profile: RunProfile, path: Path) -> None:
-    """Raise `ConfigError` for a profile of another kind of machine, whose times do not apply here."""
-    if profile.machine != machine():
-        raise ConfigError(
-            f"{path} is a profile of {profile.machine}, and this machine is {machine()}; measure a profile here"
-        )
-
-
-def simulated_game_of(config: RunConfig, profile: RunProfile) -> SimulatedGame:
+def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
     """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
     cpu = torch.device("cpu")
     players = {Side.G: config.g, Side.D: config.d}
@@ -112,7 +104,7 @@ def simulated_game_of(config: RunConfig, profile: RunProfile) -> SimulatedGame:
     readers = max(1, options.readers or options.threads or 1)
     depth = readers + 1 if options.prefetch == "auto" else options.prefetch or 0
     loading = Loading(depth, readers, options.prefetch == "auto", options.prefetch_mb << 20)
-    return SimulatedGame(profile, build.scheme(config), exchanges, config.train.batch, g_batch, loading)
+    return GameCosts(profile, build.scheme(config), exchanges, config.train.batch, g_batch, loading)
 
 
 def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
@@ -153,15 +145,15 @@ def _number(key: str, text: str) -> float:
     return value
 
 
-def _parse_network(text: str) -> Network:
+def _parse_network(text: str) -> Interconnect:
     """Return a preset, or a network of `LATENCY_US,GBIT` between workers of separate hosts."""
     latency, comma, speed = text.partition(",")
     if not comma:
-        return find_network(text)
+        return find_interconnect(text)
     try:
         link = Link(float(latency) * 1e-6, float(speed) * 1e9 / 8)
     except ValueError:
         link = Link(-1.0, 0.0)
     if link.latency_s < 0 or not 0 < link.bytes_per_s < float("inf"):
         raise ConfigError(f"--network {text}: pass LATENCY_US,GBIT, such as 50,10, or a preset")
-    return Network(link, link, 1, source="as given")
+    return Interconnect(link, link, 1, source="as given")

@@ -18,10 +18,12 @@ from paragan.core.network_factory import Model
 from paragan.core.process_environment import num_cores
 from paragan.core.types import Can, Side
 from paragan.game.gan import GAN
+from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, cluster_of, simulated_game_of
-from paragan.runs.profile_run import fingerprint, machine
-from paragan.scaling.choose import Candidate, ParallelPlan, PlanGoal, choose_plan
+from paragan.runs.profile_run import updates_fingerprint
+from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Cluster
+from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.plan import VERSION
 from paragan.scaling.profile import RunProfile
 
@@ -84,10 +86,11 @@ def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: 
     Raises `ConfigError` for a plan of other networks, of another kind of machine, or for another
     number of workers.
     """
-    if plan.fingerprint != fingerprint(config):
+    if plan.fingerprint != updates_fingerprint(config):
         raise ConfigError(f"{source} is for other networks, losses or updates than this recipe; plan it anew")
-    if plan.machine != machine():
-        raise ConfigError(f"{source} is from a profile of {plan.machine}; this machine is {machine()}; plan it here")
+    here = devices.machine(devices.select_device())
+    if plan.machine != here:
+        raise ConfigError(f"{source} is from a profile of {plan.machine}; this machine is {here}; plan it here")
     if plan.workers != num_workers:
         raise ConfigError(
             f"{source} is for {plan.workers} workers, not {num_workers}; pass devices={plan.workers}, or plan anew"

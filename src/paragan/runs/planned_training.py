@@ -15,7 +15,7 @@ from paragan.distributed.launch.rank_env import from_environment
 if TYPE_CHECKING:
     from paragan.core.network_factory import Model
     from paragan.runs.plan_settings import PlanSource
-    from paragan.scaling.choose import ParallelPlan
+    from paragan.scaling.parallel_plan import ParallelPlan
 
 AUTO = "auto"
 _PLANNED = ("train.batch", "scheme", "g.", "d.", "data.prefetch")  # settings that a plan may change

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import lcm
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -37,6 +36,7 @@ _MOST_PERIOD = 32
 _MOST_SIZES = 4
 _FEWEST_ROWS = 2  # batch norm needs two samples
 _OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
+_NORMS = (BatchNorm, nn.modules.batchnorm._BatchNorm)
 Say = Callable[[str], None]
 
 
@@ -57,9 +57,7 @@ def measure_profile(
     """
     device = devices.select_device(config.train.threads)
     sizes = sorted(set(rows)) or _batch_sizes(config)
-    one = replace(config, devices=None, train=replace(config.train, executor="eager"))
-    if build.scheme(one).is_concurrent:
-        one = replace(one, scheme=choose("schemes", "synchronous"))
+    one = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
         game = build.gan(replace(one, adversarial=one.adversarial.started), found, device, model=model)
         costs = []
@@ -67,37 +65,40 @@ def measure_profile(
             say(f"measuring updates of {size:,} samples")
             costs.append(_measure(one, found, game, device, size))
         counts = _count_norms(one, game, noise_batches(one, found, device, sizes[0]))
-
-    def curve(values: Sequence[float]) -> Curve:
-        return Curve(tuple(sizes), tuple(values))
-
-    players = {
-        side: _player(game, side, curve([cost.update_s[side] for cost in costs]), counts[side.value]) for side in Side
-    }
-    batch = next(noise_batches(one, found, device, 1))
-    sample_bytes = sum(tensor.element_size() * tensor[0].numel() for tensor in batch.tensors.values())
-    label_bytes = 8 if found.num_classes else 0
-    fake_bytes = batch.image.element_size() * batch.image[0].numel() + label_bytes
+    curves = _Curves(sizes, costs)
+    sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
-        recipe,
-        one.model.name,
-        fingerprint(config),
-        machine(),
-        str(device),
-        torch.get_num_threads(),
-        one.train.batch,
-        one.d.updates_per_step,
-        players[Side.G],
-        players[Side.D],
-        curve([cost.generate_s for cost in costs]),
-        counts["generate"][0],
-        curve([cost.step_s for cost in costs]),
-        curve([cost.load_s for cost in costs]),
-        sample_bytes,
-        fake_bytes,
-        curve([float(memory(size)) for size in sizes]),
-        min(1.0, statistics.median(cost.cpu_share for cost in costs)),
+        recipe=recipe,
+        model=one.model.name,
+        fingerprint=updates_fingerprint(config),
+        machine=devices.machine(device),
+        device=str(device),
+        threads=torch.get_num_threads(),
+        batch=one.train.batch,
+        d_updates=one.d.updates_per_step,
+        g=_player(game, Side.G, curves.of(lambda cost: cost.update_s[Side.G]), counts["g"]),
+        d=_player(game, Side.D, curves.of(lambda cost: cost.update_s[Side.D]), counts["d"]),
+        generate_s=curves.of(lambda cost: cost.generate_s),
+        generate_norms=counts["generate"][0],
+        step_s=curves.of(lambda cost: cost.step_s),
+        load_s=curves.of(lambda cost: cost.load_s),
+        sample_bytes=sample_bytes,
+        fake_bytes=fake_bytes,
+        memory=Curve(tuple(sizes), tuple(float(memory(size)) for size in sizes)),
+        cpu_share=min(1.0, statistics.median(cost.cpu_share for cost in costs)),
     )
+
+
+def _on_one_worker(config: RunConfig) -> RunConfig:
+    """Return the config of one eager process whose players take turns."""
+    one = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
+
+
+def _row_bytes(batch: Batch) -> tuple[int, int]:
+    """Return the bytes of one real sample, and of one fake with its label."""
+    sizes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
+    return sum(sizes.values()), sizes["image"] + sizes.get("label", 0)
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,18 @@ class _Costs:
     step_s: float
     load_s: float
     cpu_share: float
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """Costs of several batch sizes."""
+
+    sizes: Sequence[int]
+    costs: Sequence[_Costs]
+
+    def of(self, read: Callable[[_Costs], float]) -> Curve:
+        """Return one cost by batch size."""
+        return Curve(tuple(self.sizes), tuple(map(read, self.costs)))
 
 
 def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> _Costs:
@@ -215,11 +228,9 @@ def _counted_norms(game: GAN) -> Iterator[list[int]]:
             num_bytes = (2 * x.shape[1] + 1) * x.element_size()
             seen.extend([num_bytes] * (1 + torch.is_grad_enabled()))
 
-    norms = (BatchNorm, nn.modules.batchnorm._BatchNorm)
     nets = [player.net for player in (game.g, game.d) if isinstance(player, Player)]
-    hooks = [
-        module.register_forward_hook(count) for net in nets for module in net.modules() if isinstance(module, norms)
-    ]
+    modules = chain.from_iterable(net.modules() for net in nets)
+    hooks = [module.register_forward_hook(count) for module in modules if isinstance(module, _NORMS)]
     try:
         yield seen
     finally:
@@ -241,7 +252,7 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> P
     )
 
 
-def fingerprint(config: RunConfig) -> str:
+def updates_fingerprint(config: RunConfig) -> str:
     """Return a word for the networks, losses and precision that a profile was measured with."""
     tree = to_tree(config)
     parts = {name: tree[name] for name in _OF_THE_MODEL}
@@ -249,14 +260,3 @@ def fingerprint(config: RunConfig) -> str:
     parts["precision"] = [config.g.precision, config.d.precision]
     parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def machine() -> str:
-    """Return the kind of machine: its processor, and the accelerator if there is one."""
-    device = devices.select_device(None)
-    if device.type != "cpu":
-        return f"{torch.get_device_module(device).get_device_name(device)}"
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return model or platform.processor() or platform.machine()

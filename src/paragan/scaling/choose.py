@@ -7,7 +7,6 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,9 +17,11 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.scaling.cluster import Cluster
+from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.parallel_plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.scaling.profile import RunProfile
 from paragan.scaling.rules import learning_rate_factor, scale_learning_rates
-from paragan.scaling.simulation import SimulatedGame, SimulatedTime
+from paragan.scaling.simulation import SimulatedTime
 
 _STEPS = 120
 _WARM_UP = 20
@@ -35,63 +36,9 @@ class Candidate:
     """A way to train. settings: of the config, by dotted key. margin: predicted gain that it needs."""
 
     name: str
-    game: SimulatedGame
+    game: GameCosts
     settings: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A setting, its value and why. An empty key: something that stays as it is."""
-
-    key: str
-    value: Any
-    reason: str
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Forecast of a candidate. gain: of images per second over the first candidate."""
-
-    name: str
-    step_s: float
-    images_per_s: float
-    gain: float
-    link_bytes: float
-
-
-@dataclass(frozen=True)
-class ParallelPlan:
-    """How a run is trained on a cluster.
-
-    fingerprint, machine: of the profile. settings: of the config, by dotted key. efficiency:
-    relative to one worker with the same batch. predictions: of all candidates, the chosen one first.
-    """
-
-    fingerprint: str
-    machine: str
-    workers: int
-    batch: int
-    local_batch: int
-    chosen: str
-    settings: Mapping[str, Any]
-    step_s: float
-    images_per_s: float
-    efficiency: float
-    hours: float
-    decisions: tuple[Decision, ...]
-    predictions: tuple[Prediction, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain maps, lists and scalars, for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> ParallelPlan:
-        """Return a plan from what `to_dict` returns; raises `TypeError` or `KeyError` for other maps."""
-        decisions = tuple(Decision(**one) for one in tree["decisions"])
-        predictions = tuple(Prediction(**one) for one in tree["predictions"])
-        return cls(**{**tree, "decisions": decisions, "predictions": predictions})
 
 
 @dataclass(frozen=True)
@@ -136,20 +83,17 @@ def choose_plan(
     first = predictions[0].images_per_s
     predictions = [replace(one, gain=one.images_per_s / first - 1) for one in predictions]
     chosen = predictions[best]
-    updates = round(goal.kimg * 1000 / (goal.batch * profile.d_updates))
-    decisions = [
-        Decision("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
-        *fitted.decisions(),
-        *_explain(possible[best], chosen),
-        *_rate_decisions(goal, players, updates),
-        *_average_decisions(goal, players),
-        *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
-    ]
-    settings = {one.key: one.value for one in decisions if one.key}
-    alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
     hours = goal.kimg * 1000 / chosen.images_per_s / 3600
     _refuse_impossible(goal, hours, cluster.workers)
-    order = [chosen, *(one for one in predictions if one is not chosen)]
+    decisions = (
+        PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
+        *fitted.decisions(),
+        *_explain(possible[best], chosen),
+        *_rate_decisions(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
+        *_average_decisions(goal, players),
+        *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
+    )
+    alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
     return ParallelPlan(
         profile.fingerprint,
         profile.machine,
@@ -157,13 +101,13 @@ def choose_plan(
         goal.batch,
         local,
         chosen.name,
-        settings,
+        {one.key: one.value for one in decisions if one.key},
         chosen.step_s,
         chosen.images_per_s,
         chosen.images_per_s / (cluster.workers * alone),
         hours,
-        tuple(decisions),
-        tuple(order),
+        decisions,
+        (chosen, *(one for one in predictions if one is not chosen)),
     )
 
 
@@ -183,13 +127,13 @@ def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) 
     return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
 
 
-def _explain(candidate: Candidate, prediction: Prediction) -> list[Decision]:
+def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
     """Return decisions about scheme and strategies."""
     predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
     if not candidate.settings:
-        return [Decision("", candidate.name, f"{predicted}; no other candidate gains more than its margin")]
+        return [PlannedSetting("", candidate.name, f"{predicted}; no other candidate gains more than its margin")]
     why = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}; {predicted}"
-    return [Decision(key, value, why) for key, value in candidate.settings.items()]
+    return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
 
 
 @dataclass(frozen=True)
@@ -201,9 +145,9 @@ class _Fit:
     peak: float | None = None
     limit: int = 0
 
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[PlannedSetting]:
         if self.peak is None:
-            return [Decision("", "strategy and micro-batches as configured", "no memory limit is known")]
+            return [PlannedSetting("", "strategy and micro-batches as configured", "no memory limit is known")]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         values: dict[str, Any] = {}
         for side in Side:
@@ -211,7 +155,9 @@ class _Fit:
                 values[f"{side.value}.strategy.name"] = self.strategy
             if self.parts > 1:
                 values[f"{side.value}.micro_batches"] = self.parts
-        return [Decision(key, value, reason) for key, value in values.items()] or [Decision("", "memory", reason)]
+        return [PlannedSetting(key, value, reason) for key, value in values.items()] or [
+            PlannedSetting("", "memory", reason)
+        ]
 
 
 def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
@@ -232,11 +178,11 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
     )
 
 
-def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[Decision]:
+def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:
     """Return factors of the learning rates, and warm-ups, for another batch."""
     ratio = goal.batch / goal.base_batch
     if ratio == 1:
-        return [Decision("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
+        return [PlannedSetting("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
     found = []
     for side, player in players.items():
         name = side.value
@@ -244,31 +190,31 @@ def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updat
         factor = learning_rate_factor(rule, ratio)
         reason = f"{rule} rule for a batch {ratio:g} times as large, with {player.optimizer.name}"
         scaled = scale_learning_rates(player, factor).optimizer
-        found.append(Decision(f"{name}.optimizer.lr", scaled.lr, reason))
+        found.append(PlannedSetting(f"{name}.optimizer.lr", scaled.lr, reason))
         if scaled.groups:
-            found.append(Decision(f"{name}.optimizer.groups", list(scaled.groups), reason))
+            found.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
         if factor > 1:
             warmup = max(player.schedule.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
-            found.append(Decision(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
+            found.append(PlannedSetting(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
     return found
 
 
-def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[Decision]:
+def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
     """Return half-lives of averages, which count images: long enough for the larger batch."""
     found = []
     for side, player in players.items():
         least = _FEWEST_HALF_LIFE * goal.batch / 1000
         if player.ema is not None and player.ema.half_life_kimg < least:
             key = f"{side.value}.ema.half_life_kimg"
-            found.append(Decision(key, least, f"{_FEWEST_HALF_LIFE} updates of the larger batch"))
+            found.append(PlannedSetting(key, least, f"{_FEWEST_HALF_LIFE} updates of the larger batch"))
     return found
 
 
-def _prefetch_decisions(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[Decision]:
+def _prefetch_decisions(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
     share = profile.d_updates * profile.load_s.at(local) / step_s
     if is_decoded and share > 0.02:
-        return [Decision("data.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
-    return [Decision("", "data.prefetch", f"reading is {share:.1%} of a step")]
+        return [PlannedSetting("data.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
+    return [PlannedSetting("", "data.prefetch", f"reading is {share:.1%} of a step")]
 
 
 def _refuse_impossible(goal: PlanGoal, hours: float, workers: int) -> None:

@@ -55,7 +55,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Network:
+class Interconnect:
     """Links between the workers of a host, and between hosts.
 
     workers_per_host: that share a host's link. algorithm: of collectives; `ring` over all ranks
@@ -79,7 +79,7 @@ class Cluster:
     """
 
     workers: int
-    network: Network
+    network: Interconnect
     cores: int | None = None
     speed: float = 1.0
     unevenness: Unevenness = field(default_factory=Unevenness)
@@ -97,30 +97,30 @@ class Cluster:
 
 _GBIT = 1e9 / 8
 
-NETWORKS: Mapping[str, Network] = {
-    "loopback": Network(
+INTERCONNECTS: Mapping[str, Interconnect] = {
+    "loopback": Interconnect(
         Link(1e-4, 1.5e9),
         Link(1e-4, 1.5e9),
         1 << 20,
         source="gloo on the loopback interface: 0.4, 2.5 and 27 ms for 0.4, 4 and 40 MB on two ranks (measured)",
     ),
-    "ethernet-1g": Network(
+    "ethernet-1g": Interconnect(
         Link(1e-4, 1.5e9), Link(1e-4, 1 * _GBIT), 1, source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed"
     ),
-    "ethernet-10g": Network(
+    "ethernet-10g": Interconnect(
         Link(1e-4, 1.5e9), Link(5e-5, 10 * _GBIT), 1, source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed"
     ),
-    "ethernet-25g": Network(
+    "ethernet-25g": Interconnect(
         Link(2e-5, 10e9), Link(3e-5, 25 * _GBIT), 8, "hierarchical", "IEEE 802.3by: 25 Gbit/s; latency 30 us assumed"
     ),
-    "v100-infiniband": Network(
+    "v100-infiniband": Interconnect(
         Link(1e-5, 150e9),
         Link(5e-6, 100 * _GBIT),
         8,
         "hierarchical",
         "NVIDIA V100 data sheet: NVLink 300 GB/s in both directions; InfiniBand EDR 100 Gbit/s; latencies assumed",
     ),
-    "tpu-v3": Network(
+    "ici-v3": Interconnect(
         Link(1e-6, 656 * _GBIT),
         Link(1e-6, 656 * _GBIT),
         2,
@@ -130,8 +130,8 @@ NETWORKS: Mapping[str, Network] = {
 }
 
 
-def find_network(name: str) -> Network:
+def find_interconnect(name: str) -> Interconnect:
     """Return a preset; `ConfigError` for an unknown name."""
-    if name not in NETWORKS:
-        raise ConfigError(f"unknown network {name!r}; choose one of {', '.join(NETWORKS)}")
-    return NETWORKS[name]
+    if name not in INTERCONNECTS:
+        raise ConfigError(f"unknown network {name!r}; choose one of {', '.join(INTERCONNECTS)}")
+    return INTERCONNECTS[name]

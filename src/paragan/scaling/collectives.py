@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from paragan.core.exchange import Exchange
-from paragan.scaling.cluster import Link, Network
+from paragan.core.exchange import Collective
+from paragan.scaling.cluster import Interconnect, Link
 
+_FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
+_BUCKET = 25 << 20
+_BACKWARD = 2 / 3  # share of an update that is its backward pass
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}  # a ring all-reduce is both others
 
 
-def collective_seconds(exchange: Exchange, num_ranks: int, network: Network) -> float:
+def collective_seconds(exchange: Collective, num_ranks: int, network: Interconnect) -> float:
     """Return the time of an exchange over so many ranks, which are placed host by host."""
     if num_ranks < 2:
         return 0.0
@@ -30,12 +33,21 @@ def collective_seconds(exchange: Exchange, num_ranks: int, network: Network) -> 
     return passes * (exchange.count * latency_s + ring_s)
 
 
-def latency_seconds(num_ranks: int, network: Network) -> float:
+def latency_seconds(num_ranks: int, network: Interconnect) -> float:
     """Return the time of an all-reduce of a few bytes."""
-    return collective_seconds(Exchange("all_reduce", 0), num_ranks, network)
+    return collective_seconds(Collective("all_reduce", 0), num_ranks, network)
 
 
-def link_bytes(exchange: Exchange, num_ranks: int) -> float:
+def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
+    """Return the part of a bucketed all-reduce that runs during the backward pass.
+
+    The first buckets start within the backward, the last one at its end.
+    """
+    buckets = 1 + ceil(max(0, num_bytes - _FIRST_BUCKET) / _BUCKET)
+    return min(seconds, _BACKWARD * update_s) * (1 - 1 / buckets)
+
+
+def link_bytes(exchange: Collective, num_ranks: int) -> float:
     """Return the bytes of an exchange over all links together: (N - 1) times its size per pass."""
     return _PASSES[exchange.kind] * (num_ranks - 1) * exchange.num_bytes / exchange.every
 
@@ -45,7 +57,7 @@ def _ring(num_ranks: int, num_bytes: float, link: Link) -> float:
     return (num_ranks - 1) / num_ranks * num_bytes / link.bytes_per_s
 
 
-def _latency(num_ranks: int, per_host: int, hosts: int, network: Network) -> float:
+def _latency(num_ranks: int, per_host: int, hosts: int, network: Interconnect) -> float:
     if network.algorithm == "ring":
         return (num_ranks - 1) * (network.inside if hosts == 1 else _slower(network)).latency_s
     # a tree inside hosts and one between them
@@ -53,7 +65,7 @@ def _latency(num_ranks: int, per_host: int, hosts: int, network: Network) -> flo
     return inside_s + (ceil(log2(hosts)) * network.between.latency_s if hosts > 1 else 0.0)
 
 
-def _slower(network: Network) -> Link:
+def _slower(network: Interconnect) -> Link:
     """Return the link that limits a ring over several hosts."""
     latency_s = max(network.inside.latency_s, network.between.latency_s)
     return Link(latency_s, min(network.inside.bytes_per_s, network.between.bytes_per_s))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import ConfigError
 from paragan.scaling.cluster import Cluster, Link, Unevenness
-from paragan.scaling.simulation import SimulatedGame, SimulatedTime
+from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.simulation import SimulatedTime
 
 Scaling = Literal["weak", "strong"]
 _NUM_STEPS = 200
@@ -63,7 +64,7 @@ class Forecast:
     losses: Mapping[str, float]
 
 
-def forecast(game: SimulatedGame, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
+def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:
@@ -106,7 +107,7 @@ def forecast(game: SimulatedGame, cluster: Cluster, goal: Goal, num_steps: int =
 
 
 def forecasts(
-    game: SimulatedGame, cluster: Cluster, goal: Goal, counts: Sequence[int], num_steps: int = _NUM_STEPS
+    game: GameCosts, cluster: Cluster, goal: Goal, counts: Sequence[int], num_steps: int = _NUM_STEPS
 ) -> tuple[Forecast, ...]:
     """Forecast several numbers of workers."""
     return tuple(forecast(game, cluster.with_workers(count), goal, num_steps) for count in counts)
@@ -133,9 +134,7 @@ def _stages(cluster: Cluster) -> dict[str, Cluster]:
     }
 
 
-def _steps(
-    game: SimulatedGame, cluster: Cluster, num_steps: int, seed: int, period_s: float = 0.0
-) -> NDArray[np.float64]:
+def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int, period_s: float = 0.0) -> NDArray[np.float64]:
     """Return the seconds of simulated steps, without those of the start."""
     ends = SimulatedTime(game, cluster, seed, period_s).run(num_steps + _WARM_UP)
     return np.diff(ends)[_WARM_UP - 1 :]

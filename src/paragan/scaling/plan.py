@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paragan.scaling.choose import ParallelPlan
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.forecast import Forecast, Goal
+from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import RunProfile
 
 VERSION = 2

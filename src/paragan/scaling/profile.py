@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError
+from paragan.core.files import write_text
 from paragan.core.types import Side
 
 VERSION = 1
@@ -99,7 +100,7 @@ class RunProfile:
 
     def write(self, path: Path) -> None:
         """Write the document."""
-        path.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
 
 def read_profile(path: Path) -> RunProfile:

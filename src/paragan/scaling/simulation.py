@@ -7,46 +7,24 @@ is trained: a step of 1,024 ranks is a few operations on arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.core.exchange import Exchange
+from paragan.core.exchange import Collective
 from paragan.core.types import Rows, Side
-from paragan.game.scheme import Scheme
 from paragan.scaling.cluster import Cluster
-from paragan.scaling.collectives import collective_seconds, latency_seconds, link_bytes
-from paragan.scaling.profile import RunProfile
-from paragan.scaling.simulated_loading import Loading, simulate_waits
+from paragan.scaling.collectives import collective_seconds, hidden_seconds, latency_seconds, link_bytes
+from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.simulated_loading import simulate_waits
 
 Times = NDArray[np.float64]
-Exchanges = Callable[[int, bool], Sequence[Exchange]]
-_FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
-_BUCKET = 25 << 20
 _MOST_TRACES = 16
 _TRACE_BATCHES = 400
 _TRACE_OFFSET = 37  # batches between the beginnings of two ranks in a trace
-_BACKWARD = 2 / 3  # share of an update that is its backward pass
-
-
-@dataclass(frozen=True)
-class SimulatedGame:
-    """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
-
-    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. loading: sizes of the
-    pipeline that reads real samples.
-    """
-
-    profile: RunProfile
-    scheme: Scheme
-    exchanges: Mapping[Side, Exchanges]
-    batch: int
-    g_batch: int | None = None
-    loading: Loading = Loading()
 
 
 @dataclass
@@ -57,7 +35,7 @@ class SimulatedTime:
     cluster has a storage. bytes: over all links, by kind.
     """
 
-    game: SimulatedGame
+    game: GameCosts
     cluster: Cluster
     seed: int = 0
     period_s: float = 0.0
@@ -221,7 +199,7 @@ class SimulatedTime:
         if count and num_ranks > 1:
             network = self.cluster.network
             seconds = (count - 1) * latency_seconds(num_ranks, network)
-            self._exchange(side, Exchange("all_reduce", num_bytes), np.zeros(1), "norm")
+            self._exchange(side, Collective("all_reduce", num_bytes), np.zeros(1), "norm")
             self._now[self._ranks[side]] += seconds
 
     def _exchange_opponent(self, side: Side) -> None:
@@ -230,14 +208,14 @@ class SimulatedTime:
         for exchange in self.game.exchanges[side](player.weight_bytes, True):
             self._exchange(side, exchange, np.zeros(1))
 
-    def _exchange(self, side: Side, exchange: Exchange, update_s: Times, kind: str = "parameters") -> None:
+    def _exchange(self, side: Side, exchange: Collective, update_s: Times, kind: str = "parameters") -> None:
         """Let the ranks of a side exchange something; it starts when the last one arrives."""
         ranks = self._ranks[side]
         if len(ranks) < 2:
             return
         seconds = collective_seconds(exchange, len(ranks), self.cluster.network)
         if exchange.overlaps:
-            seconds -= _hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
+            seconds -= hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
         began = float(self._now[ranks].max())
         queued = np.maximum(self._link_free[ranks] - began, 0.0)
         ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
@@ -253,15 +231,6 @@ class SimulatedTime:
 
     def _count(self, kind: str, num_bytes: float) -> None:
         self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
-
-
-def _hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
-    """Return the part of a bucketed all-reduce that runs during the backward pass.
-
-    The first buckets start within the backward, the last one at its end.
-    """
-    buckets = 1 + ceil(max(0, num_bytes - _FIRST_BUCKET) / _BUCKET)
-    return min(seconds, _BACKWARD * update_s) * (1 - 1 / buckets)
 
 
 def _other(side: Side) -> Side:

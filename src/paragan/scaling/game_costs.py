@@ -1,0 +1,30 @@
+"""What a simulation needs to know of a game: its profile, scheme, and what its ranks exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paragan.core.exchange import Collective
+from paragan.core.types import Side
+from paragan.game.scheme import Scheme
+from paragan.scaling.profile import RunProfile
+from paragan.scaling.simulated_loading import Loading
+
+Exchanges = Callable[[int, bool], Sequence[Collective]]
+
+
+@dataclass(frozen=True)
+class GameCosts:
+    """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
+
+    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. loading: sizes of the
+    pipeline that reads real samples.
+    """
+
+    profile: RunProfile
+    scheme: Scheme
+    exchanges: Mapping[Side, Exchanges]
+    batch: int
+    g_batch: int | None = None
+    loading: Loading = Loading()
