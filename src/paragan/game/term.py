@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -37,9 +38,14 @@ class Term(Penalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         values = self.function(context.outputs, context.feed)
-        if not isinstance(values, Tensor) or values.dim() == 0:
-            is_mean = isinstance(values, Tensor)
-            found = "a mean over the batch" if is_mean else f"a {type(values).__name__}"
-            problem = f"term {self.name} returned {found}"
+        rows = context.feed.rows
+        if not isinstance(values, Tensor) or not values.dim() or len(values) != len(context.outputs.images):
+            problem = f"term {self.name} returned {_description(values, rows.count)}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
-        return self.weight_at(context.feed.rows) * mean_per_sample(values)
+        return self.weight_at(rows) * mean_per_sample(values)
+
+
+def _description(values: Any, count: int) -> str:
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
+    return f"a tensor of {tuple(values.shape)} for {count} samples" if values.dim() else "a mean over the batch"
