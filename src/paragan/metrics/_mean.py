@@ -26,9 +26,14 @@ class MeanMetric(Metric):
         return cls()
 
     def update(self, samples: Any) -> Self:
-        """Return a metric that includes these images."""
-        total = self.total + float(self.of_each(samples).sum())
-        return replace(self, total=total, count=self.count + len(samples))
+        """Return a metric that includes these images. Raises `ConfigError` if a value per image is missing."""
+        values = self.of_each(samples)
+        if not isinstance(values, Tensor) or tuple(values.shape) != (len(samples),):
+            is_tensor = isinstance(values, Tensor)
+            found = f"a tensor of {tuple(values.shape)}" if is_tensor else f"a {type(values).__name__}"
+            problem = f"evaluation.metrics: {self.name} returned {found} for {len(samples)} samples"
+            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis, and no other")
+        return replace(self, total=self.total + float(values.sum()), count=self.count + len(samples))
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""
