@@ -35,7 +35,7 @@ class Balancer(balancer.Balancer):
 
     `adversarial.weight` multiplies the result (0.8 in the authors' code). Terms of other outputs,
     such as a codebook loss, are not counted. In an update without another term, because of its
-    interval or its schedule, the weight is 0; with an interval n, it is n times as large in the others.
+    interval or its schedule, the weight is 0; with an interval n it is n times as large elsewhere.
     """
 
     name = "adaptive_weight"

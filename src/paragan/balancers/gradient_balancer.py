@@ -38,8 +38,8 @@ class Options:
 class Balancer(balancer.Balancer):
     """EnCodec's balancer, equal to the authors' code on one process with the whole batch.
 
-    A term's weight cancels out, except `adversarial.weight`, which multiplies its share. A term with
-    an interval n has n times its share of every n-th update, and none of the others.
+    A term's weight cancels out, except `adversarial.weight`, which multiplies its share. A term
+    with an interval n has n times its share of every n-th update, and none of the others.
     """
 
     name = "gradient_balancer"
@@ -60,7 +60,7 @@ class Balancer(balancer.Balancer):
         contained = {name: gradients.weight(name) for name in shares if name in gradients.at_output}
         contained = {name: weight for name, weight in contained.items() if weight}
         total: Any = sum(shares[name] * weight for name, weight in contained.items())
-        for name in gradients.postponed:  # it takes no part in the other updates, but its share is reserved
+        for name in gradients.postponed:  # its share stays free in this update
             if f"{name}/count" in self.state:
                 share = shares.get(name, 0.0 if self.options.weights else 1.0)
                 total = total + share * (self.state[f"{name}/count"] > 0)

@@ -84,7 +84,7 @@ def refuse_shared_images(balancer: Balancer | None) -> None:
     if balancer is not None and balancer.layer is not None:
         raise ConfigError(
             f"balancer.last_layer={balancer.layer} does not support generated images that both players share; "
-            "use scheme synchronous, or leave last_layer out: gradients are then compared at G's output"
+            "use scheme synchronous, or leave last_layer out, to compare gradients at G's output"
         )
 
 

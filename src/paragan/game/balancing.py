@@ -23,8 +23,8 @@ def begin(balancer: Balancer | None, g: PlayerSlot, penalties: Sequence[Penalty]
     if balancer.needs_others and all(map(_ends_at_zero, penalties)):
         names = ", ".join(penalty.name for penalty in penalties)
         raise ConfigError(
-            f"balancer {balancer.name}: the weight of {names} ends at 0, and with it that of the adversarial loss, so "
-            "that G would stop; let it end above 0, or leave the balancer out"
+            f"balancer {balancer.name}: the weight of {names} ends at 0, and with it that of the "
+            "adversarial loss, so that G would stop; let it end above 0, or leave the balancer out"
         )
     if isinstance(g, Player):
         _refuse_unsupported(balancer, g)

@@ -234,7 +234,7 @@ class Player:
         self._advance(ok.to(torch.int64))
 
     def _advance(self, taken: Tensor) -> None:
-        """Advance the version; where due, synchronize ranks and average weights. taken: int64, 0 if skipped."""
+        """Advance the version, synchronize ranks and average weights. taken: int64, 0 if skipped."""
         self.version += 1
         of_scaler = [] if self.scaler is None else [self.scaler.scale, self.scaler.good]
         # local SGD: `taken` becomes the minimum over ranks

@@ -39,7 +39,8 @@ class Term(Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         values = self.function(context.outputs, context.feed)
         rows = context.feed.rows
-        if not isinstance(values, Tensor) or not values.dim() or len(values) != len(context.outputs.images):
+        shape = tuple(values.shape) if isinstance(values, Tensor) else ()
+        if not shape or shape[0] != len(context.outputs.images):
             problem = f"term {self.name} returned {_description(values, rows.count)}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
         return self.weight_at(rows) * mean_per_sample(values)
@@ -48,4 +49,5 @@ class Term(Penalty):
 def _description(values: Any, count: int) -> str:
     if not isinstance(values, Tensor):
         return f"a {type(values).__name__}"
-    return f"a tensor of {tuple(values.shape)} for {count} samples" if values.dim() else "a mean over the batch"
+    shape = tuple(values.shape)
+    return f"a tensor of {shape} for {count} samples" if shape else "a mean over the batch"

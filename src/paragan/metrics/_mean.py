@@ -26,14 +26,15 @@ class MeanMetric(Metric):
         return cls()
 
     def update(self, samples: Any) -> Self:
-        """Return a metric that includes these images. Raises `ConfigError` if a value per image is missing."""
+        """Return a metric that includes these images. Raises `ConfigError` for other values."""
         values = self.of_each(samples)
-        if not isinstance(values, Tensor) or tuple(values.shape) != (len(samples),):
-            is_tensor = isinstance(values, Tensor)
-            found = f"a tensor of {tuple(values.shape)}" if is_tensor else f"a {type(values).__name__}"
-            problem = f"evaluation.metrics: {self.name} returned {found} for {len(samples)} samples"
-            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis, and no other")
-        return replace(self, total=self.total + float(values.sum()), count=self.count + len(samples))
+        count = len(samples)
+        shape = tuple(values.shape) if isinstance(values, Tensor) else None
+        if shape != (count,):
+            found = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
+            problem = f"evaluation.metrics: {self.name} returned {found} for {count} samples"
+            raise ConfigError(f"{problem}; return one value per sample, (B,)")
+        return replace(self, total=self.total + float(values.sum()), count=self.count + count)
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""

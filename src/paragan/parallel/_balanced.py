@@ -82,7 +82,8 @@ def term_gradients(
     intervals = {penalty.name: penalty.interval for penalty in turn.penalties}
     postponed = [penalty.name for penalty in turn.postponed]
     absent = [penalty.name for penalty in turn.absent]
-    return TermGradients(at_output, turn.feed.rows, weights, total, at_layer, intervals, postponed, absent)
+    rows = turn.feed.rows
+    return TermGradients(at_output, rows, weights, total, at_layer, intervals, postponed, absent)
 
 
 def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
@@ -132,7 +133,7 @@ class LayerRecord:
         if len(self.calls) != len(parts):
             raise ConfigError(
                 f"balancer.last_layer={self.name} has {len(self.calls)} calls for {len(parts)} micro-batches; name a "
-                "layer that G calls once, or leave last_layer out: gradients are then compared at G's output"
+                "layer that G calls once, or leave last_layer out, to compare at G's output"
             )
         for part, (inputs, output) in zip(parts, self.calls, strict=True):
             gradient = self._at_layer_output(part.only(terms).weighted({}), output)
@@ -149,7 +150,7 @@ class LayerRecord:
         if found is None:
             raise ConfigError(
                 f"balancer.last_layer={self.name}: G's output does not depend on this layer; name G's "
-                "last layer, or leave last_layer out: gradients are then compared at G's output"
+                "last layer, or leave last_layer out, to compare at G's output"
             )
         return found
 

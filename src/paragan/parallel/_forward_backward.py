@@ -70,8 +70,7 @@ class Reduction:
 
     ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
     each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None, from its roots and the names of the terms that they have.
-    across: gathers the rows of all ranks.
+    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all ranks.
     """
 
     ranks: int = 1
@@ -116,7 +115,7 @@ class _TurnRun:
             last = reduces and number == parts
             with self.reduction.around(last):
                 loss, terms = self._loss(turn, feed)
-                self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else None)
+                self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
             done.append(terms)
         return done
 
@@ -152,11 +151,12 @@ class _TurnRun:
             for part, feed in zip(cut, on_leaves.feed.parts(parts), strict=True):
                 terms = self._terms(on_leaves, feed, part.leaf)
                 done.append(part.add(terms, feed.rows.total, self.scale))
-            factors = balancer.factors(term_gradients(cut, done[-1].weights, self._total, layer, turn))
+            found = term_gradients(cut, done[-1].weights, self._total, layer, turn)
+            factors = balancer.factors(found)
         pairs = list(chain.from_iterable(part.weighted(factors) for part in cut))
         roots = [root for root, _ in pairs]
         last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], done[-1])
-        recorded = {f"balancer/{name}": factor.expand(turn.feed.rows.count) for name, factor in factors.items()}
+        recorded = {f"balancer/{k}": v.expand(turn.feed.rows.count) for k, v in factors.items()}
         done[-1] = replace(last, observations_B={**last.observations_B, **recorded})
         return done
 
@@ -210,11 +210,9 @@ class _TurnRun:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
         return loss if self.scale is None else loss * self.scale
 
-    def _backward(
-        self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], terms: Sequence[str] | None
-    ) -> None:
-        """Run a backward pass. terms: names of those of the turn if it is the last one, else None."""
-        tied = None if terms is None else self.reduction.tied(roots, terms)
+    def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], terms: Sequence[str] = ()) -> None:
+        """Run a backward pass. terms: names of those of the turn if this is the last pass."""
+        tied = self.reduction.tied(roots, terms) if terms else None
         if tied is not None:
             roots = [*roots, tied]
             gradients = [*gradients, None]
@@ -224,9 +222,9 @@ class _TurnRun:
 def _refuse_other_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
     """Raise `ConfigError` for a loss that is not one value for each of these samples."""
     for name, values in loss_B.items():
-        if tuple(values.shape) != (count,):
-            shape = f"has shape {tuple(values.shape)} for {count} samples"
-            found = shape if values.dim() else "is a mean over the batch"
+        shape = tuple(values.shape)
+        if shape != (count,):
+            found = f"has shape {shape} for {count} samples" if shape else "is a mean over the batch"
             raise ConfigError(f"loss {name!r} {found}; return one value per sample: keep the batch axis")
 
 
