@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import World
 from paragan.core.types import Side
-from paragan.game.state import restore, state_of
-from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
+from tests.distributed.sessions import train_in_sessions
 from tests.laws.codec_gan import BATCH, STEPS, batches, game, plain, player
 from tests.laws.small_gan import distance
 
@@ -17,18 +13,11 @@ from tests.laws.small_gan import distance
 def plain_loop(world: World, folder: str, strategies: str, parts: int) -> float:
     """The largest difference of a weight from the plain loop; saved and built anew at steps 15 and 25."""
     is_relative = parts == 1
-    for begin, end in ((0, 15), (15, 25), (25, STEPS)):
-        gan = game(*(player(side, strategy(strategies), world, parts) for side in Side), is_relative)
-        if begin:
-            found = CheckpointWriter(Path(folder), world=world).newest()
-            for seat in (gan.g, gan.d):
-                restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
-        stream = batches(*world.share(BATCH), start=begin)
-        for _ in range(begin, end):
-            synchronous.step(gan, stream)
-        states = {seat.side.value: state_of(seat) for seat in (gan.g, gan.d)}
-        groups = {side: pieces for side, (pieces, _) in states.items()}
-        values = {side: counts for side, (_, counts) in states.items()}
-        CheckpointWriter(Path(folder), world=world).save(end, groups, values)
+
+    def built():
+        return game(*(player(side, strategy(strategies), world, parts) for side in Side), is_relative)
+
+    share = world.share(BATCH)
+    gan = train_in_sessions(world, folder, (15, 25, STEPS), built, lambda start: batches(*share, start=start))
     nets = plain(is_relative)
     return max(distance(s.strategy.weights(s.net), dict(nets[s.side].state_dict())) for s in (gan.g, gan.d))

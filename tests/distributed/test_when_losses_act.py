@@ -25,3 +25,24 @@ def test_coin_and_need_are_those_of_one_process(two_ranks, strategies):
         assert steps == alone and 5 < len(steps) < 30
         assert skipped == skipped_alone > 0.2
         assert difference <= 1e-12
+
+
+ENDS = {"start": {"start": 0.0, "final": 1.0}, "end": {"start": 1.0, "final": 0.0}}
+
+
+@pytest.mark.parametrize("strategies", ["ddp", "zero1"])
+@pytest.mark.parametrize("change", ENDS)
+def test_weights_that_only_the_adversarial_loss_reaches_move_while_it_acts(two_ranks, strategies, change):
+    for before, after, difference in two_ranks.run(
+        f"{CASES}:decoder_without_loss", kind=strategies, weight=ENDS[change]
+    ):
+        moves, rests = (after, before) if change == "start" else (before, after)
+        assert moves > 1e-3 and rests == 0
+        assert difference <= 1e-12
+
+
+def test_turns_without_a_due_term_synchronize_ranks(two_ranks):
+    here, there = two_ranks.run(f"{CASES}:lazy_local_sgd")
+    assert here == there
+    assert here[:3] == [2, 4, 12]
+    assert here[3] == here[4]  # the average follows

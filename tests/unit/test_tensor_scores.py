@@ -176,6 +176,28 @@ def test_metric_of_ones_own_in_ten_lines(tmp_path):
     assert len([line for line in OWN.splitlines() if line]) <= 10
 
 
+@pytest.mark.parametrize(
+    ("compare", "found"),
+    [
+        (lambda made, target: (made - target).square().mean(), r"a tensor of \(\)"),
+        (lambda made, target: (made - target).square(), r"a tensor of \(10, 1, 8\)"),
+        (lambda made, target: (made - target).square().mean((1, 2), keepdim=True), r"a tensor of \(10, 1, 1\)"),
+        (lambda made, target: 0.5, "a float"),
+    ],
+)
+def test_metric_that_is_no_value_per_sample_is_refused(compare, found):
+    class Own(pg.PairMetric):
+        name, direction, note = "mse", pg.Direction.LOWER, "Mean squared error."
+
+        def compare(self, made, target):
+            return compare(made, target)
+
+    pairs = SamplePairs(torch.zeros(10, 1, 8), torch.ones(10, 1, 8))
+    message = f"evaluation.metrics: mse returned {found} for 10 samples; return one value per sample"
+    with pytest.raises(pg.ConfigError, match=message):
+        Own.from_reference().update(pairs)
+
+
 def test_scores_of_codes(tmp_path):
     codes = {"codes": 4, "codebooks": 2}
     metrics = [{"name": "codebook_usage", **codes}, {"name": "codebook_perplexity", **codes}]

@@ -88,12 +88,47 @@ def test_r1_as_a_function_is_the_penalty():
         (lambda outputs, feed: outputs.images.mean(), "a mean over the batch"),
         (lambda outputs, feed: 0.5, "a float"),
         (lambda outputs, feed: None, "a NoneType"),
+        (lambda outputs, feed: outputs.images.mean().reshape(1), r"a tensor of \(1,\) for 4 samples"),
+        (lambda outputs, feed: outputs.images.mean(0), r"a tensor of \(2,\) for 4 samples"),
     ],
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
     part = pg.PenaltyContext(None, INPUTS, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
     with pytest.raises(pg.ConfigError, match=f"term mine returned {found}; return one value per sample"):
         pg.Term("mine", function)(part)
+
+
+class OtherRows(pg.Penalty):
+    """A penalty of a wrong shape."""
+
+    name, side = "mine", Side.G
+
+    def __init__(self, function, needs=frozenset()):
+        self.function = function
+        self.needs = needs
+
+    def __call__(self, context):
+        return self.function(torch.ones(4, 2) if context.outputs.images is None else context.outputs.images)
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (lambda images: images.mean().reshape(1), r"\(1,\)"),
+        (lambda images: images.mean(0), r"\(4,\)"),
+        (lambda images: images.abs(), r"\(8, 4\)"),
+    ],
+)
+def test_a_penalty_that_is_no_value_per_sample_is_refused(function, found):
+    with pytest.raises(pg.ConfigError, match=f"loss 'mine' has shape {found} for 8 samples; return one value per s"):
+        synchronous.step(game(OtherRows(function)), batches())
+
+
+def test_a_penalty_of_weights_that_is_no_value_per_sample_is_refused():
+    gan = game(OtherRows(lambda images: images.mean(0), frozenset({pg.Can.WHOLE_WEIGHTS})))
+    gan.g.net.forward = gan.g.net.image.forward  # shared images have nothing else
+    with pytest.raises(pg.ConfigError, match=r"loss 'mine' has shape \(2,\) for 8 samples"):
+        shared_fakes.Scheme().step(gan, batches())
 
 
 def test_two_losses_of_one_name_are_refused():

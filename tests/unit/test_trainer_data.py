@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 import paragan as pg
 from paragan.core.types import Rows
 from paragan.loading.iterable_stream import IterableStream
-from tests.unit.test_trainer import BATCH, TINY, Drawn, saved, tensors, trainer
+from tests.unit.test_trainer import BATCH, TINY, Drawn, Points, saved, tensors, trainer
 
 CPU = torch.device("cpu")
 ROWS = 20
@@ -143,3 +143,91 @@ def test_prefetch_of_ragged_or_streamed_samples_is_refused(tmp_path, data):
     nets = (Echo(), Ear()) if isinstance(data, dict) else (Drawn(nn.Linear(3, 2)), nn.Linear(2, 1))
     with pytest.raises(pg.ConfigError, match="prefetch is not available for ragged or streamed samples"):
         pg.Trainer(*nets, data, settings={"data.prefetch": 2}, out=tmp_path)
+
+
+def test_prefetch_of_a_dataset_is_refused(tmp_path):
+    """Its draws reseed the generator of the process, from which dropout draws."""
+    with pytest.raises(
+        pg.ConfigError, match="prefetch is not available for a Dataset, whose draws would be mixed with"
+    ):
+        trainer(tmp_path, Points(), settings={**TINY, "data.prefetch": 2})
+
+
+def test_arrays_and_lists_of_numbers_are_tensors(tmp_path):
+    arrays = {name: tensor.numpy() for name, tensor in tensors().items()}
+    arrays["frames"].flags.writeable = False
+    numbers = torch.linspace(0, 1, ROWS).tolist()
+    found = trainer(tmp_path, {**arrays, "size": numbers, "words": list(arrays["frames"])}).source
+    expected = trainer(tmp_path, tensors()).source
+    rows = np.array([3, 1])
+    for name, tensor in expected.fetch(rows).items():
+        assert torch.equal(found.fetch(rows)[name], tensor)
+    assert found.fetch(rows)["size"].tolist() == pytest.approx([numbers[3], numbers[1]])
+    assert torch.equal(found.fetch(rows)["words"], expected.fetch(rows)["frames"])
+
+
+@pytest.mark.parametrize("data", [ragged, Ragged], ids=["mapping", "dataset"])
+def test_ragged_axes_count_from_the_end_as_from_the_front(tmp_path, data):
+    front, end = (
+        pg.Trainer(Echo(), Ear(), data(), out=tmp_path, ragged=axes, buckets=[9]).source
+        for axes in ({"audio": 1, "words": 0}, {"audio": -1, "words": -2})
+    )
+    assert end.tensors == front.tensors
+    assert end.tensors["audio"].padded_axis == 1
+    rows = np.array([2, 5])
+    assert all(torch.equal(tensor, front.fetch(rows)[name]) for name, tensor in end.fetch(rows).items())
+
+
+def test_a_tensor_with_a_ragged_axis_has_a_mask(tmp_path):
+    equal = {name: torch.stack([row[:3] for row in held]) for name, held in ragged().items() if name == "words"}
+    data = {**equal, "audio": ragged()["audio"]}
+    found = pg.Trainer(Echo(), Ear(), data, out=tmp_path, ragged={"words": 0}).source.fetch(np.array([0, 1]))
+    assert found["words"].shape == (2, 3, 2) and found["words_mask"].all()
+
+
+class Same(Dataset):
+    """Samples of this one."""
+
+    def __init__(self, sample, count=ROWS):
+        self.sample, self.count = sample, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, row):
+        return self.sample
+
+
+POINT = {"point": torch.zeros(2), "frames": torch.zeros(4)}
+HOPELESS = {
+    "data: Same has no samples: its length is 0; pass at least one sample": {"data": Same(POINT, 0)},
+    "data: sample 0 has 'file' of type str; pass a tensor, an array of numbers or a number, or leave it out": {
+        "data": Same({**POINT, "file": "a.wav"})
+    },
+    "data: sample 0 has 'words' of type NoneType; pass a tensor, an array of numbers or a number, or leave it out": {
+        "data": lambda epoch: [{**POINT, "words": None}]
+    },
+    "data: sample 1 has 'name' of type str; pass a tensor, an array of numbers or a number, or leave it out": {
+        "data": {**tensors(2), "name": [1, "b"]}
+    },
+    "data: the name 3 is no text; use one such as 'audio'": {"data": Same({3: torch.zeros(2)})},
+    "ragged: frames has no axis 2: a sample has the shape (4,); choose one from 0 to 0": {"ragged": {"frames": 2}},
+    "ragged: a sample has no tensor 'frame'; choose one of point, frames": {"ragged": {"frame": 0}},
+    "ragged is a list; pass the axis by name, such as {'audio': 1}": {"ragged": ["frames"]},
+    "ragged: the axis of frames is 'last'; pass a whole number, such as {'frames': 1}": {"ragged": {"frames": "last"}},
+    "data: samples of 'words' differ in another axis than 0 ((2, 3), (4, 2)); pad them": {
+        "data": {**tensors(2), "words": [torch.zeros(2, 3), torch.zeros(4, 2)]}, "ragged": {"words": 0}
+    },
+    "buckets is 512; pass a list of lengths, such as [256, 512]": {"buckets": 512},
+    "buckets is [0]; pass a list of lengths, such as [256, 512]": {"buckets": [0]},
+    "terms is a Term; pass a list of terms: terms=[…]": {"terms": pg.Term("far", lambda o, i: o.images)},
+    "settings is a list; pass values by dotted key, such as {'train.batch': 16}": {"settings": ["train.batch=16"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", HOPELESS)
+def test_argument_of_the_wrong_type_is_one_line(message, tmp_path):
+    with pytest.raises(pg.ParaganError) as raised:
+        trainer(tmp_path / "run", **HOPELESS[message])
+    assert str(raised.value) == message
+    assert not (tmp_path / "run").exists()

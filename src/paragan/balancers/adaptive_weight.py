@@ -1,7 +1,7 @@
 """Adaptive weight of the adversarial loss (Esser et al. 2021, "Taming Transformers", equation 7).
 
 |grad of the other terms| / (|grad of the adversarial term| + 1e-4) at the weights of G's last layer,
-limited to [0, 1e4].
+limited to [0, 1e4]. Where no other term is in an update, the first norm is 0, and so is the weight.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from paragan.core import balancer
@@ -33,10 +34,12 @@ class Balancer(balancer.Balancer):
     """Adaptive weight; the losses of G that depend on its output are the other terms.
 
     `adversarial.weight` multiplies the result (0.8 in the authors' code). Terms of other outputs,
-    such as a codebook loss, are not counted.
+    such as a codebook loss, are not counted. In an update without another term, because of its
+    interval or its schedule, the weight is 0; with an interval n it is n times as large elsewhere.
     """
 
     name = "adaptive_weight"
+    needs_others = True
 
     def __init__(self, options: Options) -> None:
         self.layer = options.last_layer
@@ -51,8 +54,10 @@ class Balancer(balancer.Balancer):
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
         others = [name for name in gradients.at_output if name != ADVERSARIAL]
-        if not others:
+        if not others and not gradients.absent:
             _refuse_single_term()
+        if not others:
+            return {ADVERSARIAL: torch.zeros_like(gradients.at_output[ADVERSARIAL][0].sum())}
         factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
         return {ADVERSARIAL: factor.clamp(max=self.max_weight)}
 

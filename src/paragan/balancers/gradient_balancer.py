@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ class Options:
 class Balancer(balancer.Balancer):
     """EnCodec's balancer, equal to the authors' code on one process with the whole batch.
 
-    A term's weight cancels out, except `adversarial.weight`, which multiplies its share.
+    A term's weight cancels out, except `adversarial.weight`, which multiplies its share. A term
+    with an interval n has n times its share of every n-th update, and none of the others.
     """
 
     name = "gradient_balancer"
@@ -57,10 +59,15 @@ class Balancer(balancer.Balancer):
         shares = self.options.weights or dict.fromkeys(gradients.at_output, 1.0)
         contained = {name: gradients.weight(name) for name in shares if name in gradients.at_output}
         contained = {name: weight for name, weight in contained.items() if weight}
-        total = sum(shares[name] * weight for name, weight in contained.items())
+        total: Any = sum(shares[name] * weight for name, weight in contained.items())
+        for name in gradients.postponed:  # its share stays free in this update
+            if f"{name}/count" in self.state:
+                share = shares.get(name, 0.0 if self.options.weights else 1.0)
+                total = total + share * (self.state[f"{name}/count"] > 0)
         factors = {}
         for name, weight in contained.items():
-            norm = self._average(name, gradients.mean_norm(name) / weight)
+            interval = gradients.intervals.get(name, 1)  # the gradient contains it
+            norm = self._average(name, gradients.mean_norm(name) / (weight * interval))
             # the gradient contains the weight already
             factors[name] = self.options.total_norm * shares[name] / total / (norm + _EPSILON)
         return factors

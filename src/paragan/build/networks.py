@@ -16,6 +16,7 @@ from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
+from paragan.game.named_inputs import with_named_inputs
 from paragan.game.player import refuse_untrained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
@@ -50,6 +51,8 @@ def maker(
                     net = kind(config.model.options, shape, found.num_classes)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
+        if sample is not None and side is Side.D and not isinstance(model, TensorGame):
+            net = with_named_inputs(net, found.train.tensors, sample)
         refuse_untrained(side.value, net)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -36,7 +36,7 @@ def penalties(config: RunConfig, found: Data, model: Model | None = None) -> dic
 
 def _penalty(chosen: Choice, model: Model | None) -> Penalty:
     if isinstance(model, TensorGame) and chosen.name == registry.FROM_MEMORY:
-        return model.terms[chosen.options.term]
+        return model.terms[chosen.options.term, Side(chosen.options.side)]
     made: Penalty = registry.load_module("penalties", chosen.name).Penalty(chosen.options)
     return made
 

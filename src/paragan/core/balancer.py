@@ -23,7 +23,9 @@ class TermGradients:
     at_output: of each term that depends on G's output, for each micro-batch of this rank, (B, ...).
     rows: of this rank. weights: in the terms already, to be restored after a normalisation; 1 where
     missing. total: sums over ranks, in place. layer_norm(names): norm of the summed gradient at the
-    weights of the balancer's layer. Norms are equal on all ranks, and collective.
+    weights of the balancer's layer. Norms are equal on all ranks, and collective. intervals: of the
+    penalties in this update, which their weights contain. postponed: penalties that only their
+    interval keeps out of it; absent: these, and those whose schedule is at 0.
     """
 
     at_output: Mapping[str, Sequence[Tensor]]
@@ -31,6 +33,9 @@ class TermGradients:
     weights: Mapping[str, float] = field(default_factory=dict)
     total: Callable[[Tensor], Tensor] = identity
     layer_norm: Callable[[Sequence[str]], Tensor] | None = None
+    intervals: Mapping[str, int] = field(default_factory=dict)
+    postponed: Sequence[str] = ()
+    absent: Sequence[str] = ()
 
     def norm(self, names: Sequence[str]) -> Tensor:
         """Return the norm of the summed gradient of terms, at the layer, or else at the output."""
@@ -61,6 +66,8 @@ class Balancer(ABC):
     name: str
     layer: str | None = None
     """Name of a module of G: gradients are compared at its weights. None: at G's output."""
+    needs_others: bool = False
+    """Whether the adversarial loss does not act without another term of G."""
     # Read-only default: a balancer with state assigns a new dict.
     state: dict[str, Tensor] = {}  # noqa: RUF012
 
@@ -77,7 +84,7 @@ def refuse_shared_images(balancer: Balancer | None) -> None:
     if balancer is not None and balancer.layer is not None:
         raise ConfigError(
             f"balancer.last_layer={balancer.layer} does not support generated images that both players share; "
-            "use scheme synchronous, or set balancer.at=output"
+            "use scheme synchronous, or leave last_layer out, to compare gradients at G's output"
         )
 
 

@@ -86,10 +86,13 @@ class Penalty(ABC):
         """Return the weight for a batch, times `interval`."""
         return weight_at(self.weight, rows) * self.interval
 
+    def is_off(self, rows: Rows) -> bool:
+        """Return whether its schedule is at 0 for a batch."""
+        return isinstance(self.weight, WeightSchedule) and not self.weight_at(rows)
+
     def is_due(self, version: int, rows: Rows) -> bool:
         """Return whether it joins the loss of an update; not while a schedule is at 0."""
-        is_off = isinstance(self.weight, WeightSchedule) and not self.weight_at(rows)
-        return version % self.interval == 0 and not is_off
+        return version % self.interval == 0 and not self.is_off(rows)
 
 
 class Augment(Protocol):
@@ -133,6 +136,7 @@ class Turn:
     chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`.
     penalties: those due now. needs_real: D also runs on real samples. augment: of D's inputs;
     objectives and penalties receive the images before it. balancer: weighs the terms of G's turn.
+    absent: penalties of the player that are not due now.
     """
 
     side: Side
@@ -144,6 +148,12 @@ class Turn:
     augment: Augment | None = None
     is_due: bool = True
     balancer: Balancer | None = None
+    absent: tuple[Penalty, ...] = ()
+
+    @property
+    def postponed(self) -> tuple[Penalty, ...]:
+        """Penalties that only their interval keeps out of this update."""
+        return tuple(penalty for penalty in self.absent if not penalty.is_off(self.feed.rows))
 
     def augmented(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
         """Return D's inputs. kind: `real` or `fake`, which have different draws."""

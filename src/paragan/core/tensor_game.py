@@ -24,7 +24,7 @@ class TensorGame:
 
     arguments: names of the tensors that D receives, in order; the first is what G generates.
     generator_arguments: those of G; `latent` is drawn. held_out: `source` if there are no held-out
-    samples. loss: None if the config names one. terms: by the name in the config.
+    samples. loss: None if the config names one. terms: by name and side.
     """
 
     g: nn.Module
@@ -34,7 +34,7 @@ class TensorGame:
     arguments: tuple[str, ...]
     generator_arguments: tuple[str, ...]
     loss: Loss | None
-    terms: Mapping[str, Penalty]
+    terms: Mapping[tuple[str, Side], Penalty]
 
     @property
     def latent(self) -> int:

@@ -19,6 +19,7 @@ from paragan.core.errors import DataError
 from paragan.core.source import Source, StreamedSource, TensorSpec, describe_tensors
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._ragged import Padding
+from paragan.datasets._sample_tensors import as_tensor, refuse_other_names, sample_tensors
 
 Sample = Mapping[str, Any]
 
@@ -29,23 +30,29 @@ _DRAWS = threading.Lock()  # the global generators are those of the process
 class TensorSource(Source):
     """A `Source` of tensors by name, in memory; their first axis is the samples.
 
-    A list of tensors has samples of different lengths, which are padded (`_ragged`).
+    Arrays are converted. A list of tensors has samples of different lengths, which are padded
+    (`_ragged`).
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor | Sequence[Tensor]], padding: Padding) -> None:
-        counts = {
-            name: 0 if isinstance(held, Tensor) and not held.dim() else len(held) for name, held in tensors.items()
-        }
+    def __init__(self, data: Mapping[str, Any], padding: Padding) -> None:
+        tensors = _columns(data)
+        counts = {name: len(held) if _has_rows(held) else 0 for name, held in tensors.items()}
         if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
             found = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
             raise DataError(f"data: tensors need one first axis, the samples; found {found}")
-        self._held = {name: held.detach().cpu() for name, held in tensors.items() if isinstance(held, Tensor)}
-        self._ragged = {name: held for name, held in tensors.items() if not isinstance(held, Tensor)}
-        self._padding = padding.including(self._ragged)
+        self._held = {
+            name: held.detach().cpu()
+            for name, held in tensors.items()
+            if isinstance(held, Tensor) and name not in padding.axes
+        }
+        others = (name for name in tensors if name not in self._held)
+        self._ragged = {name: list(tensors[name]) for name in others}
+        first = {name: held[0] for name, held in tensors.items()}
+        self._padding = padding.checked(first).including(self._ragged)
         self._count = next(iter(counts.values()))
         axes = self._padding.axes
         longest = {name: max(row.shape[axes[name]] for row in held) for name, held in self._ragged.items()}
-        self.tensors = self._padding.specs({name: held[0] for name, held in tensors.items()}, longest)
+        self.tensors = self._padding.specs(first, longest)
         rows = np.linspace(0, self._count - 1, min(self._count, _HASHED)).astype(np.int64)
         content = [held.contiguous().view(-1).view(torch.uint8).numpy().tobytes() for held in self.fetch(rows).values()]
         self.fingerprint = compute_fingerprint(self._count, self.tensors, *content)
@@ -70,8 +77,12 @@ class DatasetSource(Source):
 
     def __init__(self, dataset: Dataset[Any], padding: Padding) -> None:
         self._dataset = dataset
-        self._padding = padding
-        self.tensors = padding.specs(_tensors_of(self._drawn(0, 0, 0), 0))
+        if not len(self):
+            problem = f"data: {type(dataset).__name__} has no samples: its length is 0"
+            raise DataError(f"{problem}; pass at least one sample")
+        first = sample_tensors(self._drawn(0, 0, 0), 0)
+        self._padding = padding.checked(first)
+        self.tensors = self._padding.specs(first)
         self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
 
     def __len__(self) -> int:
@@ -93,11 +104,12 @@ class IterableSource(StreamedSource):
 
     def __init__(self, make: Callable[[int], Iterable[Sample]], padding: Padding) -> None:
         self._make = make
-        self._padding = padding
         first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
-        self.tensors = padding.specs(_tensors_of(first, 0))
+        tensors = sample_tensors(first, 0)
+        self._padding = padding.checked(tensors)
+        self.tensors = self._padding.specs(tensors)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
 
     def __len__(self) -> int:
@@ -117,17 +129,29 @@ class IterableSource(StreamedSource):
         return self.stacked([found[number % len(found)] for number in range(len(indices))])
 
 
-def _tensors_of(sample: Any, row: int) -> dict[str, Tensor]:
-    if not isinstance(sample, Mapping) or not sample:
-        raise DataError(f"data: sample {row} is a {type(sample).__name__}; return a mapping of names to tensors")
-    return {name: torch.as_tensor(value) for name, value in sample.items()}
+def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
+    """Return all samples by name: a tensor, or a list of tensors that may differ in length."""
+    refuse_other_names(data)
+    found: dict[str, Tensor | list[Tensor]] = {}
+    for name, held in data.items():
+        if not isinstance(held, (list, tuple)):
+            found[name] = as_tensor(held, name, "the mapping")
+            continue
+        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
+        has_numbers = bool(rows) and not any(row.dim() for row in rows)
+        found[name] = torch.stack(rows) if has_numbers else rows
+    return found
+
+
+def _has_rows(held: Tensor | list[Tensor]) -> bool:
+    return not isinstance(held, Tensor) or held.dim() > 0
 
 
 def _stacked(samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec], padding: Padding) -> dict[str, Tensor]:
     """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
     rows: dict[str, list[Tensor]] = {}
     for number, sample in samples:
-        tensors = _tensors_of(sample, number)
+        tensors = sample_tensors(sample, number)
         found = padding.specs(tensors)
         if found != declared:
             text = f"data: sample {number} has {describe_tensors(found)}, the first {describe_tensors(declared)}"

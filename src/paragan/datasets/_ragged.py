@@ -26,8 +26,27 @@ class Padding:
 
     def including(self, ragged: Mapping[str, Sequence[Tensor]]) -> Padding:
         """Return a copy with the axes in which these rows differ."""
+        for name, rows in ragged.items():
+            if name in self.axes:
+                _refuse_other_shapes(name, rows, self.axes[name])
         found = {name: _ragged_axis(name, rows) for name, rows in ragged.items() if name not in self.axes}
         return replace(self, axes={**self.axes, **found})
+
+    def checked(self, sample: Mapping[str, Tensor]) -> Padding:
+        """Return a copy whose axes count from the front; `DataError` for one that is missing."""
+        axes = {}
+        for name, axis in self.axes.items():
+            if name not in sample:
+                names = ", ".join(sample)
+                raise DataError(f"ragged: a sample has no tensor {name!r}; choose one of {names}")
+            dim = sample[name].dim()
+            if not -dim <= axis < dim:
+                shape = tuple(sample[name].shape)
+                hint = f"choose one from 0 to {dim - 1}" if dim else "leave it out"
+                problem = f"ragged: {name} has no axis {axis}: a sample has the shape {shape}"
+                raise DataError(f"{problem}; {hint}")
+            axes[name] = axis % dim
+        return replace(self, axes=axes)
 
     def specs(self, sample: Mapping[str, Tensor], longest: Mapping[str, int] | None = None) -> dict[str, TensorSpec]:
         """Return the declaration of the tensors of a sample, with masks.
@@ -71,6 +90,16 @@ class Padding:
         for place, row in zip(batch, rows, strict=True):
             place.narrow(axis, 0, row.shape[axis]).copy_(row)
         return {name: batch, f"{name}{MASK}": torch.arange(length) < lengths[:, None]}
+
+
+def _refuse_other_shapes(name: str, rows: Sequence[Tensor], axis: int) -> None:
+    """Raise `DataError` for rows that differ in another axis than this one."""
+    shapes = {tuple(row.shape) for row in rows}
+    fixed = {(len(shape), shape[:axis] + shape[axis + 1 :]) for shape in shapes}
+    if len(fixed) > 1:
+        found = ", ".join(str(shape) for shape in sorted(shapes)[:3])
+        problem = f"data: samples of {name!r} differ in another axis than {axis}"
+        raise DataError(f"{problem} ({found}); pad them")
 
 
 def _ragged_axis(name: str, rows: Sequence[Tensor]) -> int:

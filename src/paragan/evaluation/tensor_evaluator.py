@@ -18,6 +18,7 @@ from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.generated_features import require_finite
 from paragan.evaluation.paired_score import BLOCK, paired_protocol, paired_score
 from paragan.evaluation.score import Score
+from paragan.evaluation.token_padding import tokens_without_padding
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors, sampling_network
@@ -68,7 +69,19 @@ class TensorEvaluator:
             feed = prior.feed("score", batch)
             made = generate_tensors(generator, feed.fake_inputs, self.mode, prior.seed, first)
             both = self._without_padding(made.images, feed.real_sample, batch)
-            yield SamplePairs(*both, made.extra)
+            yield SamplePairs(*both, tokens_without_padding(made.extra, self._mask(batch)))
+
+    def _mask(self, batch: Batch) -> Tensor | None:
+        """Return where what the tokens stand for is not padded, (1, L); None if nothing is."""
+        if not any(Needs.TOKENS in metric.needs for metric in self.empty):
+            return None
+        names = (name for name in (self.sample, *self.inputs) if self._is_padded(name))
+        name = next(names, None)
+        return None if name is None else batch.tensors[f"{name}_mask"]
+
+    def _is_padded(self, name: str) -> bool:
+        spec = self.held_out.tensors.get(name)
+        return spec is not None and spec.padded_axis is not None
 
     def _without_padding(self, made_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         if made_B.shape != target_B.shape:

@@ -9,6 +9,7 @@ from paragan.core.balancer import ADVERSARIAL, Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty, PlayerSlot
 from paragan.core.types import Can
+from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.player import Player
 
 
@@ -19,8 +20,18 @@ def begin(balancer: Balancer | None, g: PlayerSlot, penalties: Sequence[Penalty]
     if not isinstance(balancer, Balancer):
         raise ConfigError(f"balancer: {type(balancer).__name__} is not a balancer; derive it from paragan.Balancer")
     balancer.begin([ADVERSARIAL, *(penalty.name for penalty in penalties)])
+    if balancer.needs_others and all(map(_ends_at_zero, penalties)):
+        names = ", ".join(penalty.name for penalty in penalties)
+        raise ConfigError(
+            f"balancer {balancer.name}: the weight of {names} ends at 0, and with it that of the "
+            "adversarial loss, so that G would stop; let it end above 0, or leave the balancer out"
+        )
     if isinstance(g, Player):
         _refuse_unsupported(balancer, g)
+
+
+def _ends_at_zero(penalty: Penalty) -> bool:
+    return isinstance(penalty.weight, WeightSchedule) and not penalty.weight.final
 
 
 def _refuse_unsupported(balancer: Balancer, g: Player) -> None:

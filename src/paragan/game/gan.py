@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -103,22 +104,23 @@ class GAN:
         if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
             return Turn(Side.D, (Side.D,), TurnInputs(real.rows, self.prior.seed), self._d_objective, is_due=False)
         feed = self.prior.feed("d", real)
-        penalties = _due(self.d_penalties, self.d.version, real.rows)
-        return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
+        due, absent = _due(self.d_penalties, self.d.version, real.rows)
+        rest: dict[str, Any] = {"augment": self.augment, "absent": absent}
+        return Turn(Side.D, (Side.D,), feed, self._d_objective, due, **rest)
 
     def g_turn(self, real: Batch) -> Turn:
         """Return a turn of G through a frozen D; of G alone if nothing in it needs D."""
         feed = self.prior.feed("g", real)
-        penalties = _due(self.g_penalties, self.g.version, real.rows)
+        due, absent = _due(self.g_penalties, self.g.version, real.rows)
         both = (Side.G, Side.D)
+        rest: dict[str, Any] = {"augment": self.augment, "balancer": self.balancer}
+        rest["absent"] = absent
         if self.adversarial.g_weight(real.rows):
-            terms = (self._g_objective, penalties, self.g_needs_real)
-            return Turn(Side.G, both, feed, *terms, augment=self.augment, balancer=self.balancer)
-        needs_real = any(penalty.needs_real for penalty in penalties)
-        needs_d = needs_real or any(penalty.uses_discriminator for penalty in penalties)
+            return Turn(Side.G, both, feed, self._g_objective, due, self.g_needs_real, **rest)
+        needs_real = any(penalty.needs_real for penalty in due)
+        needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
         chain = both if needs_d else (Side.G,)
-        turn = Turn(Side.G, chain, feed, _no_terms, penalties, needs_real, self.augment, is_due=bool(penalties))
-        return replace(turn, balancer=self.balancer)
+        return Turn(Side.G, chain, feed, _no_terms, due, needs_real, is_due=bool(due), **rest)
 
     def observe(self, d: Update, g: Update) -> Report:
         """End a step: advance the clock by D's real images, and return the report."""
@@ -171,5 +173,8 @@ def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:
     return LossTerms({})
 
 
-def _due(penalties: tuple[Penalty, ...], version: int, rows: Rows) -> tuple[Penalty, ...]:
-    return tuple(penalty for penalty in penalties if penalty.is_due(version, rows))
+def _due(penalties: tuple[Penalty, ...], version: int, rows: Rows) -> list[tuple[Penalty, ...]]:
+    """Return the penalties that are due now, and the others."""
+    flags = [penalty.is_due(version, rows) for penalty in penalties]
+    pairs = list(zip(penalties, flags, strict=True))
+    return [tuple(penalty for penalty, flag in pairs if flag is wanted) for wanted in (True, False)]

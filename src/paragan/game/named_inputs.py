@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Collection, Mapping
+from itertools import chain
 
 from torch import nn
 
@@ -43,19 +45,50 @@ def input_names(generator: nn.Module) -> tuple[str, ...]:
 def discriminator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:
     """Return the names of D's arguments; the first is the tensor that G generates.
 
-    sample: name of the first one; None: that of the parameter, or of the only tensor.
+    sample: name of the first one; None: that of the parameter, or of the only tensor. Of several
+    discriminators every name is there once.
     """
-    net = next(iter(net.values())) if isinstance(net, Discriminators) else net
-    first, *others = _parameters(net, "discriminator")
+    return tuple(dict.fromkeys(chain.from_iterable(_by_member(net, tensors, sample).values())))
+
+
+def with_named_inputs(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> nn.Module:
+    """Return D; of several discriminators a copy whose modules receive what they name."""
+    if not isinstance(net, Discriminators):
+        return net
+    every = discriminator_arguments(net, tensors, sample)
+    by_member = _by_member(net, tensors, sample)
+    named = copy.copy(net)
+    named.places = {key: [every.index(name) for name in names] for key, names in by_member.items()}
+    return named
+
+
+def _by_member(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of each discriminator; the name of a single one is empty."""
+    members = {"": net}
+    if isinstance(net, Discriminators) and type(net).forward is Discriminators.forward:
+        members = dict(net.items())
+    owners = {key: f"discriminator {key}".strip() for key in members}
+    found = {key: _arguments(owners[key], each, tensors, sample) for key, each in members.items()}
+    (one, names), *others = found.items()
+    if other := next((key for key, given in others if given[0] != names[0]), None):
+        raise ConfigError(
+            f"discriminator: the first argument of {one} is {names[0]!r}, and that of {other} "
+            f"{found[other][0]!r}; name the tensor that G generates in both, or pass sample=NAME"
+        )
+    return found
+
+
+def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:
+    first, *others = _parameters(net, owner)
     name = sample or first.name
     if sample is None and name not in tensors and len(tensors) == 1:
         name = next(iter(tensors))
     if name not in tensors:
         raise ConfigError(
-            f"discriminator: forward({name}, …) names the tensor that is real in a batch, and a sample has only "
+            f"{owner}: forward({name}, …) names the tensor that is real in a batch, and a sample has only "
             f"{', '.join(tensors)}; rename one of them, or pass sample=NAME"
         )
-    return (name, *_available(others, tensors, "discriminator"))
+    return (name, *_available(others, tensors, owner))
 
 
 def _parameters(net: nn.Module, owner: str) -> list[inspect.Parameter]:
@@ -63,7 +96,7 @@ def _parameters(net: nn.Module, owner: str) -> list[inspect.Parameter]:
     every = inspect.signature(net.forward).parameters.values()
     found = [parameter for parameter in every if parameter.kind in named]
     needed = [p.name for p in every if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if needed or (not found and owner == "discriminator"):
+    if needed or (not found and owner != "generator"):
         problem = f"takes {needed[0]!r} by keyword only" if needed else "has no named argument"
         raise ConfigError(f"{owner}: {type(net).__name__}.forward {problem}; give it arguments with names, by position")
     return found

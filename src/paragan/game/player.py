@@ -44,10 +44,10 @@ class ComputedGradients:
 class Player:
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
-    version counts all updates, `updates` (on the device) those that were not skipped, `images` the
-    real images of its turns over all ranks. damping: a factor on the learning rate of the next
-    update (`schemes/asynchronous`). state: tensors of the penalties of its turns, and of D's
-    augmentation (`game.state_buffers`).
+    version counts all updates, also those in which no term is due because of its interval,
+    `updates` (on the device) those that were not skipped, `images` the real images of its turns over
+    all ranks. damping: a factor on the learning rate of the next update (`schemes/asynchronous`).
+    state: tensors of the penalties of its turns, and of D's augmentation (`game.state_buffers`).
     """
 
     side: Side
@@ -121,8 +121,13 @@ class Player:
         return tuple(output.images for output in outputs)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
-        """Run the turn, then step or skip; only this player's state changes, or none if not due."""
+        """Run the turn, then step or skip; only this player's state changes.
+
+        A turn that is not due changes nothing, but counts if the interval of a penalty does.
+        """
         if not turn.is_due:
+            if turn.postponed:  # its interval counts turns
+                self._advance(torch.ones_like(self.updates))
             return Update({}, turn.feed.rows, self.version)
         computed = self.compute_gradients(turn, against)
         self.apply_gradients(computed)
@@ -222,15 +227,19 @@ class Player:
     def _count(self, is_finite: Tensor, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
         self.updates += ok
-        self.version += 1
         self.images += batch
+        self._images_since_average += batch
         if self.scaler is not None:
             self.scaler.update(is_finite)
-        taken = ok.to(torch.int64)  # local SGD: the minimum over ranks
+        self._advance(ok.to(torch.int64))
+
+    def _advance(self, taken: Tensor) -> None:
+        """Advance the version, synchronize ranks and average weights. taken: int64, 0 if skipped."""
+        self.version += 1
         of_scaler = [] if self.scaler is None else [self.scaler.scale, self.scaler.good]
+        # local SGD: `taken` becomes the minimum over ranks
         self.strategy.synchronize(self.net, self.optimizer, self.version, [self.updates, *of_scaler, taken])
-        self._images_since_average += batch
-        if self.ema is not None and self.is_synchronized:
+        if self.ema is not None and self.is_synchronized and self._images_since_average:
             self.ema.follow(self.net, taken.bool(), self.images, self._images_since_average, self._averaged_weights())
         self._images_since_average *= not self.is_synchronized
 

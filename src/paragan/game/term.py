@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -37,9 +38,16 @@ class Term(Penalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         values = self.function(context.outputs, context.feed)
-        if not isinstance(values, Tensor) or values.dim() == 0:
-            is_mean = isinstance(values, Tensor)
-            found = "a mean over the batch" if is_mean else f"a {type(values).__name__}"
-            problem = f"term {self.name} returned {found}"
+        rows = context.feed.rows
+        shape = tuple(values.shape) if isinstance(values, Tensor) else ()
+        if not shape or shape[0] != len(context.outputs.images):
+            problem = f"term {self.name} returned {_description(values, rows.count)}"
             raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
-        return self.weight_at(context.feed.rows) * mean_per_sample(values)
+        return self.weight_at(rows) * mean_per_sample(values)
+
+
+def _description(values: Any, count: int) -> str:
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
+    shape = tuple(values.shape)
+    return f"a tensor of {shape} for {count} samples" if shape else "a mean over the batch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from paragan.core.errors import ConfigError
 class Discriminators(nn.ModuleDict):
     """Calls each discriminator with the same inputs, and returns their outputs by name.
 
+    On named tensors (`paragan.Trainer`) each receives the inputs that its parameters name.
     `Discriminators(mpd=net, msd=net)`; weights are called `mpd.…`. A discriminator may return a
     list of outputs itself (`DiscriminatorOutput.of`). Raises `ConfigError` for a value that is no
     module, and for a name that `nn.ModuleDict` uses.
@@ -19,6 +21,8 @@ class Discriminators(nn.ModuleDict):
 
     def __init__(self, **nets: nn.Module) -> None:
         super().__init__()
+        # of each one's inputs among all; missing: it receives all
+        self.places: Mapping[str, Sequence[int]] = {}
         for name, net in nets.items():
             if not isinstance(net, nn.Module):
                 problem = f"discriminator {name} is a {type(net).__name__}"
@@ -29,4 +33,5 @@ class Discriminators(nn.ModuleDict):
             self[name] = net
 
     def forward(self, *inputs: Tensor | None) -> dict[str, Any]:
-        return {name: net(*inputs) for name, net in self.items()}
+        places = {name: self.places.get(name, range(len(inputs))) for name in self}
+        return {name: net(*(inputs[place] for place in places[name])) for name, net in self.items()}

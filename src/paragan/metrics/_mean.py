@@ -26,9 +26,15 @@ class MeanMetric(Metric):
         return cls()
 
     def update(self, samples: Any) -> Self:
-        """Return a metric that includes these images."""
-        total = self.total + float(self.of_each(samples).sum())
-        return replace(self, total=total, count=self.count + len(samples))
+        """Return a metric that includes these images. Raises `ConfigError` for other values."""
+        values = self.of_each(samples)
+        count = len(samples)
+        shape = tuple(values.shape) if isinstance(values, Tensor) else None
+        if shape != (count,):
+            found = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
+            problem = f"evaluation.metrics: {self.name} returned {found} for {count} samples"
+            raise ConfigError(f"{problem}; return one value per sample, (B,)")
+        return replace(self, total=self.total + float(values.sum()), count=self.count + count)
 
     def merge(self, other: Self) -> Self:
         """Return a metric that includes the images of both."""

@@ -17,7 +17,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput, sum_of
 from paragan.core.protocols import Turn
 from paragan.core.shard import gather_full
-from paragan.core.types import LossTerms, Rows
+from paragan.core.types import LossTerms
 
 _OUTPUT = ""  # the generated tensor, next to the names of additional tensors
 
@@ -70,16 +70,20 @@ class PartGradients:
 
 def term_gradients(
     parts: Sequence[PartGradients],
-    rows: Rows,
     weights: Mapping[str, float],
     total: Callable[[Tensor], Tensor],
     layer: LayerRecord | None,
+    turn: Turn,
 ) -> TermGradients:
     """Return the gradients of all terms that depend on G's output."""
     names = [term for term, gradients in parts[-1].by_term.items() if _OUTPUT in gradients]
     at_output = {name: [part.by_term[name][_OUTPUT] for part in parts] for name in names}
     at_layer = None if layer is None else partial(layer.norm, parts, total)
-    return TermGradients(at_output, rows, weights, total, at_layer)
+    intervals = {penalty.name: penalty.interval for penalty in turn.penalties}
+    postponed = [penalty.name for penalty in turn.postponed]
+    absent = [penalty.name for penalty in turn.absent]
+    rows = turn.feed.rows
+    return TermGradients(at_output, rows, weights, total, at_layer, intervals, postponed, absent)
 
 
 def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
@@ -129,7 +133,7 @@ class LayerRecord:
         if len(self.calls) != len(parts):
             raise ConfigError(
                 f"balancer.last_layer={self.name} has {len(self.calls)} calls for {len(parts)} micro-batches; name a "
-                "layer that G calls once, or set balancer.at=output"
+                "layer that G calls once, or leave last_layer out, to compare at G's output"
             )
         for part, (inputs, output) in zip(parts, self.calls, strict=True):
             gradient = self._at_layer_output(part.only(terms).weighted({}), output)
@@ -146,7 +150,7 @@ class LayerRecord:
         if found is None:
             raise ConfigError(
                 f"balancer.last_layer={self.name}: G's output does not depend on this layer; name G's "
-                "last layer, or set balancer.at=output"
+                "last layer, or leave last_layer out, to compare at G's output"
             )
         return found
 

@@ -70,12 +70,12 @@ class Reduction:
 
     ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
     each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None. across: gathers the rows of all ranks.
+    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all ranks.
     """
 
     ranks: int = 1
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
-    tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None
+    tied: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
     across: ReduceGroup | None = None
 
 
@@ -115,7 +115,7 @@ class _TurnRun:
             last = reduces and number == parts
             with self.reduction.around(last):
                 loss, terms = self._loss(turn, feed)
-                self._backward([self._scaled(loss)], [None], last)
+                self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
             done.append(terms)
         return done
 
@@ -151,12 +151,12 @@ class _TurnRun:
             for part, feed in zip(cut, on_leaves.feed.parts(parts), strict=True):
                 terms = self._terms(on_leaves, feed, part.leaf)
                 done.append(part.add(terms, feed.rows.total, self.scale))
-            rows = turn.feed.rows
-            factors = balancer.factors(term_gradients(cut, rows, done[-1].weights, self._total, layer))
+            found = term_gradients(cut, done[-1].weights, self._total, layer, turn)
+            factors = balancer.factors(found)
         pairs = list(chain.from_iterable(part.weighted(factors) for part in cut))
         roots = [root for root, _ in pairs]
         last = self._through_generator(turn, roots, [self._scaled(gradient) for _, gradient in pairs], done[-1])
-        recorded = {f"balancer/{name}": factor.expand(rows.count) for name, factor in factors.items()}
+        recorded = {f"balancer/{k}": v.expand(turn.feed.rows.count) for k, v in factors.items()}
         done[-1] = replace(last, observations_B={**last.observations_B, **recorded})
         return done
 
@@ -174,10 +174,12 @@ class _TurnRun:
         with self.reduction.around(True):
             context = self._context(turn, turn.feed, _NO_OUTPUTS)
             late_B = {penalty.name: penalty(context) for penalty in turn.penalties if _needs_no_image(penalty)}
+            _refuse_other_rows(late_B, turn.feed.rows.count)
             total = turn.feed.rows.total
             losses = [self._scaled(values.sum() / total) for values in late_B.values()]
-            self._backward([*roots, *losses], [*gradients, *(None for _ in losses)], last=True)
-        return replace(last, loss_B={**last.loss_B, **late_B})
+            loss_B = {**last.loss_B, **late_B}
+            self._backward([*roots, *losses], [*gradients, *(None for _ in losses)], tuple(loss_B))
+        return replace(last, loss_B=loss_B)
 
     def _loss(self, turn: Turn, feed: TurnInputs) -> tuple[Tensor, LossTerms]:
         """Return the loss of one micro-batch, divided by all rows of the batch, and its terms."""
@@ -195,7 +197,7 @@ class _TurnRun:
         context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
         terms = turn.objective(context.outputs, feed)
         loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
-        _refuse_means(loss_B)
+        _refuse_other_rows(loss_B, len(context.outputs.images))
         return replace(terms, loss_B=loss_B)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
@@ -208,20 +210,22 @@ class _TurnRun:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
         return loss if self.scale is None else loss * self.scale
 
-    def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], last: bool) -> None:
-        tied = self.reduction.tied(roots) if last else None
+    def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], terms: Sequence[str] = ()) -> None:
+        """Run a backward pass. terms: names of those of the turn if this is the last pass."""
+        tied = self.reduction.tied(roots, terms) if terms else None
         if tied is not None:
             roots = [*roots, tied]
             gradients = [*gradients, None]
         torch.autograd.backward(roots, gradients)
 
 
-def _refuse_means(loss_B: Mapping[str, Tensor]) -> None:
-    """Raise `ConfigError` for a loss without a batch axis, whose sum would not be that of the rows."""
+def _refuse_other_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
+    """Raise `ConfigError` for a loss that is not one value for each of these samples."""
     for name, values in loss_B.items():
-        if values.dim() == 0:
-            problem = f"loss {name!r} is a mean over the batch"
-            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
+        shape = tuple(values.shape)
+        if shape != (count,):
+            found = f"has shape {shape} for {count} samples" if shape else "is a mean over the batch"
+            raise ConfigError(f"loss {name!r} {found}; return one value per sample: keep the batch axis")
 
 
 def _without_late(turn: Turn) -> Turn:

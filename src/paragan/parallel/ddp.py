@@ -62,7 +62,7 @@ class Strategy(none.Strategy):
         def around(last: bool) -> AbstractContextManager[None]:
             return nullcontext() if last else net.no_sync()
 
-        signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
+        signature = (turn.chain, turn.needs_real, turn.feed.fakes is None)
         tied = partial(self._tied, here, weights, signature)
         across = ReduceGroup(here.world.group, "a penalty", here.world.count)
         return Reduction(here.world.size, around, tied, across)
@@ -73,12 +73,19 @@ class Strategy(none.Strategy):
         return super().finish(net, max_norm, scale)
 
     def _tied(
-        self, here: Placement, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
+        self,
+        here: Placement,
+        weights: Sequence[nn.Parameter],
+        turn: tuple[Any, ...],
+        roots: Sequence[Tensor],
+        terms: Sequence[str],
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach here.
 
+        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them only.
         `finish` removes gradients that no rank reaches: optimisers treat zero and None differently.
         """
+        signature = (*turn, *terms)
         if signature not in here.unreached:
             lacking = unreachable_parameters(roots, weights)
             missing = {id(weight) for weight in lacking}

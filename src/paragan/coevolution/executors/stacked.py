@@ -194,7 +194,9 @@ class _StackedSlot:
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         if not turn.is_due:
-            return Update({}, turn.feed.rows, self.version)
+            for player in self.players:
+                update = player.update(turn, against)
+            return update
         given = tensors_of(turn.feed)
         if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
             given["average"] = weight
