@@ -19,8 +19,7 @@ from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.runs import session as runs
-from paragan.runs.plan_settings import apply_plan, plan_here, read_parallel_plan, with_settings
-from paragan.runs.planned_training import AUTO, profiled, settings_of_run
+from paragan.runs.planned_training import ProgramPlan
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.scaling import rules
@@ -44,9 +43,8 @@ class ScalingManager:
     `schedule.warmup`); `none`.
 
     plan: None: only batch and rates change. `auto`: the first step measures this pair on rank 0, and
-    chooses strategies, scheme, precision of reductions, rates and averages for the workers by
-    simulation, as `paragan train --plan auto` does; `plan` has the result, with reasons. A file:
-    the document of `paragan plan --choose --json`. A run that exists keeps its settings.
+    chooses the settings of the workers by simulation, as `paragan train --plan auto` does; `plan`
+    has them, with reasons. A file: of `paragan plan --choose --json`.
 
     out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given.
     Repeating the program resumes from its newest checkpoint; fresh: start a new run and set the
@@ -219,23 +217,12 @@ class ScalingManager:
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
         """Return the config with the settings of the plan. Collective."""
         base, rule = self._base
-        unscaled = replace(networks.recorded_in(base), train=replace(base.train, kimg=self.config.train.kimg))
-        if (self._out / "config.yaml").is_file() and not self._fresh:
-            return with_settings(unscaled, settings_of_run(unscaled, self._out))
-        if str(plan) != AUTO:
-            self.plan = read_parallel_plan(Path(plan))
-            return apply_plan(unscaled, self.plan, self.world.size, str(plan))
-
-        def choose() -> ParallelPlan:
-            source = profiled(unscaled, program_name(), self._say, networks)
-            return plan_here(source, self.world.size, self.config.train.batch, rule)
-
-        chosen = choose() if self.world.is_main else None
-        (document, *_) = self.world.gather(None if chosen is None else chosen.to_dict())
-        self.plan = ParallelPlan.of(document)
-        for decision in self.plan.decisions:
-            self._say(f"plan      {decision.key or 'unchanged'}: {decision.value} ({decision.reason})")
-        return with_settings(unscaled, self.plan.settings)
+        train = replace(base.train, kimg=self.config.train.kimg)
+        unscaled = replace(networks.recorded_in(base), train=train)
+        folder = None if self._fresh else self._out
+        run = ProgramPlan(unscaled, networks, self.world, folder, self.config.train.batch, rule)
+        planned, self.plan = run.apply(plan, self._say)
+        return planned
 
     def _finish(self, session: Session) -> None:
         self._over = _FINISHED

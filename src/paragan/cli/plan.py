@@ -121,8 +121,10 @@ def format_plan(plan: Plan) -> str:
 def format_forecast(plan: ForecastPlan) -> str:
     """Return two tables: the run on each number of workers, and what its time is lost to."""
     network = plan.cluster.network
-    head = f"forecast: {plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling, from a profile of {plan.profile.machine}"
-    about = f"network: {network.between.bytes_per_s * 8 / 1e9:g} Gbit/s, {network.between.latency_s * 1e6:g} us"
+    goal = f"{plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling"
+    head = f"forecast: {goal}, from a profile of {plan.profile.machine}"
+    link = network.between
+    about = f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us"
     runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", "hours", "cost")]
     losses = [("workers", *plan.rows[0].losses)]
     for row in plan.rows:
@@ -136,7 +138,8 @@ def format_forecast(plan: ForecastPlan) -> str:
 
 def format_decisions(plan: ParallelPlan) -> str:
     """Return one line for each decision of a plan, and for each prediction."""
-    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {plan.images_per_s:,.4g} images/s predicted"]
+    speed = f"{plan.images_per_s:,.4g} images/s predicted"
+    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {speed}"]
     for one in plan.decisions:
         value = one.value if isinstance(one.value, str) else json.dumps(one.value)
         lines.append(f"  {one.key or 'unchanged'}: {value} ({one.reason})")

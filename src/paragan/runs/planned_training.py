@@ -13,6 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.distributed.launch.rank_env import from_environment
 
 if TYPE_CHECKING:
+    from paragan.core.dist import World
     from paragan.core.network_factory import Model
     from paragan.runs.plan_settings import PlanSource
     from paragan.scaling.parallel_plan import ParallelPlan
@@ -57,6 +58,45 @@ class PlannedRun:
         chosen = plan_settings.plan_here(source, workers, self.config.train.batch)
         say(self.describe(chosen))
         return to_words(chosen.settings)
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """A run of a program to plan, on the ranks of `world`.
+
+    networks: from memory. folder: of a run that may exist. batch: over all ranks. rule: of the
+    learning rates.
+    """
+
+    config: RunConfig
+    networks: Model
+    world: World
+    folder: Path | None
+    batch: int
+    rule: str
+
+    def apply(self, plan: str | Path, say: Say) -> tuple[RunConfig, ParallelPlan | None]:
+        """Return the config with the settings of a plan, and the plan if there is a new one. Collective.
+
+        plan: `auto`, or a document. A run that exists keeps its settings.
+        """
+        from paragan.runs import plan_settings
+        from paragan.scaling.parallel_plan import ParallelPlan
+
+        if self.folder is not None and (self.folder / "config.yaml").is_file():
+            settings = settings_of_run(self.config, self.folder)
+            return plan_settings.with_settings(self.config, settings), None
+        if str(plan) != AUTO:
+            chosen = plan_settings.read_parallel_plan(Path(plan))
+            return plan_settings.apply_plan(self.config, chosen, self.world.size, str(plan)), chosen
+        document = None
+        if self.world.is_main:
+            source = profiled(self.config, self.config.model.name, say, self.networks)
+            document = plan_settings.plan_here(source, self.world.size, self.batch, self.rule).to_dict()
+        chosen = ParallelPlan.of(self.world.gather(document)[0])
+        for one in chosen.decisions:
+            say(f"plan      {one.key or 'unchanged'}: {one.value} ({one.reason})")
+        return plan_settings.with_settings(self.config, chosen.settings), chosen
 
 
 def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = None) -> PlanSource:

@@ -6,14 +6,11 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import lcm
 
 import torch
-from torch import nn
 
 from paragan import build
 from paragan.build.data import batch_stream
@@ -25,8 +22,8 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
-from paragan.layers.batch_norm import BatchNorm
 from paragan.runs.measured_times import noise_batches
+from paragan.runs.norm_collectives import count_norms
 from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 
@@ -36,7 +33,6 @@ _MOST_PERIOD = 32
 _MOST_SIZES = 4
 _FEWEST_ROWS = 2  # batch norm needs two samples
 _OF_THE_MODEL = ("data", "model", "loss", "penalties", "augment", "balancer")
-_NORMS = (BatchNorm, nn.modules.batchnorm._BatchNorm)
 Say = Callable[[str], None]
 
 
@@ -60,11 +56,8 @@ def measure_profile(
     one = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
         game = build.gan(replace(one, adversarial=one.adversarial.started), found, device, model=model)
-        costs = []
-        for size in sizes:
-            say(f"measuring updates of {size:,} samples")
-            costs.append(_measure(one, found, game, device, size))
-        counts = _count_norms(one, game, noise_batches(one, found, device, sizes[0]))
+        costs = [_measure(one, found, game, device, size, say) for size in sizes]
+        counts = count_norms(one, game, noise_batches(one, found, device, sizes[0]))
     curves = _Curves(sizes, costs)
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
@@ -124,7 +117,8 @@ class _Curves:
         return Curve(tuple(self.sizes), tuple(map(read, self.costs)))
 
 
-def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> _Costs:
+def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int, say: Say) -> _Costs:
+    say(f"measuring updates of {size:,} samples")
     batches = noise_batches(config, found, device, size)
     scheme = build.scheme(config)
     turn = game.d_turn(next(batches))
@@ -196,46 +190,6 @@ def _batch_sizes(config: RunConfig) -> list[int]:
     while len(sizes) < _MOST_SIZES and sizes[0] // 2 >= least and sizes[0] % 2 == 0:
         sizes.insert(0, sizes[0] // 2)
     return sizes
-
-
-def _count_norms(config: RunConfig, game: GAN, batches: Iterator[Batch]) -> dict[str, tuple[int, int]]:
-    """Return collectives of batch norm, and their bytes, in a generation and in both updates."""
-    counts = {}
-    turn = game.d_turn(next(batches))
-    with _counted_norms(game) as seen:
-        fakes = detached_fakes(turn, game.g.network(), config.d.micro_batches)
-    counts["generate"] = (len(seen), sum(seen))
-    with _counted_norms(game) as seen:
-        game.d.update(turn.with_fakes(fakes), against=game.g)
-    counts["d"] = (len(seen), sum(seen))
-    with _counted_norms(game) as seen:
-        game.g.update(game.g_turn(next(batches)), against=game.d)
-    counts["g"] = (len(seen), sum(seen))
-    return counts
-
-
-@contextmanager
-def _counted_norms(game: GAN) -> Iterator[list[int]]:
-    """Yield the bytes of each all-reduce that batch norms would make on several ranks.
-
-    A training forward has one, and one more in its backward.
-    """
-    seen: list[int] = []
-
-    def count(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: object) -> None:
-        if module.training:
-            x = inputs[0]
-            num_bytes = (2 * x.shape[1] + 1) * x.element_size()
-            seen.extend([num_bytes] * (1 + torch.is_grad_enabled()))
-
-    nets = [player.net for player in (game.g, game.d) if isinstance(player, Player)]
-    modules = chain.from_iterable(net.modules() for net in nets)
-    hooks = [module.register_forward_hook(count) for module in modules if isinstance(module, _NORMS)]
-    try:
-        yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> PlayerProfile:

@@ -8,7 +8,7 @@ asynchronous players) is chosen only if its predicted gain clears a margin. Sour
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,10 @@ _FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to train. settings: of the config, by dotted key. margin: predicted gain that it needs."""
+    """A way to train.
+
+    settings: of the config, by dotted key. margin: predicted gain that it needs.
+    """
 
     name: str
     game: GameCosts
@@ -66,22 +69,20 @@ def choose_plan(
     candidates: Callable[[str], Sequence[Candidate]],
     players: Mapping[Side, PlayerOptions],
 ) -> ParallelPlan:
-    """Return the plan of a run. candidates: with a strategy for both players; the first one is the
-    config with that strategy alone.
+    """Return the plan of a run.
 
-    Raises `ConfigError` for a goal that no candidate reaches, and for workers without a sample.
+    candidates: with a strategy for both players; the first one is the config with that strategy
+    alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
+    sample.
     """
     if goal.batch < cluster.workers:
-        raise ConfigError(
-            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
-        )
+        problem = f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers"
+        raise ConfigError(f"{problem}; pass a larger train.batch")
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
     possible = candidates(fitted.strategy)
-    predictions = [_predict(candidate, cluster) for candidate in possible]
+    predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
-    first = predictions[0].images_per_s
-    predictions = [replace(one, gain=one.images_per_s / first - 1) for one in predictions]
     chosen = predictions[best]
     hours = goal.kimg * 1000 / chosen.images_per_s / 3600
     _refuse_impossible(goal, hours, cluster.workers)
@@ -94,44 +95,43 @@ def choose_plan(
         *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
     )
     alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
-    return ParallelPlan(
-        profile.fingerprint,
-        profile.machine,
-        cluster.workers,
-        goal.batch,
-        local,
-        chosen.name,
-        {one.key: one.value for one in decisions if one.key},
-        chosen.step_s,
-        chosen.images_per_s,
-        chosen.images_per_s / (cluster.workers * alone),
-        hours,
-        decisions,
-        (chosen, *(one for one in predictions if one is not chosen)),
-    )
+    efficiency = chosen.images_per_s / (cluster.workers * alone)
+    settings = {one.key: one.value for one in decisions if one.key}
+    order = (chosen, *(one for one in predictions if one is not chosen))
+    measured = (profile.fingerprint, profile.machine)
+    sizes = (cluster.workers, goal.batch, local)
+    speed = (chosen.step_s, chosen.images_per_s, efficiency, hours)
+    return ParallelPlan(*measured, *sizes, chosen.name, settings, *speed, decisions, order)
 
 
-def _predict(candidate: Candidate, cluster: Cluster) -> Prediction:
-    time = SimulatedTime(candidate.game, cluster)
-    ends = time.run(_STEPS)
-    step_s = float(np.diff(ends)[_WARM_UP:].mean())
-    images = candidate.game.batch * candidate.game.profile.d_updates
-    return Prediction(candidate.name, step_s, images / step_s, 0.0, sum(time.bytes.values()) / _STEPS)
+def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Prediction]:
+    """Return the forecast of each candidate, with its gain over the first one."""
+    found: list[Prediction] = []
+    for candidate in candidates:
+        time = SimulatedTime(candidate.game, cluster)
+        ends = time.run(_STEPS)
+        step_s = float(np.diff(ends)[_WARM_UP:].mean())
+        images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
+        gain = images_per_s / found[0].images_per_s - 1 if found else 0.0
+        link_bytes = sum(time.bytes.values()) / _STEPS
+        found.append(Prediction(candidate.name, step_s, images_per_s, gain, link_bytes))
+    return found
 
 
 def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
     """Return the fastest candidate among those whose gain over the first clears their margin."""
-    first = predictions[0].images_per_s
-    gains = [one.images_per_s / first - 1 for one in predictions]
+    gains = [one.gain for one in predictions]
     eligible = [n for n, one in enumerate(candidates) if n == 0 or gains[n] >= one.margin]
     return max(eligible, key=lambda n: (round(gains[n] - candidates[n].margin, 6), -n))
 
 
 def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
     """Return decisions about scheme and strategies."""
-    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {prediction.images_per_s:,.4g} images/s predicted"
+    speed = f"{prediction.images_per_s:,.4g} images/s"
+    predicted = f"{1000 * prediction.step_s:,.3g} ms a step, {speed} predicted"
     if not candidate.settings:
-        return [PlannedSetting("", candidate.name, f"{predicted}; no other candidate gains more than its margin")]
+        reason = f"{predicted}; no other candidate gains more than its margin"
+        return [PlannedSetting("", candidate.name, reason)]
     why = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}; {predicted}"
     return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
 
@@ -147,7 +147,8 @@ class _Fit:
 
     def decisions(self) -> list[PlannedSetting]:
         if self.peak is None:
-            return [PlannedSetting("", "strategy and micro-batches as configured", "no memory limit is known")]
+            unchanged = "strategy and micro-batches as configured"
+            return [PlannedSetting("", unchanged, "no memory limit is known")]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         values: dict[str, Any] = {}
         for side in Side:
@@ -182,7 +183,8 @@ def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updat
     """Return factors of the learning rates, and warm-ups, for another batch."""
     ratio = goal.batch / goal.base_batch
     if ratio == 1:
-        return [PlannedSetting("", "learning rates", f"the batch of {goal.batch} is the one they are set for")]
+        reason = f"the batch of {goal.batch} is the one they are set for"
+        return [PlannedSetting("", "learning rates", reason)]
     found = []
     for side, player in players.items():
         name = side.value
@@ -195,7 +197,8 @@ def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updat
             found.append(PlannedSetting(f"{name}.optimizer.groups", list(scaled.groups), reason))
         if factor > 1:
             warmup = max(player.schedule.warmup, min(round(_MOST_WARM_UP * updates), round(100 * ratio)))
-            found.append(PlannedSetting(f"{name}.schedule.warmup", warmup, "updates until the larger rate"))
+            reason = "updates until the larger rate"
+            found.append(PlannedSetting(f"{name}.schedule.warmup", warmup, reason))
     return found
 
 
@@ -206,14 +209,16 @@ def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) ->
         least = _FEWEST_HALF_LIFE * goal.batch / 1000
         if player.ema is not None and player.ema.half_life_kimg < least:
             key = f"{side.value}.ema.half_life_kimg"
-            found.append(PlannedSetting(key, least, f"{_FEWEST_HALF_LIFE} updates of the larger batch"))
+            reason = f"{_FEWEST_HALF_LIFE} updates of the larger batch"
+            found.append(PlannedSetting(key, least, reason))
     return found
 
 
 def _prefetch_decisions(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
     share = profile.d_updates * profile.load_s.at(local) / step_s
     if is_decoded and share > 0.02:
-        return [PlannedSetting("data.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")]
+        reason = f"reading is {share:.0%} of a step, and can run ahead"
+        return [PlannedSetting("data.prefetch", "auto", reason)]
     return [PlannedSetting("", "data.prefetch", f"reading is {share:.1%} of a step")]
 
 

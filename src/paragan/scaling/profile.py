@@ -32,7 +32,8 @@ class Curve:
         if len(self.rows) == 1:
             return self.values[0] * rows / self.rows[0]
         right = min(max(bisect_left(self.rows, rows), 1), len(self.rows) - 1)
-        low, high = self.rows[right - 1], self.rows[right]
+        low = self.rows[right - 1]
+        high = self.rows[right]
         share = (rows - low) / (high - low)
         return max(0.0, self.values[right - 1] + share * (self.values[right] - self.values[right - 1]))
 
