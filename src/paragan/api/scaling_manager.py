@@ -32,23 +32,21 @@ class ScalingManager:
     """Training of a pair of networks on the available workers (the ParaGAN poster, figure 5).
 
     config: the best settings of a single worker; `config.max_steps` are the steps of the run. bs:
-    images of a batch over `num_workers` workers. The workers are torchrun's ranks, or one process
-    alone. Each has bs / num_workers images, however many exist; `self.config` is the config of the
-    run, with the resulting batch. The number of steps is unchanged, so that the images of a run
-    grow with its batch.
+    images of a batch over `num_workers` workers: torchrun's ranks, or one process alone. Each has
+    bs / num_workers images, however many exist; `self.config` is the config of the run, with the
+    resulting batch. The number of steps is unchanged: the images of a run grow with its batch.
 
-    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam and
-    similar optimizers (Malladi et al. 2022, whose rule also changes betas and eps: here they are
-    unchanged); `linear`, r itself, for SGD (Goyal et al. 2017, section 2.1, after a warm-up:
-    `schedule.warmup`); `none`.
+    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam
+    (Malladi et al. 2022; betas and eps do not change here); `linear`, r itself, for SGD (Goyal et
+    al. 2017, section 2.1, after a warm-up: `schedule.warmup`); `none`.
 
     plan: None: only batch and rates change. `auto`: the first step measures this pair on rank 0, and
     chooses the settings of the workers by simulation, as `paragan train --plan auto` does; `plan`
     has them, with reasons. A file: of `paragan plan --choose --json`.
 
-    out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given.
-    Repeating the program resumes from its newest checkpoint; fresh: start a new run and set the
-    former one aside. Raises children of `paragan.ParaganError`.
+    out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from
+    its newest checkpoint; fresh: start a new run and set the former one aside. Raises children of
+    `paragan.ParaganError`.
     """
 
     def __init__(
@@ -218,8 +216,8 @@ class ScalingManager:
         """Return the config with the settings of the plan. Collective."""
         base, rule = self._base
         train = replace(base.train, kimg=self.config.train.kimg)
-        unscaled = replace(networks.recorded_in(base), train=train)
         folder = None if self._fresh else self._out
+        unscaled = replace(networks.recorded_in(base), train=train)
         run = ProgramPlan(unscaled, networks, self.world, folder, self.config.train.batch, rule)
         planned, self.plan = run.apply(plan, self._say)
         return planned

@@ -71,7 +71,8 @@ def plan_settings(
     def candidates(strategy: str) -> list[Candidate]:
         return _candidates(replace(source, config=planned), game, cluster.workers, strategy)
 
-    return choose_plan(source.profile, cluster, goal, candidates, {Side.G: config.g, Side.D: config.d})
+    players = {Side.G: config.g, Side.D: config.d}
+    return choose_plan(source.profile, cluster, goal, candidates, players)
 
 
 def with_settings(config: RunConfig, settings: Mapping[str, Any], source: str = "plan") -> RunConfig:
@@ -116,7 +117,8 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     found = [_candidate(source, "as configured", sharded, 0.0)]
     config = source.config
-    is_open = strategy == "ddp" and config.g.strategy is None and config.d.strategy is None and workers > 1
+    has_strategies = config.g.strategy is not None or config.d.strategy is not None
+    is_open = strategy == "ddp" and not has_strategies and workers > 1
     if not is_open or build.scheme(config).is_concurrent:
         return found
     found.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
@@ -163,5 +165,6 @@ def choose_settings(
 def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:
     """Choose the settings of so many workers of this host."""
     is_cpu = source.profile.device == "cpu"
-    cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=num_cores() if is_cpu else None)
+    cores = num_cores() if is_cpu else None
+    cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=cores)
     return plan_settings(source, cluster, batch, rule=rule)

@@ -68,7 +68,8 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:
-        raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
+        problem = f"{cluster.workers} workers share a batch of {batch}"
+        raise ConfigError(f"{problem}; pass train.batch={cluster.workers}")
     here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
     steps = {name: _steps(here, each, num_steps, seed) for name, each in _stages(cluster).items()}
     period_s = float(steps["stragglers"].mean()) / here.profile.d_updates

@@ -106,7 +106,8 @@ class SimulatedTime:
         seconds = self._per_rows(side, player.update_s.at)
         if side is Side.G and has_fakes:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
-        seconds += self._per_rows(side, profile.between_s) / (1 if self._is_split else self.d_updates + 1)
+        updates = 1 if self._is_split else self.d_updates + 1
+        seconds += self._per_rows(side, profile.between_s) / updates
         if side is Side.G and not self._is_split:
             self._exchange_opponent(Side.D)
         self._compute(side, seconds)
@@ -155,22 +156,23 @@ class SimulatedTime:
         storage = self.cluster.storage
         if storage is None:
             return None
+        loading = self.game.loading
         traces = min(_MOST_TRACES, len(self._ranks[Side.D]))
         num_bytes = self.game.profile.sample_bytes * int(self._rows[Side.D].max())
         return np.stack(
             [
-                simulate_waits(storage, self.game.loading, self.period_s, _TRACE_BATCHES, num_bytes, self.seed + number)
+                simulate_waits(storage, loading, self.period_s, _TRACE_BATCHES, num_bytes, self.seed + number)
                 for number in range(traces)
             ]
         )
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         ranks = self._ranks[side]
-        batch = self.game.batch if side is Side.D or self.game.g_batch is None else self.game.g_batch
+        batch = self.game.batch if side is Side.D else self.game.g_batch or self.game.batch
         return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(ranks))])
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
-        """Return a cost of each rank of a side; ranks have at most two different numbers of rows."""
+        """Return a cost of each rank of a side."""
         sizes, inverse = np.unique(self._rows[side], return_inverse=True)
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 
@@ -219,7 +221,7 @@ class SimulatedTime:
         began = float(self._now[ranks].max())
         queued = np.maximum(self._link_free[ranks] - began, 0.0)
         ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
-        self._link_free[ranks] = np.where(queued > 0, self._link_free[ranks] + seconds, self._link_free[ranks])
+        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
         self._now[ranks] = ends.max()
         self._count(kind, link_bytes(exchange, len(ranks)) * exchange.every)
 
