@@ -92,10 +92,13 @@ ROWS: Sequence[Row] = (
 )
 
 _LATE = {"staleness": 1, "age": 1}  # D is shown late images, too
+_FEW_BYTES = {"staleness": 2, "age": 0, "refresh": 2, "state_dtype": "bf16", "fakes_dtype": "bf16"}  # of `paragan`
 _ADAM = {"name": "Adam", "betas": BELIEF["betas"]}
 PROBES: Sequence[Row] = (  # where a row is worse: what does it come from, and what helps?
     Row("async S=0", {"staleness": 0, "age": 0}),
     Row("async, only G late", _ASYNC, orders={"g": Steady(0), "d": Steady(1)}),
+    Row("async few bytes", _FEW_BYTES),
+    Row("async few bytes S=1 R=1", {**_FEW_BYTES, "staleness": 1, "refresh": 1}),
     Row("async A=1", _LATE),
     Row("async S=0 A=1", {"staleness": 0, "age": 1}),
     Row("async S=3", {"staleness": 3, "age": 0}),
