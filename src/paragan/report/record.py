@@ -89,6 +89,9 @@ class History:
         match kind:
             case "step" | "telemetry" | "loading":
                 self._add_values(entry, "loading/" if kind == "loading" else "")
+            case "traffic":
+                links = to_mapping(entry.values.get("links"))
+                self._add_values(replace(entry, values=links), "links/")
             case "delays":
                 self._add_delays(entry.values)
             case "generation":

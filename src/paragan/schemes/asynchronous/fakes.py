@@ -42,9 +42,7 @@ class FakesSender:
     sent in bfloat16. in_process: messages are tensors on their device, not bytes on the host.
     """
 
-    def __init__(
-        self, senders: Sequence[SendEnd | None], is_rounded: bool = False, in_process: bool = False
-    ) -> None:
+    def __init__(self, senders: Sequence[SendEnd | None], is_rounded: bool = False, in_process: bool = False) -> None:
         self.senders = senders
         self.is_rounded = is_rounded
         self.in_process = in_process
@@ -79,9 +77,7 @@ class FakesReceiver:
     like: one row of each tensor, in the order of `Prior.judged`. is_rounded: as of the sender.
     """
 
-    def __init__(
-        self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor], is_rounded: bool = False
-    ) -> None:
+    def __init__(self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor], is_rounded: bool = False) -> None:
         self.receivers = receivers
         self.like = like
         self._like_sent = _as_sent(like, is_rounded)
