@@ -105,8 +105,8 @@ _BF16 = {
     "state_dtype": "bf16",
     "fakes_dtype": "bf16",
 }  # of the preset `paragan`
-_PRESET_G = {**BELIEF, "lr": 2e-4}
-_PRESET_D = {"name": "Adam", "betas": BELIEF["betas"], "lr": 2e-4}
+_PRESET_G = {**BELIEF, "lr": 1e-4}
+_PRESET_D = {"name": "Adam", "betas": BELIEF["betas"], "lr": 4e-4}
 _ADAM = {"name": "Adam", "betas": BELIEF["betas"]}
 PROBES: Sequence[Row] = (  # where a row is worse: what does it come from, and what helps?
     Row("async S=0", {"staleness": 0, "age": 0}),

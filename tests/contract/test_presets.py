@@ -49,7 +49,9 @@ def test_preset_paragan_has_all_of_the_system():
     plain, asymmetric, whole = (
         config.read_recipe("digits", words) for words in ([], ["preset=asymmetric"], ["preset=paragan"])
     )
-    assert (whole.g.optimizer, whole.d.optimizer) == (asymmetric.g.optimizer, asymmetric.d.optimizer)
+    for side, rate in (("g", 1e-4), ("d", 4e-4)):  # at equal rates AdaBelief may collapse under this scheme
+        mine, theirs = getattr(whole, side).optimizer, getattr(asymmetric, side).optimizer
+        assert (mine.name, mine.arguments, mine.lr) == (theirs.name, theirs.arguments, rate)
     assert [side.strategy.name for side in (whole.g, whole.d)] == ["local_sgd", "local_sgd"]
     assert [side.strategy.options.every for side in (whole.g, whole.d)] == [2, 2]
     assert whole.scheme.name == "asynchronous" and asymmetric.scheme == plain.scheme

@@ -26,12 +26,12 @@ class World:
     """A group of ranks, and this process's rank among them.
 
     group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single
-    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind that this rank
-    passed to collectives and links since its start: `parameters` (also gradients), `norm`
-    (statistics), `states` and `fakes` (of asynchronous players), `control` (the rest). on_links: the
-    bytes that travel for them, by `traffic.link_bytes`. Neither has what torch sends to set up a
-    group or a wrapper (DDP broadcasts its weights once), nor keep-alive messages. meshes: device
-    meshes of these ranks, created once each, because every mesh has separate connections and threads.
+    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind that this
+    rank passed to collectives and links: `parameters` (also gradients), `norm` (statistics),
+    `states` and `fakes` (of asynchronous players), `control` (the rest). on_links: the bytes that
+    travel for them, by `traffic.link_bytes`. Neither has what torch sends to set up a group or a
+    wrapper (DDP broadcasts its weights once), nor keep-alive messages. meshes: device meshes of
+    these ranks, created once each, because every mesh has separate connections and threads.
     """
 
     rank: int = 0
@@ -130,7 +130,8 @@ class World:
 
         num_ranks: that take part; None: all.
         """
-        self.count_bytes(kind, sum(t.numel() * t.element_size() for t in tensors), collective, num_ranks)
+        num_bytes = sum(t.numel() * t.element_size() for t in tensors)
+        self.count_bytes(kind, num_bytes, collective, num_ranks)
 
     def count_bytes(
         self,

@@ -52,7 +52,7 @@ class Roles:
         return tuple(side for side in Side if (side in self.sides) != self.has_server)
 
     def sources(self, side: Side, of: Side) -> list[int]:
-        """Return for each rank of `side` a rank of `of` that serves it, by their numbers within their side.
+        """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.
 
         One on the same host where there is one, in turn; otherwise the ranks are divided evenly.
         """

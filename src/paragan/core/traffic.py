@@ -8,8 +8,9 @@ from enum import Enum
 class Collective(Enum):
     """Kind of operation that a tensor is passed to.
 
-    ALL_REDUCE, BROADCAST: the whole tensor on every rank. ALL_GATHER: this rank's piece of the result.
-    REDUCE_SCATTER: the whole tensor, of which a rank receives a piece. LINK: a message to one rank.
+    ALL_REDUCE, BROADCAST: the whole tensor on every rank. ALL_GATHER: this rank's piece of the
+    result. REDUCE_SCATTER: the whole tensor, of which a rank receives a piece. LINK: a message to
+    one rank.
     """
 
     ALL_REDUCE = "all_reduce"

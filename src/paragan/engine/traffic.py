@@ -25,10 +25,10 @@ class TrafficLog:
         self._num_steps += 1
 
     def read(self) -> dict[str, Any]:
-        """Return the bytes per step since the last call; empty for one rank, or no step. Collective.
+        """Return the bytes per step since the last call, or nothing for one rank. Collective.
 
-        `steps`: since then. `sent`: what ranks passed to collectives and links; `links`: what travels
-        for it (`core.traffic.link_bytes`); each by kind, of all ranks together.
+        `steps`: since then. `sent`: what ranks passed to collectives and links; `links`: what
+        travels for it (`core.traffic.link_bytes`); each by kind, of all ranks together.
         """
         if self._world.size == 1 or not self._num_steps:
             return {}

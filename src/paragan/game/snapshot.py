@@ -47,8 +47,8 @@ class Snapshot:
         Differences must be those of the next message: they are added to the state here. Raises
         `ConfigError` for a message of another network.
         """
-        like = [_as_difference(tensor) if is_difference else tensor for tensor in self._tensors.values()]
-        values = unpacked("weights", message, like)
+        like = list(self._tensors.values())
+        values = unpacked("weights", message, list(map(_as_difference, like)) if is_difference else like)
         if version < self.version or (version == self.version and (self.is_exact or is_difference)):
             assert not is_difference, "differences arrive in order"
             return

@@ -69,7 +69,7 @@ def num_accelerators() -> int:
 
 
 def mark_ready(tensor: torch.Tensor) -> torch.Event | None:
-    """Return the end of the work queued on the current stream of a tensor's device; None on the CPU."""
+    """Return the end of the work queued on the current stream of the device; None on the CPU."""
     if tensor.device.type == "cpu":
         return None
     return torch.accelerator.current_stream(tensor.device).record_event()

@@ -38,14 +38,20 @@ class _Buffers:
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
+    def count(self, tensor: Tensor, collective: Collective, num_ranks: int) -> None:
+        if num_ranks > 1:
+            self.world.count("parameters", tensor, collective=collective, num_ranks=num_ranks)
+
 
 class _CountedAllGather(_Buffers):
     def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        async_op: bool = False,
     ) -> Any:
-        size = group.size()
-        if size > 1:
-            self.world.count("parameters", input_tensor, collective=Collective.ALL_GATHER, num_ranks=size)
+        self.count(input_tensor, Collective.ALL_GATHER, group.size())
         return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
@@ -54,11 +60,13 @@ class _CountedReduceScatter(_Buffers):
     num_replicas: int
 
     def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
     ) -> Any:
-        size = group.size()
-        if size > 1:
-            self.world.count("parameters", input_tensor, collective=Collective.REDUCE_SCATTER, num_ranks=size)
-        if self.num_replicas > 1:
-            self.world.count("parameters", output_tensor, num_ranks=self.num_replicas)
+        self.count(input_tensor, Collective.REDUCE_SCATTER, group.size())
+        self.count(output_tensor, Collective.ALL_REDUCE, self.num_replicas)
         return dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

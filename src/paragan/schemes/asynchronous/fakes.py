@@ -1,4 +1,4 @@
-"""Messages with fakes and what belongs to them, from the ranks of G to the ranks of D that hold the same rows.
+"""Messages with fakes and what belongs to them, from ranks of G to ranks of D with the same rows.
 
 Samples may be rounded to bfloat16; labels and all other tensors are exact. Between two ranks a
 message travels over the host; within a process it stays on its device.
@@ -49,7 +49,8 @@ class FakesSender:
 
     def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
         """Send samples of these rows of the global batch (`Prior.judged`)."""
-        sent = _as_sent({name: tensor.detach() for name, tensor in tensors.items()}, self.is_rounded)
+        detached = {name: tensor.detach() for name, tensor in tensors.items()}
+        sent = _as_sent(detached, self.is_rounded)
         if not self.in_process:
             sent = {name: tensor.cpu() for name, tensor in sent.items()}
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):

@@ -59,7 +59,7 @@ class HalfStep:
             self.bound = 0
 
     def fall_back(self, version: int) -> None:
-        """Set the bound to 0 for exploding gradients of this side, and report it in the next message."""
+        """Set the bound to 0 for exploding gradients of this side; the next message reports it."""
         if not self.is_in_step:
             self.lag_record.in_step_at = version
         self.bound = 0
