@@ -57,6 +57,7 @@ def called(folder, *words):
 
 FEWER_BYTES = ("scheme.refresh=2", "scheme.state_dtype=bf16", "scheme.fakes_dtype=bf16", "scheme.placement=paired")
 
+
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_stop_saves_both_players_at_one_step_and_any_world_resumes(tmp_path, started):
