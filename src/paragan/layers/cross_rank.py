@@ -115,7 +115,8 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     spreads = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
     mine = _norm_group(world, ranks) if norms or spreads else None
     averaged = None if mine is world.group else world.group
-    num_ranks = 1 if mine is None else dist.get_world_size(mine)
+    is_whole = mine is None or mine is world.group
+    num_ranks = world.size if is_whole else dist.get_world_size(mine)
     count = partial(world.count, num_ranks=num_ranks)
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
