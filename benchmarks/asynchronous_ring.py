@@ -126,7 +126,7 @@ def _player(side: Side, row: Row, seed: int) -> Player:
         return net
 
     ema = Ema(strategy.prepare_average(make, None), EmaOptions(half_life_kimg=5.0)) if side is Side.G else None
-    policy = _policy(row.g_optimizer or {}) if side is Side.G else _policy({})
+    policy = _policy((row.g_optimizer if side is Side.G else row.d_optimizer) or {})
     return Player(side, strategy.prepare(make, None), strategy, policy, ema=ema)
 
 

@@ -25,7 +25,8 @@ class Steady:
 class Row:
     """One way to train. scheme: options of `asynchronous`; None: `shared_fakes`, which is `asynchronous` at S = 0.
 
-    g, d: images of a turn of each, as multiples of the table's batch. g_optimizer: in place of the table's own.
+    g, d: images of a turn of each, as multiples of the table's batch. g_optimizer, d_optimizer: in place of the
+    table's own.
     orders: by player, of a run whose delays are given rather than found. words: more of the config.
     """
 
@@ -36,6 +37,7 @@ class Row:
     g_optimizer: Mapping[str, Any] | None = None
     orders: Mapping[str, Steady] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    d_optimizer: Mapping[str, Any] | None = None
 
     @property
     def is_async(self) -> bool:
@@ -67,18 +69,22 @@ class Table:
         else:
             chosen = dict(row.scheme) | ({"g_batch": round(self.batch * row.g)} if row.g != row.d else {})
             words += ["scheme.name=asynchronous", *(f"scheme.{key}={value}" for key, value in chosen.items())]
-        if row.g_optimizer is not None:
-            beta1, beta2 = row.g_optimizer["betas"]
-            eps = f", eps: {row.g_optimizer['eps']}" if "eps" in row.g_optimizer else ""
-            words.append(f"g.optimizer.name={row.g_optimizer['name']}")
-            words.append(f"g.optimizer.arguments={{betas: [{beta1}, {beta2}]{eps}}}")
-            if "lr" in row.g_optimizer:
-                words.append(f"g.optimizer.lr={row.g_optimizer['lr']}")
+        for side, optimizer in (("g", row.g_optimizer), ("d", row.d_optimizer)):
+            if optimizer is not None:
+                words += _optimizer_words(side, optimizer)
         return words
 
     def label(self, row: Row) -> str:
         """As the poster names them: G's and D's images of a turn."""
         return f"{row.name} G-{round(self.batch * row.g)} D-{round(self.batch * row.d)}"
+
+
+def _optimizer_words(side: str, optimizer: Mapping[str, Any]) -> list[str]:
+    beta1, beta2 = optimizer["betas"]
+    eps = f", eps: {optimizer['eps']}" if "eps" in optimizer else ""
+    words = [f"{side}.optimizer.name={optimizer['name']}"]
+    words.append(f"{side}.optimizer.arguments={{betas: [{beta1}, {beta2}]{eps}}}")
+    return words + ([f"{side}.optimizer.lr={optimizer['lr']}"] if "lr" in optimizer else [])
 
 
 _ASYNC = {"staleness": 1, "age": 0}  # the defaults
@@ -92,10 +98,23 @@ ROWS: Sequence[Row] = (
 )
 
 _LATE = {"staleness": 1, "age": 1}  # D is shown late images, too
+_BF16 = {
+    "staleness": 1,
+    "age": 0,
+    "refresh": 1,
+    "state_dtype": "bf16",
+    "fakes_dtype": "bf16",
+}  # of the preset `paragan`
+_PRESET_G = {**BELIEF, "lr": 1e-4}
+_PRESET_D = {"name": "Adam", "betas": BELIEF["betas"], "lr": 4e-4}
 _ADAM = {"name": "Adam", "betas": BELIEF["betas"]}
 PROBES: Sequence[Row] = (  # where a row is worse: what does it come from, and what helps?
     Row("async S=0", {"staleness": 0, "age": 0}),
     Row("async, only G late", _ASYNC, orders={"g": Steady(0), "d": Steady(1)}),
+    Row("async bf16", _BF16),
+    Row("async bf16 S=2 R=2", {**_BF16, "staleness": 2, "refresh": 2}),
+    Row("sync preset's optimisers", g_optimizer=_PRESET_G, d_optimizer=_PRESET_D),
+    Row("async bf16 preset's optimisers", _BF16, g_optimizer=_PRESET_G, d_optimizer=_PRESET_D),
     Row("async A=1", _LATE),
     Row("async S=0 A=1", {"staleness": 0, "age": 1}),
     Row("async S=3", {"staleness": 3, "age": 0}),

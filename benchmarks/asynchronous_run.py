@@ -129,7 +129,9 @@ def _shared(
     """The data, and one judge for all rows: scores of two judges cannot be compared."""
     config: RunConfig = read_recipe(table.recipe, table.row_words(Row("sync"), data, 0))
     found = build.open_data(config)
-    scored = scorer(config, extractor_context(config, found, keep / table.name, print, torch.device("cpu")))
+    device = torch.device("cpu")
+    context = extractor_context(config, found, keep / table.name, print, device)
+    scored = scorer(config, found, build.gan(config, found, device).prior, context)
     assert scored is not None
     return found, lambda player, prior: scored(player, prior).metrics
 

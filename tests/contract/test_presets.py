@@ -10,7 +10,9 @@ from paragan.core.errors import ConfigError
 
 PRESETS = registry.names("presets")
 RECIPES = registry.names("recipes")
-SETS = (("g.optimizer", "d.optimizer", "d.updates_per_step"), ("grid", "scheme", "loss"))  # of optimisers, of grids
+OPTIMISERS = ("g.optimizer", "d.optimizer", "d.updates_per_step")
+SETS = (OPTIMISERS, ("grid", "scheme", "loss"))  # of optimisers, of grids
+PARAGAN = ("g.optimizer", "d.optimizer", "g.strategy", "d.strategy", "scheme")  # everything of the system
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -25,7 +27,8 @@ def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
     plain, preset = config.read_recipe(recipe), config.read_recipe(recipe, [f"preset={name}"])
     changed = list(config.compare(plain, preset))
     assert changed or (recipe, name) == ("cellular-mnist", "lipizzaner")  # that recipe's grid is this one
-    assert all(key.startswith(SETS[preset.grid != plain.grid]) for key in changed)
+    allowed = PARAGAN if name == "paragan" else SETS[preset.grid != plain.grid]
+    assert all(key.startswith(allowed) for key in changed)
     assert preset.data == plain.data and preset.g.ema == plain.g.ema
     for words in ([f"preset={name}", "g.optimizer.lr=3e-3"], ["g.optimizer.lr=3e-3", f"preset={name}"]):
         again = config.read_recipe(recipe, words)
@@ -34,12 +37,25 @@ def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
 
 
 def test_the_pairs_are_what_they_are_called():
-    asymmetric = config.read_recipe("digits", ["preset=paragan"])
+    asymmetric = config.read_recipe("digits", ["preset=asymmetric"])
     assert (asymmetric.g.optimizer.name, asymmetric.d.optimizer.name) == ("adabelief", "Adam")
     assert "eps" not in asymmetric.d.optimizer.arguments  # nothing of another optimiser's is left
     for name, k in (("ttur", 1), ("ttur-biggan", 2)):
         pair = config.read_recipe("sngan-cifar10", [f"preset={name}"])
         assert pair.d.optimizer.lr == 4 * pair.g.optimizer.lr and pair.d.updates_per_step == k
+
+
+def test_preset_paragan_has_all_of_the_system():
+    plain, asymmetric, whole = (
+        config.read_recipe("digits", words) for words in ([], ["preset=asymmetric"], ["preset=paragan"])
+    )
+    for side, rate in (("g", 1e-4), ("d", 4e-4)):  # at equal rates AdaBelief may collapse under this scheme
+        mine, theirs = getattr(whole, side).optimizer, getattr(asymmetric, side).optimizer
+        assert (mine.name, mine.arguments, mine.lr) == (theirs.name, theirs.arguments, rate)
+    assert [side.strategy.name for side in (whole.g, whole.d)] == ["local_sgd", "local_sgd"]
+    assert [side.strategy.options.every for side in (whole.g, whole.d)] == [2, 2]
+    assert whole.scheme.name == "asynchronous" and asymmetric.scheme == plain.scheme
+    assert (whole.scheme.options.state_dtype, whole.scheme.options.fakes_dtype) == ("bf16", "bf16")
 
 
 def test_an_unknown_preset_is_refused_with_what_there_is():

@@ -7,6 +7,7 @@ import resource
 import time
 from functools import cache
 from statistics import median
+from types import SimpleNamespace
 
 import torch
 
@@ -53,9 +54,9 @@ def alone(reuse: bool, k: int):
     return {"g": gan.g.net.state_dict(), "d": gan.d.net.state_dict(), "ema": gan.g.ema.net.state_dict()}, reports
 
 
-def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp") -> list:
+def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp", **chosen) -> list:
     """Which player is here, the largest difference from the plain game, whether what is told is the same."""
-    gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse)
+    gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse, **chosen)
     reports = [scheme.step(gan, stream) for _ in range(STEPS)]
     scheme.quiesce()
     nets, expected = alone(reuse, k)
@@ -112,6 +113,71 @@ def sent(world: World, num_g: int, name: str, options: dict, steps: int) -> list
     scheme.quiesce()
     scheme.close()
     return [scheme._roles.sides[0].value, scheme._roles.batch_world.sent["parameters"]]
+
+
+def traffic(world: World, steps: int, **chosen) -> list:
+    """Which player is here, bytes by kind that its links sent in these steps, bytes of D's state and of a batch."""
+    gan, scheme, stream = begun(world, 2, **chosen)
+    scheme.step(gan, stream)
+    scheme.quiesce()
+    before = dict(world.sent)
+    for _ in range(steps):
+        scheme.step(gan, stream)
+    (side,) = scheme._roles.sides
+    counted = {kind: world.sent[kind] - before.get(kind, 0) for kind in ("states", "fakes")}
+    scheme.quiesce()
+    scheme.close()
+    state = list(network(Side.D).state_dict().values())
+    sizes = [sum(t.numel() * t.element_size() for t in state), sum(t.numel() for t in state)]
+    return [side.value, counted, sizes, sum(1 for t in state if not t.is_floating_point())]
+
+
+def refreshed(world: World, steps: int, name: str = "ddp", **chosen) -> list:
+    """Which player is here, how late G's opponent was, the versions it had, and whether a pause made it exact."""
+    gan, scheme, stream = begun(world, 2, name=name, **chosen)
+    for _ in range(steps):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    (side,) = scheme._roles.sides
+    record = scheme.lag_records[side.value]
+    mine = gan.d.net if side is Side.D else gan.d.snapshot.net
+    mine = gan.d.strategy.weights(mine) if side is Side.D else mine.state_dict()
+    total = [float(value.double().sum()) for value in mine.values()]
+    found = [side.value, sorted(map(int, record.lags)), record.used, total]
+    scheme.close()
+    return found
+
+
+def falls_back(world: World, steps: int, name: str, alarmed: str, **chosen) -> list:
+    """Whether gradients of one side that explode bring both into step, and the steps that are made all the same."""
+    gan, scheme, stream = begun(world, 2, name=name, fall_back=5.0, **chosen)
+    scheme.step(gan, stream)
+    half = scheme._session.half
+    (side,) = scheme._roles.sides
+    half._alarm = SimpleNamespace(triggers=lambda norm: side.value == alarmed and half._num_updates >= 7)
+    for _ in range(steps):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    scheme.close()
+    return [side.value, scheme.lag_records[side.value].in_step_at is not None, half.bound, gan.clock.step]
+
+
+def resumed(world: World, folder: str, words: list[str]) -> list:
+    """A run in two sessions against one in one: which players are here, and the largest difference."""
+    from pathlib import Path
+
+    from tests.distributed.cases_checkpoints import _tiny
+
+    def run(name: str, *more: str):
+        trainer = _tiny(world, str(Path(folder) / name), ["scheme.name=asynchronous", *words, *more])
+        trainer.resume()
+        list(trainer.run())
+        return {side: one.strategy.weights(one.net) for side, one in trainer.players.items()}, trainer.clock.step
+
+    whole, steps = run("whole")
+    run("parts", "train.kimg=0.032")
+    parts, again = run("parts")
+    return [sorted(whole), steps == again == 4, max(distance(whole[side], parts[side]) for side in whole)]
 
 
 def memory(world: World, num_g: int, steps: int) -> list:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,22 @@ def payload(world: World, name: str, options: dict[str, Any], parts: int, total:
     return {kind: count / samples for kind, count in world.sent.items()} | {"reduced": reduced[0] / samples}
 
 
+def sharded_traffic(world: World, name: str) -> dict[str, float]:
+    """Bytes of `parameters` of one update of D, passed and on links, and of its weights that are sharded and not."""
+    world = replace(world, sent=type(world.sent)(), on_links={})
+    on = Switches(r1=False)
+    gan = game(on, *(player(side, on, strategy(name), world) for side in (G, D)))
+    (real,) = (next(stream(on, *world.share(BATCH))),)
+    turn = gan.d_turn(real)
+    fakes = (torch.zeros(real.rows.count, 1, 8, 8, dtype=torch.float64),)
+    world.sent.clear(), world.on_links.clear()
+    gan.d.update(replace(turn, feed=replace(turn.feed, fakes=fakes)), against=gan.g)
+    shapes = [tuple(p.shape) for p in gan.d.net.parameters()]
+    rows = sum(-(-shape[0] // world.size) * math.prod(shape[1:]) for shape in shapes if shape)  # with padding
+    sizes = [8 * rows, 8 * sum(1 for shape in shapes if not shape)]
+    return {"sent": world.sent["parameters"], "links": world.on_links["parameters"], "sizes": sizes}
+
+
 def averaged_every_update(world: World) -> float:
     """With plain gradient descent an average of weights is an average of gradients: the difference from one process."""
     on = Switches()
@@ -99,6 +116,63 @@ def apart_and_together(world: World, narrow: bool) -> list[bool]:
         assert all(a == told_by_all[0][1] for _, a in told_by_all)
         found.append(all(s == told_by_all[0][0] for s, _ in told_by_all))
     return found
+
+
+def synchronized_gradients(world: World, every: int, average_every: int, steps: int) -> list:
+    """The largest difference of this rank's networks from a plain loop over replicas, and the ranks' spread by step."""
+    on = Switches()
+    options = local_sgd.Options(every=every, synchronize="gradients", average_every=average_every)
+    ours = game(on, *(player(side, on, local_sgd.Strategy(options), world) for side in (G, D)))
+    replicas = [game(on, *(_unclipped(side, on) for side in (G, D))) for _ in range(world.size)]
+    shares = [world_share(BATCH, rank, world.size) for rank in range(world.size)]
+    mine, streams = stream(on, *world.share(BATCH)), [stream(on, *share) for share in shares]
+    spread = []
+    for update in range(1, steps + 1):
+        synchronous.step(ours, mine)
+        reals = [next(one) for one in streams]
+        for side in (D, G):
+            _plain_update(side, replicas, reals, update % every == 0, update % average_every == 0)
+        for replica in replicas:
+            replica.report(BATCH, {})
+        weights = [float(sum(p.sum() for p in net.parameters())) for net in (ours.g.net, ours.d.net)]
+        spread.append(max(abs(a - b) for a, b in zip(*world.gather(weights), strict=True)))
+    here = replicas[world.rank]
+    pairs = ((ours.g.net, here.g.net), (ours.d.net, here.d.net))
+    return [max(distance(dict(a.state_dict()), dict(b.state_dict())) for a, b in pairs), spread]
+
+
+def world_share(total: int, rank: int, size: int) -> tuple[int, int]:
+    return replace(ALONE, rank=rank, size=size).share(total)
+
+
+def _unclipped(side: Side, on: Switches) -> Player:
+    return Player(side, make(side, on)(), none.Strategy(), Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}))
+
+
+@torch.no_grad()
+def _plain_update(side: Side, replicas: list, reals: list, is_synchronized: bool, is_averaged: bool) -> None:
+    """One update of a player of all replicas: mean or local gradients, clipped, then Adam; perhaps mean weights."""
+    name, other = side.value, (G if side is D else D).value
+    players, computed = [getattr(gan, name) for gan in replicas], []
+    for gan, mine, real in zip(replicas, players, reals, strict=True):
+        turn = gan.d_turn(real) if side is D else gan.g_turn(real)
+        with torch.enable_grad():
+            computed.append(mine.compute_gradients(turn, against=getattr(gan, other)))
+    weights = list(zip(*(mine.net.parameters() for mine in players), strict=True))
+    for same in weights:
+        local = [weight.grad * len(players) for weight in same]  # of a mean over the rows of one rank
+        mean = sum(local) / len(players)
+        for weight, gradient in zip(same, local, strict=True):
+            weight.grad = (mean if is_synchronized else gradient).clone()
+    for mine, found in zip(players, computed, strict=True):
+        torch.nn.utils.clip_grad_norm_(mine.net.parameters(), 0.5)
+        mine.apply_gradients(found)
+    if is_averaged:
+        for same in weights:
+            mean = sum(weight.clone() for weight in same) / len(players)
+            [weight.copy_(mean) for weight in same]
+        for first, *others in zip(*(mine.net.buffers() for mine in players), strict=True):
+            [buffer.copy_(first) for buffer in others]
 
 
 def unit_vectors(world: World) -> float:

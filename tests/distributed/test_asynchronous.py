@@ -23,6 +23,13 @@ def test_no_delay_is_synchrony_on_two_and_two(four_ranks, reuse, name):
     assert all(difference <= TOLERANCE and told for _, difference, told in found), found
 
 
+@pytest.mark.parametrize(("name", "reuse"), [("ddp", True), ("ddp", False), ("zero3", True)])
+def test_no_delay_is_synchrony_on_paired_ranks(four_ranks, reuse, name):
+    found = four_ranks.run(f"{CASES}:no_delay", num_g=2, reuse=reuse, name=name, placement="paired")
+    assert [side for side, _, _ in found] == ["g", "d", "g", "d"]
+    assert all(difference <= TOLERANCE and told for _, difference, told in found), found
+
+
 @pytest.mark.parametrize("num_g", [1, 2])
 def test_no_delay_is_synchrony_on_any_ratio(three_ranks, num_g):
     found = three_ranks.run(f"{CASES}:no_delay", num_g=num_g, reuse=False, k=2)
@@ -43,6 +50,64 @@ def test_the_bounds_are_kept_under_random_delays(two_ranks, bounds, steps):
 def test_the_bound_is_kept_by_two_and_two(four_ranks, bound):
     found = four_ranks.run(f"{CASES}:bounded", num_g=2, bounds=(bound, bound), steps=100, timeout=200)
     assert all(max(map(int, lags)) <= bound and versions == [100, 100] for _, lags, versions, _ in found), found
+
+
+@pytest.mark.parametrize(("name", "state_dtype"), [("ddp", "bf16"), ("zero3", "bf16"), ("local_sgd", "exact")])
+def test_states_of_every_second_step_keep_the_bound(four_ranks, name, state_dtype):
+    """G's opponent is an even version, at most two steps old, and D itself after a pause."""
+    chosen = {"staleness": 2, "refresh": 2, "state_dtype": state_dtype, "placement": "paired"}
+    found = four_ranks.run(f"{CASES}:refreshed", steps=9, name=name, **chosen)
+    assert [side for side, *_ in found] == ["g", "d", "g", "d"]
+    (_, _, _, state), *_ = [one for one in found if one[0] == "d"]
+    for side, lags, used, total in found:
+        if side == "g":
+            assert set(lags) <= {0, 1, 2} and len(used) == 9 and all(version % 2 == 0 for version in used)
+            assert total == pytest.approx(state, abs=1e-12) or name == "local_sgd"  # its ranks differ
+
+
+@pytest.mark.parametrize("alarmed", ["g", "d"])
+@pytest.mark.parametrize("name", ["ddp", "zero3"])
+def test_ranks_fall_back_to_lock_step_with_a_refresh(four_ranks, name, alarmed):
+    chosen = {"staleness": 3, "age": 2, "refresh": 3, "state_dtype": "bf16"}
+    found = four_ranks.run(f"{CASES}:falls_back", steps=15, name=name, alarmed=alarmed, **chosen)
+    assert found == [[side, True, 0, 16] for side in ("g", "g", "d", "d")], found
+
+
+@pytest.mark.parametrize(
+    ("chosen", "state_share", "is_rounded"),
+    [
+        ({}, 8.0, False),  # all of D's state in every one of 8 steps
+        ({"staleness": 2, "refresh": 2}, 4.0, False),
+        ({"staleness": 2, "refresh": 2, "state_dtype": "bf16", "fakes_dtype": "bf16"}, 4.0, True),
+    ],
+)
+def test_links_count_every_byte(four_ranks, chosen, state_share, is_rounded):
+    """A head of 24 bytes and the data: D's state, or images of 8x8 in float64 with labels and 5 sizes."""
+    found = four_ranks.run(f"{CASES}:traffic", steps=8, **chosen)
+    heads = state_share * 24
+    for side, counted, (num_bytes, numbers), num_counts in found:
+        assert num_counts == 0
+        message = 2 * numbers if is_rounded else num_bytes
+        rows = 4 * (64 * (2 if is_rounded else 8) + 8) + 5 * 8
+        expected = {
+            "g": {"states": 0, "fakes": 8 * (24 + rows)},
+            "d": {"states": heads + state_share * message, "fakes": 0},
+        }
+        assert counted == expected[side], (counted, expected)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("scheme.staleness=0", "scheme.placement=paired"),
+        ("scheme.staleness=0", "scheme.placement=paired", "scheme.state_dtype=bf16", "scheme.fakes_dtype=bf16"),
+    ],
+)
+def test_a_resumed_run_on_paired_ranks_is_the_run_that_did_not_stop(four_ranks, tmp_path, words):
+    """Bit for bit without delays, also by differences: a checkpoint finds G with D's exact state."""
+    words = ["every.save_kimg=0.032", *words]
+    found = four_ranks.run(f"{CASES}:resumed", timeout=200, folder=str(tmp_path), words=words)
+    assert found == [[["g"], True, 0.0], [["d"], True, 0.0]] * 2, found
 
 
 @pytest.mark.parametrize(("num_g", "g_batch"), [(1, 16), (1, 5), (2, 3)])

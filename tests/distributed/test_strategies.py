@@ -37,6 +37,31 @@ def test_averaging_every_update_is_one_process(two_ranks):
     assert max(two_ranks.run(f"{CASES}:averaged_every_update")) <= 1e-12
 
 
+@pytest.mark.parametrize(("name", "gathers"), [("zero2", 1), ("zero3", 2)])
+def test_collectives_of_sharded_weights_are_counted(two_ranks, name, gathers):
+    """Shards at every all-gather (zero3: again in the backward), whole gradients at one reduce-scatter."""
+    for found in two_ranks.run(f"{CASES}:sharded_traffic", name=name):
+        shards, scalars = found["sizes"]
+        assert found["sent"] == gathers * shards + 2 * shards + scalars
+        # on links: N - 1 times a shard for either, 2 (N - 1) / N of what is all-reduced
+        assert found["links"] == gathers * shards + shards + scalars
+
+
+def test_synchronized_gradients_are_those_of_a_plain_loop(two_ranks):
+    """Every second update by the mean gradient, every fourth followed by mean weights; ranks are equal only then."""
+    found = two_ranks.run(f"{CASES}:synchronized_gradients", every=2, average_every=4, steps=7)
+    for difference, spread in found:
+        assert difference <= 1e-12
+        assert [value <= 1e-12 for value in spread] == [False, False, False, True, False, False, False]
+
+
+def test_synchronized_gradients_send_as_many_bytes_as_averaged_weights(two_ranks):
+    options = {"every": 2, "synchronize": "gradients", "average_every": 4}  # one averaging in 4 steps
+    weights, gradients = payload(two_ranks, "local_sgd", {"every": 2}), payload(two_ranks, "local_sgd", options)
+    for a, b in zip(weights, gradients, strict=True):
+        assert b["parameters"] == a["parameters"] * 1.5
+
+
 @pytest.mark.parametrize("narrow", [False, True], ids=["fp32", "bf16"])
 def test_ranks_meet_every_other_update(two_ranks, narrow):
     assert two_ranks.run(f"{CASES}:apart_and_together", narrow=narrow) == [[False, True, False, True]] * 2
@@ -126,5 +151,5 @@ def test_a_whole_run(two_ranks, tmp_path, name):
     told = two_ranks.run(f"{CORNERS}:whole_run", folder=str(tmp_path), words=words)
     assert told[0] == told[1]
     assert told[0].count("step") == 2
-    assert set(told[0]) - {"score"} == {"start", "samples", "telemetry", "step", "checkpoint"}
+    assert set(told[0]) - {"score"} == {"start", "samples", "telemetry", "step", "traffic", "checkpoint"}
     assert ("score" in told[0]) == (name == "zero3")

@@ -7,7 +7,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.game.snapshot import Snapshot, packed
+from paragan.game.snapshot import Snapshot, StateEncoder, packed
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, game, network, play, player
@@ -65,3 +65,65 @@ def test_a_message_is_a_copy_and_holds_any_format():
 def test_a_message_of_another_network_is_refused():
     with pytest.raises(ConfigError, match="weights: received 3 bytes instead of 56"):
         Snapshot(torch.nn.BatchNorm1d(3)).follow(torch.zeros(3, dtype=torch.uint8), 1)
+
+
+class Numbers(torch.nn.Module):
+    """Weights in two formats and a count."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = torch.nn.Parameter(torch.zeros(200, dtype=torch.float64))
+        self.weight = torch.nn.Parameter(torch.zeros(200))
+        self.narrow = torch.nn.Parameter(torch.zeros(8, dtype=torch.bfloat16))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+
+def followed(num_updates):
+    """A network that moves, its snapshot by differences, and the state before the last update."""
+    net, draw = Numbers(), torch.Generator().manual_seed(0)
+    snapshot, encoder, messages = Snapshot(Numbers(), version=-1), StateEncoder(sends_differences=True), []
+    with torch.no_grad():
+        for version in range(num_updates):
+            before = {name: value.clone() for name, value in snapshot.net.state_dict().items()}
+            for weight in net.parameters():
+                weight.add_(torch.randn(weight.shape, generator=draw).to(weight.dtype) * 3e-3 + 1e-3)
+            net.count += 1
+            message, is_difference = encoder.encode(net.state_dict())
+            messages.append((len(message), is_difference))
+            snapshot.follow(message, version, is_difference)
+    return net, snapshot, encoder, before, messages
+
+
+@pytest.mark.parametrize("num_updates", [2, 300])
+def test_differences_in_bf16_do_not_add_up_errors(num_updates):
+    """After any number of updates a snapshot is within one rounding (2^-8) of the last difference."""
+    net, snapshot, _, before, messages = followed(num_updates)
+    here = snapshot.net.state_dict()
+    for name in ("wide", "weight"):
+        error = (here[name] - net.state_dict()[name]).double().abs()
+        difference = (net.state_dict()[name] - before[name]).double().abs()
+        epsilon = torch.finfo(here[name].dtype).eps * net.state_dict()[name].double().abs()  # of the sum
+        assert (error <= 2**-8 * difference + epsilon).all(), name
+        assert error.max() > 0, name
+    assert here["narrow"].equal(net.narrow) and int(here["count"]) == num_updates
+    sizes = {"exact": 200 * 12 + 8 * 2 + 8, "differences": 400 * 2 + 8 * 2 + 8}
+    assert messages[0] == (sizes["exact"], False) and set(messages[1:]) == {(sizes["differences"], True)}
+    assert not snapshot.is_exact
+
+
+def test_an_exact_message_replaces_differences_of_the_same_version():
+    net, snapshot, encoder, _, _ = followed(5)
+    message, is_difference = encoder.encode(net.state_dict(), is_exact=True)
+    assert not is_difference
+    snapshot.follow(message, 4)
+    assert snapshot.is_exact and packed(snapshot.net.state_dict()).equal(packed(net.state_dict()))
+    with torch.no_grad():
+        net.weight += 0.1
+    snapshot.follow(*(found := encoder.encode(net.state_dict()))[:1], 5, found[1])
+    assert found[1] and (snapshot.net.weight - net.weight).abs().max() <= 0.1 * 2**-8 + 1e-7
+
+
+def test_a_snapshot_without_differences_is_bit_equal_and_makes_no_copy():
+    net, encoder = Numbers(), StateEncoder()
+    assert encoder.encode(net.state_dict())[0].equal(packed(net.state_dict()))
+    assert encoder._received is None

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paragan.core.traffic import Collective, link_bytes
 from paragan.core.types import Rows
 
 
@@ -25,10 +26,12 @@ class World:
     """A group of ranks, and this process's rank among them.
 
     group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single
-    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind
-    (`parameters`, `norm`, `control`) that this rank passed to collectives; those inside FSDP2 are
-    not counted. meshes: device meshes of these ranks, created once each, because every mesh has
-    separate connections and threads.
+    process. local_rank, local_size: among the ranks of this host. sent: bytes by kind that this
+    rank passed to collectives and links: `parameters` (also gradients), `norm` (statistics),
+    `states` and `fakes` (of asynchronous players), `control` (the rest). on_links: the bytes that
+    travel for them, by `traffic.link_bytes`. Neither has what torch sends to set up a group or a
+    wrapper (DDP broadcasts its weights once), nor keep-alive messages. meshes: device meshes of
+    these ranks, created once each, because every mesh has separate connections and threads.
     """
 
     rank: int = 0
@@ -40,6 +43,7 @@ class World:
     control: dist.ProcessGroup | None = None
     store: dist.Store | None = None
     sent: Counter[str] = field(default_factory=Counter, compare=False)
+    on_links: dict[str, float] = field(default_factory=dict, compare=False)
     meshes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -89,7 +93,8 @@ class World:
         padded = tensor.new_zeros(int(lengths.max()), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
         gathered = [torch.empty_like(padded) for _ in range(self.size)]
-        self.count("control", lengths, padded)
+        self.count("control", lengths)
+        self.count("control", padded, collective=Collective.ALL_GATHER)
         dist.all_gather(gathered, padded, group=self.control)
         return [piece[:length] for piece, length in zip(gathered, lengths.tolist(), strict=True)]
 
@@ -97,22 +102,48 @@ class World:
         """Copy rank 0's host tensors into the same tensors of all ranks. Collective."""
         if self.size > 1:
             for tensor in tensors:
+                self.count("control", tensor, collective=Collective.BROADCAST)
                 dist.broadcast(tensor, group_src=0, group=self.control)
 
-    def broadcast(self, tensor: Tensor) -> Tensor:
+    def broadcast(self, tensor: Tensor, kind: str = "control") -> Tensor:
         """Copy rank 0's tensor, on `device`, into the same tensor of all ranks. Collective."""
         if self.size > 1:
+            self.count(kind, tensor, collective=Collective.BROADCAST)
             dist.broadcast(tensor, group_src=0, group=self.group)
         return tensor
 
     def barrier(self) -> None:
         """Wait until every rank has called this."""
         if self.size > 1:
-            dist.all_reduce(torch.zeros(1), group=self.control)
+            number = torch.zeros(1)
+            self.count("control", number)
+            dist.all_reduce(number, group=self.control)
 
-    def count(self, kind: str, *tensors: Tensor) -> None:
-        """Count the bytes of tensors that are about to be passed to a collective."""
-        self.sent[kind] += sum(t.numel() * t.element_size() for t in tensors)
+    def count(
+        self,
+        kind: str,
+        *tensors: Tensor,
+        collective: Collective = Collective.ALL_REDUCE,
+        num_ranks: int | None = None,
+    ) -> None:
+        """Count the bytes of tensors that are about to be passed to a collective.
+
+        num_ranks: that take part; None: all.
+        """
+        num_bytes = sum(t.numel() * t.element_size() for t in tensors)
+        self.count_bytes(kind, num_bytes, collective, num_ranks)
+
+    def count_bytes(
+        self,
+        kind: str,
+        num_bytes: int,
+        collective: Collective = Collective.ALL_REDUCE,
+        num_ranks: int | None = None,
+    ) -> None:
+        """Count bytes that are about to be passed to a collective or a link, as `count` does."""
+        self.sent[kind] += num_bytes
+        travelling = link_bytes(collective, num_bytes, num_ranks or self.size)
+        self.on_links[kind] = self.on_links.get(kind, 0.0) + travelling
 
 
 ALONE = World()

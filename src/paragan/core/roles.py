@@ -18,7 +18,8 @@ class Roles:
     """Roles of the ranks of `world`, and of this one.
 
     batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
-    if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of others.
+    if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of others. hosts:
+    of each rank, the first rank on its host; empty: not known.
     """
 
     world: World
@@ -26,6 +27,7 @@ class Roles:
     ranks: Mapping[Side, Sequence[int]] = field(default_factory=dict)
     long_wait_group: dist.ProcessGroup | None = None
     timeout_s: float = 300.0
+    hosts: Sequence[int] = ()
 
     @property
     def is_split(self) -> bool:
@@ -49,6 +51,24 @@ class Roles:
         """Players whose turns run on this rank: its players, or all on a server's other ranks."""
         return tuple(side for side in Side if (side in self.sides) != self.has_server)
 
+    def sources(self, side: Side, of: Side) -> list[int]:
+        """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.
+
+        One on the same host where there is one, in turn; otherwise the ranks are divided evenly.
+        """
+        hosts = self.hosts or [0] * self.world.size
+        others = [hosts[rank] for rank in self.ranks[of]]
+        here = [hosts[rank] for rank in self.ranks[side]]
+        found = []
+        for number, host in enumerate(here):
+            near = [n for n, other in enumerate(others) if other == host]
+            peers = [n for n, other in enumerate(here) if other == host]
+            if near:
+                found.append(near[peers.index(number) * len(near) // len(peers)])
+            else:
+                found.append(number * len(others) // len(here))
+        return found
+
     def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON values of all ranks merged; the lowest rank wins. Collective."""
         if not self.is_split:
@@ -61,6 +81,7 @@ class Roles:
     def wait_for_all(self) -> None:
         """Wait for every rank, up to an hour: some may be scoring. Collective."""
         if self.long_wait_group is not None:
+            self.world.count_bytes("control", 1)
             dist.barrier(self.long_wait_group)
 
 
@@ -72,25 +93,37 @@ def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
     return Roles(world, world, timeout_s=timeout_s)
 
 
-def split_roles(world: World, num_g: int, timeout_s: float) -> Roles:
-    """Return roles with G on the first `num_g` ranks and D on the others. Collective."""
-    ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
-    return _split(world, num_g, ranks, timeout_s)
+def split_roles(world: World, num_g: int, timeout_s: float, is_paired: bool = False) -> Roles:
+    """Return roles with G on `num_g` ranks and D on the others. Collective.
+
+    is_paired: G's ranks are spread evenly, so that every host with several ranks has ranks of both;
+    otherwise they are the first ones. Rank 0, which writes the record, has G either way.
+    """
+    ranks = [rank for rank in range(world.size) if _is_g(rank, num_g, world.size, is_paired)]
+    others = [rank for rank in range(world.size) if rank not in ranks]
+    return _split(world, ranks, {Side.G: ranks, Side.D: others}, timeout_s)
+
+
+def _is_g(rank: int, num_g: int, size: int, is_paired: bool) -> bool:
+    """Return whether a rank has G: of the first n ranks, rounded up, n num_g / size have it."""
+    if not is_paired:
+        return rank < num_g
+    return -(-(rank + 1) * num_g // size) > -(-rank * num_g // size)
 
 
 def server_roles(world: World, timeout_s: float) -> Roles:
     """Return roles with both players on rank 0 and copies on the others. Collective."""
-    return _split(world, 1, {side: range(1) for side in Side}, timeout_s)
+    return _split(world, [0], {side: range(1) for side in Side}, timeout_s)
 
 
-def _split(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeout_s: float) -> Roles:
-    """Return roles whose first ranks are one world and the others another."""
+def _split(world: World, first: Sequence[int], ranks: Mapping[Side, Sequence[int]], timeout_s: float) -> Roles:
+    """Return roles in which the ranks of `first` are one world and the others another."""
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
-    parts = (range(first), range(first, world.size))
+    parts = (first, [rank for rank in range(world.size) if rank not in first])
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
     long_wait = timedelta(seconds=max(timeout_s, _LONG_WAIT_S))
     long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
-    return Roles(world, worlds[world.rank >= first], ranks, long_wait_group, timeout_s)
+    return Roles(world, worlds[world.rank not in first], ranks, long_wait_group, timeout_s, hosts)
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:

@@ -15,13 +15,14 @@ from paragan.core.roles import Roles
 from paragan.core.types import Report
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.engine.divergence import SkipMonitor
+from paragan.engine.traffic import TrafficLog
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 from paragan.game.scheme import Batches, Scheme
 
 
 class StepLog:
-    """Events from the reports of a scheme: losses, learning rates, delays, skipped updates.
+    """Events from the reports of a scheme: losses, learning rates, delays, bytes, skipped updates.
 
     log_steps: steps between two log points; a step between them is an event without values.
     """
@@ -35,6 +36,7 @@ class StepLog:
         self._log_steps = log_steps
         self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties skip steps
         self._delays = DelayLog(scheme, roles)
+        self._traffic = TrafficLog(roles.world)
         self._skips = SkipMonitor(players)
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
@@ -45,6 +47,7 @@ class StepLog:
         Raises `DivergedError` if a player skips many updates in a row.
         """
         self._scalars |= report.scalars
+        self._traffic.count_step()
         at = Clock(report.step, report.images)
         is_log_point = report.step % self._log_steps == 0
         for loading in self._batches.loading_values(is_log_point):
@@ -55,16 +58,18 @@ class StepLog:
         values = read_numbers(self._roles, replace(report, scalars=self._scalars), {**self._rates(), **report.weights})
         delays = self._delays.read()
         yield from self._delay_events(at, delays)
+        yield from self._traffic_events(at)
         yield _event("step", at, {**values, **mean_delays(delays)})
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step)
 
     def last_events(self, at: Clock) -> Iterator[Event]:
-        """Yield delays and skips since the last log point. Collective.
+        """Yield delays, bytes and skips since the last log point. Collective.
 
         Raises `DivergedError` if a player skipped all updates of the session.
         """
         yield from self._delay_events(at, self._delays.read())
+        yield from self._traffic_events(at)
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step, at_the_end=True)
 
@@ -83,6 +88,10 @@ class StepLog:
             yield _event("delays", at, delays)
         for text in self._delays.fallback_messages(delays):
             yield _event("event", at, {"text": text})
+
+    def _traffic_events(self, at: Clock) -> Iterator[Event]:
+        if traffic := self._traffic.read():
+            yield _event("traffic", at, traffic)
 
     def _skip_events(self, at: Clock) -> Iterator[Event]:
         for text in self._skips.messages():

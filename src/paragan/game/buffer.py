@@ -38,7 +38,7 @@ class BufferOptions:
 class DrawnFakes:
     """Generated samples for one batch with what belongs to them, by name, and the version of G of each.
 
-    tensors: on the host; the first is the sample.
+    tensors: on the device where they were delivered; the first is the sample.
     """
 
     tensors: Mapping[str, Tensor]
@@ -94,7 +94,7 @@ class Buffer:
         order = torch.randperm(len(pool.versions), generator=rng.generator(self.seed, "buffer", step))
         label = pool.tensors.get("label")
         if label is not None and label.dim() == 1 and self.options.balance:
-            order = order[_rank_in_class(label[order]).argsort(stable=True)]
+            order = order[_rank_in_class(label.cpu()[order]).argsort(stable=True)]
         return order.repeat(-(-count // len(order)))[:count]
 
 

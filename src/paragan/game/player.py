@@ -149,6 +149,7 @@ class Player:
         before = state_before(turn.balancer)
         with opponent.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
+        self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         restore_if_skipped(before, norm.isfinite())
         return ComputedGradients(terms, norm, turn.feed.rows)

@@ -1,6 +1,9 @@
 """An earlier state of a player as an opponent: weights sent by other ranks, with their version.
 
-Its spectral norm vectors and statistics are those of the weights, and never advance.
+Its spectral norm vectors and statistics are those of the weights, and never advance. A message has
+the whole state, or differences from the last message in bfloat16 with error feedback: what one
+message rounds off is part of the next difference (Seide et al. 2014, section 3), so that the error
+does not accumulate.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ from paragan.game.network import CalledNetwork, Calling
 
 
 class Snapshot:
-    """An `Opponent` with a separate, frozen network. net: a new network of the player's class."""
+    """An `Opponent` with a separate, frozen network. net: a new network of the player's class.
+
+    is_exact: whether its state is the player's, bit for bit, and not within a rounding.
+    """
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
         self.net = net.requires_grad_(False)
         self.plain_network = CalledNetwork(net, calling or Calling())
         self.version = version
+        self.is_exact = True
         self._tensors = dict(net.state_dict())
 
     def network(self) -> Network:
@@ -34,13 +41,65 @@ class Snapshot:
         return num_bytes(self._tensors.values())
 
     @torch.no_grad()
-    def follow(self, message: Tensor, version: int) -> None:
-        """Load what `packed` wrote, if it is newer; `ConfigError` if it is of another network."""
-        values = unpacked("weights", message, list(self._tensors.values()))
-        if version > self.version:
-            for tensor, value in zip(self._tensors.values(), values, strict=True):
+    def follow(self, message: Tensor, version: int, is_difference: bool = False) -> None:
+        """Load a message of `StateEncoder`, if it is newer, or exact where the state is not.
+
+        Differences must be those of the next message: they are added to the state here. Raises
+        `ConfigError` for a message of another network.
+        """
+        like = list(self._tensors.values())
+        values = unpacked("weights", message, list(map(_as_difference, like)) if is_difference else like)
+        if version < self.version or (version == self.version and (self.is_exact or is_difference)):
+            assert not is_difference, "differences arrive in order"
+            return
+        for tensor, value in zip(self._tensors.values(), values, strict=True):
+            if is_difference and is_rounded(tensor):
+                tensor.add_(value.to(tensor.dtype))
+            else:
                 tensor.copy_(value)
-            self.version = version
+        self.version = version
+        self.is_exact = not is_difference
+
+
+class StateEncoder:
+    """Messages with the states of a player, one after the other, for `Snapshot.follow`.
+
+    sends_differences: in bfloat16, of tensors in float32 or float64; others, such as counts, are
+    sent as they are. Requires the memory of one more copy of the state; otherwise every message is
+    exact, and no copy is made.
+    """
+
+    def __init__(self, sends_differences: bool = False) -> None:
+        self.sends_differences = sends_differences
+        self._received: list[Tensor] | None = None  # the state of the other end
+
+    @torch.no_grad()
+    def encode(self, weights: Mapping[str, Tensor], is_exact: bool = False) -> tuple[Tensor, bool]:
+        """Return the message as bytes, and whether it has differences. The first one is exact."""
+        if not self.sends_differences:
+            return packed(weights), False
+        if is_exact or self._received is None:
+            self._received = [value.detach().clone() for value in weights.values()]
+            return packed(weights), False
+        differences = {}
+        for (name, value), received in zip(weights.items(), self._received, strict=True):
+            if is_rounded(value):
+                differences[name] = (value - received).to(torch.bfloat16)
+                received.add_(differences[name].to(received.dtype))
+            else:
+                differences[name] = value
+        return packed(differences), True
+
+
+def is_rounded(tensor: Tensor) -> bool:
+    """Return whether a tensor is smaller in bfloat16, and survives a rounding: float32, float64."""
+    return tensor.is_floating_point() and tensor.element_size() > 2
+
+
+def _as_difference(tensor: Tensor) -> Tensor:
+    """Return a tensor of the type and shape of a difference, without memory."""
+    dtype = torch.bfloat16 if is_rounded(tensor) else tensor.dtype
+    return torch.empty(tensor.shape, dtype=dtype, device="meta")
 
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:

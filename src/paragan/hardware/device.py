@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -67,6 +68,28 @@ def device_by_name(name: str | torch.device) -> torch.device:
 def num_accelerators() -> int:
     """Return the number of accelerators of this host; 0 if it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def mark_ready(tensor: torch.Tensor) -> torch.Event | None:
+    """Return the end of the work queued on the current stream of the device; None on the CPU."""
+    if tensor.device.type == "cpu":
+        return None
+    return torch.accelerator.current_stream(tensor.device).record_event()
+
+
+def wait_until_ready(ready: torch.Event | None, tensors: Iterable[torch.Tensor]) -> None:
+    """Let later work on the current stream start after `ready`, without waiting on the host.
+
+    tensors: of another stream, whose memory is not reused before that work has read them.
+    """
+    if ready is None:
+        return
+    for tensor in tensors:
+        if tensor.device.type == "cpu":
+            continue
+        stream = torch.accelerator.current_stream(tensor.device)
+        stream.wait_event(ready)
+        tensor.record_stream(stream)
 
 
 class SideStream:

@@ -5,7 +5,7 @@ Each layer gives one small tensor to one all-reduce per forward, and one per bac
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -115,15 +115,16 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     spreads = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
     mine = _norm_group(world, ranks) if norms or spreads else None
     averaged = None if mine is world.group else world.group
+    is_whole = mine is None or mine is world.group
+    num_ranks = world.size if is_whole else dist.get_world_size(mine)
+    count = partial(world.count, num_ranks=num_ranks)
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
-        norm.reduce_group = None if mine is None else ReduceGroup(mine, name, world.count)
+        norm.reduce_group = None if mine is None else ReduceGroup(mine, name, count)
         norm.average_group = None if averaged is None else ReduceGroup(averaged, name, world.count)
     for name, spread in spreads.items():
         if mine is not None:
-            spread.shared_ranks = SharedBatchRanks(
-                ReduceGroup(mine, name, world.count), world, dist.get_world_size(mine)
-            )
+            spread.shared_ranks = SharedBatchRanks(ReduceGroup(mine, name, count), world, num_ranks)
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:

@@ -11,17 +11,20 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.exchange import Collective
 from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
+from paragan.core.traffic import Collective
 from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
+from paragan.parallel._fsdp_traffic import count_traffic
 from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._grad_norm import clip, norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
@@ -51,6 +54,7 @@ class Sharded(none.Strategy):
             return shard(net, mesh, self.memory, self.reshards_after_forward)
 
         net = build_sharded(make, cut, self.memory.offload)
+        count_traffic(net, world, world.size // mesh["shard"].size())
         return attach_placement(net, Placement(world, net, mesh))
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
@@ -97,6 +101,7 @@ class Sharded(none.Strategy):
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
             # FSDP does not reduce the gradients of scalar weights.
             if piece.grad is not None and not weight.dim():
+                here.world.count("parameters", piece.grad)
                 dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
         grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
@@ -105,7 +110,8 @@ class Sharded(none.Strategy):
         first = here.mesh["shard"].get_local_rank() == 0
         # Replicated gradients count on one rank only.
         once = [grad for grad in grads if first or grad.dim()]
-        norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
+        group = here.mesh["shard"].get_group()
+        norm = norm_over(once, group, here.world.device, here.world.count)
         clip(grads, max_norm, norm)
         return norm
 
@@ -114,6 +120,15 @@ class Sharded(none.Strategy):
             if isinstance(module, FSDPModule):
                 # Free gathered copies of the weights, which are those before the step.
                 module.reshard()
+
+    def weights(self, net: nn.Module) -> dict[str, Tensor]:
+        world = placement_of(net).world
+        for value in net.state_dict().values():
+            if world.size > 1 and isinstance(value, DTensor):
+                num_ranks = value.device_mesh["shard"].size()
+                piece = value.to_local()
+                world.count("parameters", piece, collective=Collective.ALL_GATHER, num_ranks=num_ranks)
+        return super().weights(net)
 
     def device(self, net: nn.Module) -> torch.device:
         return placement_of(net).world.device

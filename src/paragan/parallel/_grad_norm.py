@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -19,12 +19,18 @@ def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tens
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(grads), 2, dtype)))
 
 
-def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.device) -> Tensor:
-    """Return the 2-norm of gradients that are sharded over the group. Collective."""
+def norm_over(
+    grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.device, count: Callable[..., None]
+) -> Tensor:
+    """Return the 2-norm of gradients that are sharded over the group. Collective.
+
+    count: `World.count`, of the bytes.
+    """
     mine = norm_of(grads, device).to(device)
     if group.size() == 1:
         return mine  # without square and root: bit-equal to a run without ranks
     squared = mine.square()
+    count("control", squared, num_ranks=group.size())
     dist.all_reduce(squared, group=group)
     return squared.sqrt()
 

@@ -57,7 +57,7 @@ class Strategy(none.Strategy):
             return Reduction()
         here = placement_of(cast(nn.Module, net.module))
         weights = list(net.parameters())
-        here.world.sent["parameters"] += sum(self._bytes_of(p) for p in weights if p.requires_grad)
+        here.world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
 
         def around(last: bool) -> AbstractContextManager[None]:
             return nullcontext() if last else net.no_sync()

@@ -6,6 +6,14 @@ averaging weights and statistics become their means, the vectors of spectral nor
 mean of unit vectors is none), and the averaged generator follows. The optimiser state (Adam's
 moments) stays local to each rank, which costs nothing and is what local SGD with momentum does, or
 is averaged as well (`moments: average`; for Adam three times the bytes).
+
+`synchronize: gradients` is the other reading of "every other step", that of ParaGAN's poster: every
+H-th update uses the mean gradient of all ranks, the others the gradient of this rank's rows. Ranks
+then differ by all local updates since the start, so their weights are averaged, too, every
+`average_every` updates: that is when they are equal, and when checkpoints and scores are possible.
+It sends as many bytes as averaging weights every H updates, and the averagings in addition (H /
+`average_every` of that). Between two averagings ranks drift apart: an all-reduced gradient is that
+of several points, and no step brings them together.
 """
 
 from __future__ import annotations
@@ -34,6 +42,9 @@ from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+
+_AVERAGE_EVERY = 64  # updates, at least, between two averagings where gradients are synchronised
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,13 @@ class Options:
     """Local SGD: interval and scope of the averaging."""
 
     every: Count = 2
-    """Updates between two averagings of the weights."""
+    """Updates between two synchronisations of the ranks."""
+    synchronize: Literal["weights", "gradients"] = "weights"
+    """What is averaged over ranks then: the weights, or only the gradients of that update."""
+    average_every: Count | None = None
+    """Updates between two averagings of the weights with `synchronize: gradients`, a multiple of
+    `every`; null: the first multiple from 64 on.
+    """
     moments: Literal["keep", "average"] = "keep"
     """Optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
 
@@ -54,9 +71,22 @@ class Strategy(none.Strategy):
     exemption = "ranks differ between two averagings by design"
     options: Options
 
+    def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
+        super().__init__(options, memory)
+        if options.average_every is not None and options.synchronize == "weights":
+            problem = "local_sgd.average_every is the period of the weights where gradients are synchronised"
+            raise ConfigError(f"{problem}; pass synchronize=gradients, or leave it out")
+        if self.sync_period % options.every:
+            problem = f"average_every={self.sync_period} is not a multiple of every={options.every}"
+            nearest = -(-self.sync_period // options.every) * options.every
+            raise ConfigError(f"local_sgd: {problem}; pass average_every={nearest}")
+
     @property
     def sync_period(self) -> int:
-        return self.options.every
+        every = self.options.every
+        if self.options.synchronize == "weights":
+            return every
+        return self.options.average_every or -(-_AVERAGE_EVERY // every) * every
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
         if is_opponent:
@@ -94,6 +124,24 @@ class Strategy(none.Strategy):
             here.anchor = [tensor.detach().clone() for tensor in here.optimized_weights]
         return Reduction(here.world.size)
 
+    @torch.no_grad()
+    def reduce_gradients(self, net: nn.Module, version: int, scale: Tensor | None = None) -> None:
+        world = placement_of(net).world
+        is_due = self.options.synchronize == "gradients" and version % self.options.every == 0
+        if world.size == 1 or not is_due:
+            return
+        grads = [weight.grad for weight in net.parameters() if weight.grad is not None]
+        if scale is not None:  # the scales of ranks may differ
+            torch._foreach_mul_(grads, 1 / scale)
+        if self.memory.bf16_reduce:
+            rounded = [grad.to(torch.bfloat16) for grad in grads]
+            _mean(rounded, world, "parameters")
+            torch._foreach_copy_(grads, rounded)
+        else:
+            _mean(grads, world, "parameters")
+        if scale is not None:
+            torch._foreach_mul_(grads, scale)
+
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return placement_of(net).world.size == 1 or version % self.sync_period == 0
 
@@ -120,6 +168,7 @@ class Strategy(none.Strategy):
             optimizer.write_back()
         self._settle_buffers(net, here.world)
         for counter in held:
+            here.world.count("control", counter)
             dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
 
     def _settle_buffers(self, net: nn.Module, world: World) -> None:
@@ -132,8 +181,7 @@ class Strategy(none.Strategy):
         others = [b for b in buffers if b.is_floating_point() and id(b) not in known]
         _mean(others, world, "norm")
         for vector in vectors:
-            world.count("norm", vector)
-            world.broadcast(vector)
+            world.broadcast(vector, "norm")
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
         world = placement_of(net).world

@@ -131,6 +131,12 @@ class Strategy:
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""
         return input_gradient(out_B, x, scale)
 
+    def reduce_gradients(self, net: nn.Module, version: int, scale: Tensor | None = None) -> None:
+        """Reduce gradients that the backward has not reduced, before `finish`.
+
+        version: of the player after this update. scale: by which the gradients are multiplied.
+        """
+
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""
         grads = [p.grad for p in net.parameters() if p.grad is not None]

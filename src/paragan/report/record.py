@@ -87,8 +87,8 @@ class History:
         entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
         match kind:
-            case "step" | "telemetry" | "loading":
-                self._add_values(entry, "loading/" if kind == "loading" else "")
+            case "step" | "telemetry" | "loading" | "traffic":
+                self._add_values(*_curves(kind, entry))
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
@@ -160,6 +160,13 @@ class History:
             new_s = session_s - (self._session_s if session_s >= self._session_s else 0.0)
             self.seconds = min(max(0.0, self.seconds + new_s), _MAX_SECONDS)
             self._session_s = session_s
+
+
+def _curves(kind: object, entry: RecordEntry) -> tuple[RecordEntry, str]:
+    """Return the numbers of a line that are curves, and the prefix of their names."""
+    if kind == "traffic":
+        return replace(entry, values=to_mapping(entry.values.get("links"))), "links/"
+    return entry, "loading/" if kind == "loading" else ""
 
 
 class Record:

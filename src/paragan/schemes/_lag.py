@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paragan.core.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class LagBound:
@@ -18,7 +20,10 @@ class LagBound:
     others. g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a
     learning rate that is multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm.
     order: what each update must use, as in `LagRecord.used`, instead of what has arrived. stopped:
-    polled while waiting; True ends the wait with a `RankError`.
+    polled while waiting; True ends the wait with a `RankError`. refresh: R, the steps between two
+    states that D sends, at most max(1, S): then G never waits for a state that D does not send.
+    sends_differences: of D's states, in bfloat16. rounds_fakes: the samples that D receives are
+    rounded to bfloat16.
     """
 
     staleness: int = 1
@@ -31,6 +36,16 @@ class LagBound:
     order: Sequence[int] | None = None
     timeout_s: float = 300.0
     stopped: Callable[[], bool] = lambda: False
+    refresh: int = 1
+    sends_differences: bool = False
+    rounds_fakes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.refresh > max(1, self.staleness):
+            raise ConfigError(
+                f"scheme.refresh={self.refresh} is larger than scheme.staleness={self.staleness}: G would wait for "
+                f"states that D does not send; pass scheme.staleness={self.refresh}, or a smaller scheme.refresh"
+            )
 
     @property
     def allows_lag(self) -> bool:
@@ -47,8 +62,8 @@ class LagBound:
 
     @property
     def max_in_flight(self) -> int:
-        """Messages that may be in flight on a link."""
-        return self.k * (max(self.staleness, self.age) + 2)
+        """Messages that may be in flight on a link; one is sent in addition when both pause."""
+        return self.k * (max(self.staleness, self.age) + 2) + 1
 
 
 @dataclass

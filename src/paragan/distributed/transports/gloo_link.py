@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from paragan.distributed.transports.link import Message, timeout_error
 _ALIVE = -1  # markers instead of a number of bytes
 _END = -2
 _BEATS = 4  # keep-alive messages within the time-out
+_HEAD_BYTES = 24  # of version, size and note, in front of every message
 
 
 def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
@@ -41,12 +42,23 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 
 
 class GlooSender:
-    """`SendEnd` over gloo. peer: the other rank of the group. timeout_s: at most the group's."""
+    """`SendEnd` over gloo. peer: the other rank of the group. timeout_s: at most the group's.
 
-    def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
+    count_bytes: called with the size of every message, without keep-alive messages.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        peer: int,
+        room: int = 2,
+        timeout_s: float = 300.0,
+        count_bytes: Callable[[int], None] = lambda num_bytes: None,
+    ) -> None:
         self.group = group
         self.peer = peer
         self.timeout_s = timeout_s
+        self._count_bytes = count_bytes
         # the thread holds one more message
         self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))
         self._error: BaseException | None = None
@@ -60,10 +72,13 @@ class GlooSender:
             if self._error is not None:
                 raise _unreachable_error(self.peer, self._error) from self._error
             try:
-                return self._waiting.put(message, timeout=0.1)
+                self._waiting.put(message, timeout=0.1)
             except queue.Full:
                 if time.monotonic() > deadline:
                     raise timeout_error(f"rank {self.peer} of the link", self.timeout_s) from None
+            else:
+                self._count_bytes(_HEAD_BYTES + (0 if message is None else len(message.data)))
+                return
 
     def close(self) -> None:
         """Wait until all has been sent. Raises `RankError` if the other end is unreachable."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from paragan.core.errors import RankError
@@ -13,11 +15,17 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a link. version: of its player. data: uint8, on the host. note: a number."""
+    """One message of a link. version: of its player. data: uint8. note: a number.
+
+    Between processes data is on the host. Between threads it stays on its device, and `tensors` may
+    take its place; ready: the end of the work on the sender's stream that they depend on.
+    """
 
     version: int
     data: Tensor
     note: int = 0
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    ready: torch.Event | None = None
 
 
 class SendEnd(Protocol):

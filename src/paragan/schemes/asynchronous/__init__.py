@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -61,6 +62,14 @@ class Options:
     """c of a learning rate multiplied by 1 / (1 + c lag)."""
     fall_back: Positive | None = 50.0
     """`staleness` becomes 0 if gradients exceed this many times their usual size; null: never."""
+    refresh: Count = 1
+    """Steps between two states of D that are sent to G, at most `staleness`, or 1."""
+    state_dtype: Literal["exact", "bf16"] = "exact"
+    """D's state: `exact`, or as differences in bfloat16, whose rounding errors do not accumulate."""
+    fakes_dtype: Literal["exact", "bf16"] = "exact"
+    """Images sent to D: `exact`, or rounded to bfloat16; labels and other tensors are exact."""
+    placement: Literal["blocks", "paired"] = "blocks"
+    """Ranks of G: the first ones, or spread evenly, so that each host has ranks of G and of D."""
     order: FilePath | None = None
     """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
 
@@ -71,6 +80,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
     def __init__(self, options: Options = Options()) -> None:
         super().__init__()
         self.options = options
+        self._limits(num_d_updates=1)  # refuses a refresh that would block
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Assign ranks to G and D. Collective: every rank must call this.
@@ -81,7 +91,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
         elif num_g < world.size:
-            self._roles = split_roles(world, num_g, timeout_s)
+            self._roles = split_roles(world, num_g, timeout_s, self.options.placement == "paired")
         else:
             problem = f"leaves no rank for D: the run has {world.size} ranks"
             raise ConfigError(f"scheme.g_ranks={num_g} {problem}; pass a smaller number")
@@ -137,15 +147,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
     def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         options = self.options
         refuse_pauses(gan, "asynchronous")  # before G waits for an update of D
-        limits = LagBound(
-            options.staleness,
-            options.age,
-            gan.d.updates_per_step,
-            options.reuse,
-            options.g_batch,
-            options.lag_lr,
-            options.fall_back,
-        )
+        limits = self._limits(gan.d.updates_per_step)
         buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
         buffer = Buffer(buffer_options, gan.prior.seed)
         roles = self._roles or colocated_roles(ALONE)
@@ -154,3 +156,19 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         if not roles.is_split:
             return ThreadStep(gan, first, buffer, limits, orders)
         return RankStep(gan, roles, first, buffer, limits, orders)
+
+    def _limits(self, num_d_updates: int) -> LagBound:
+        """Return the bounds of a session. Raises `ConfigError` for a refresh that would block G."""
+        options = self.options
+        return LagBound(
+            options.staleness,
+            options.age,
+            num_d_updates,
+            options.reuse,
+            options.g_batch,
+            options.lag_lr,
+            options.fall_back,
+            refresh=options.refresh,
+            sends_differences=options.state_dtype == "bf16",
+            rounds_fakes=options.fakes_dtype == "bf16",
+        )

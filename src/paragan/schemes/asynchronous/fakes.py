@@ -1,4 +1,8 @@
-"""Messages with fakes and what belongs to them, from the ranks of G to the ranks of D that hold the same rows."""
+"""Messages with fakes and what belongs to them, from ranks of G to ranks of D with the same rows.
+
+Samples may be rounded to bfloat16; labels and all other tensors are exact. Between two ranks a
+message travels over the host; within a process it stays on its device.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ _SIZE_BYTES = 8  # of one size of a tensor, in front of the values
 
 @dataclass(frozen=True)
 class FakesMessage:
-    """Samples of one version of G, with what belongs to them (`Prior.judged`), on the host.
+    """Samples of one version of G, with what belongs to them (`Prior.judged`).
 
     note: flag from G's ranks.
     """
@@ -34,20 +38,32 @@ class FakesMessage:
 class FakesSender:
     """Sender of one rank's samples to the ranks of D, which receive those in their batch share.
 
-    senders: by rank of D; None for a rank that shares no rows with this one.
+    senders: by rank of D; None for a rank that shares no rows with this one. is_rounded: samples are
+    sent in bfloat16. in_process: messages are tensors on their device, not bytes on the host.
     """
 
-    def __init__(self, senders: Sequence[SendEnd | None]) -> None:
+    def __init__(self, senders: Sequence[SendEnd | None], is_rounded: bool = False, in_process: bool = False) -> None:
         self.senders = senders
+        self.is_rounded = is_rounded
+        self.in_process = in_process
 
     def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
         """Send samples of these rows of the global batch (`Prior.judged`)."""
-        on_host = {name: tensor.cpu() for name, tensor in tensors.items()}
+        detached = {name: tensor.detach() for name, tensor in tensors.items()}
+        sent = _as_sent(detached, self.is_rounded)
+        if not self.in_process:
+            sent = {name: tensor.cpu() for name, tensor in sent.items()}
         for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
             cut = _common(rows, share)
             if sender is not None:
-                data = _pack({name: tensor[cut] for name, tensor in on_host.items()})
-                sender.send(Message(version, data, note))
+                held = {name: tensor[cut] for name, tensor in sent.items()}
+                sender.send(self._message(held, version, note))
+
+    def _message(self, held: Mapping[str, Tensor], version: int, note: int) -> Message:
+        if self.in_process:
+            copies = {name: tensor.clone() for name, tensor in held.items()}
+            return Message(version, torch.empty(0, dtype=torch.uint8), note, copies)
+        return Message(version, _pack(held), note)
 
     def close(self) -> None:
         """Close the links."""
@@ -59,12 +75,13 @@ class FakesSender:
 class FakesReceiver:
     """Receiver on one rank of D; joins what all ranks of G sent for one version, in row order.
 
-    like: one row of each tensor, in the order of `Prior.judged`.
+    like: one row of each tensor, in the order of `Prior.judged`. is_rounded: as of the sender.
     """
 
-    def __init__(self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor]) -> None:
+    def __init__(self, receivers: Sequence[ReceiveEnd], like: Mapping[str, Tensor], is_rounded: bool = False) -> None:
         self.receivers = receivers
         self.like = like
+        self._like_sent = _as_sent(like, is_rounded)
         self._received: list[Message] = []  # of an incomplete delivery
 
     def receive(self, wait_s: float) -> FakesMessage | None:
@@ -78,9 +95,13 @@ class FakesReceiver:
         self._received = []
         versions = {message.version for message in messages}
         assert len(versions) == 1, "ranks of G send the same versions"
-        tensors = concatenate_rows([_unpack(message.data, self.like) for message in messages])
+        tensors = concatenate_rows([self._tensors(message) for message in messages])
         note = max(message.note for message in messages)
         return FakesMessage(tensors, messages[0].version, note)
+
+    def _tensors(self, message: Message) -> dict[str, Tensor]:
+        held = message.tensors or _unpack(message.data, self._like_sent)
+        return {name: tensor.to(self.like[name].dtype) for name, tensor in held.items()}
 
     def close(self) -> None:
         """Close the links."""
@@ -144,8 +165,16 @@ def empty_rows(gan: GAN, real: Batch) -> dict[str, Tensor]:
 
 
 def bound_of_messages(like: Mapping[str, Tensor], rows: int) -> int:
-    """Return the size of a message with so many rows."""
+    """Return the size of a message with so many rows that are not rounded."""
     return rows * num_bytes(like.values()) + _SIZE_BYTES * _num_sizes(like)
+
+
+def _as_sent(tensors: Mapping[str, Tensor], is_rounded: bool) -> dict[str, Tensor]:
+    """Return tensors in the formats in which they are sent; the first one is the sample."""
+    sample = next(iter(tensors))
+    if is_rounded and tensors[sample].is_floating_point() and tensors[sample].element_size() > 2:
+        return {**tensors, sample: tensors[sample].to(torch.bfloat16)}
+    return dict(tensors)
 
 
 def _num_sizes(like: Mapping[str, Tensor]) -> int:

@@ -4,6 +4,12 @@ S and A are the bounds, k D's updates per step. G's update number t trains again
 (t + 1 - S) updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead
 waits. With S = A = 0 G waits for the D that its fakes have trained. A side whose gradients explode
 sets both bounds to 0 on both sides.
+
+D sends its state after every step, or after every R-th one. G's update t then waits for version
+k R ceil((t + 1 - S) / R), and D, after j steps, has sent k R floor(j / R): with R <= S, G never
+waits for more than the steps that its fakes allow D. Two cases need a state between these: a pause
+(`quiesce`), at which D sends it, exactly; and exploding gradients, after which D sends every one.
+If they are G's, D must learn of it first, so G keeps its bound until D's answer has arrived.
 """
 
 from __future__ import annotations
@@ -19,12 +25,12 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
-from paragan.core.types import Batch, Rows, TurnInputs, Update
+from paragan.core.types import Batch, Can, Rows, TurnInputs, Update
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.snapshot import Snapshot, packed
+from paragan.game.snapshot import Snapshot, StateEncoder
 from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import (
     FakesMessage,
@@ -33,7 +39,7 @@ from paragan.schemes.asynchronous.fakes import (
     judged_tensors,
     with_received,
 )
-from paragan.schemes.asynchronous.lag_control import HalfStep
+from paragan.schemes.asynchronous.lag_control import DIFFERENCE, HalfStep
 
 
 class GeneratorHalf(HalfStep):
@@ -81,8 +87,15 @@ class GeneratorHalf(HalfStep):
         return update
 
     def wait_for_d(self, step: int) -> None:
-        """Wait until D has made that many steps, and receive its state."""
-        self._wait_for_version(self.limits.k * step)
+        """Wait until D has made that many steps and has sent its exact state."""
+        self._wait_for_version(self.limits.k * step, needs_exact=True)
+
+    def fall_back(self, version: int) -> None:
+        """Set the bound to 0 where D sends every state; otherwise D's answer does (`read_note`)."""
+        bound = self.bound
+        super().fall_back(version)
+        if self.limits.refresh > 1:
+            self.bound = bound
 
     def _send_g_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
         """Send the fakes of G's turn, and return that turn."""
@@ -107,35 +120,44 @@ class GeneratorHalf(HalfStep):
             return batch
         return Batch(Rows(batch.rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch))
 
-    def _wait_for_version(self, version: int, drain: bool = True) -> None:
+    def _wait_for_version(self, version: int, drain: bool = True, needs_exact: bool = False) -> None:
         def has_arrived() -> bool:
-            return self.opponent.version >= version
+            return self.opponent.version >= version and (self.opponent.is_exact or not needs_exact)
 
         self.wait("D", self.states.receive, self._load_state, has_arrived, drain)
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
-        self.opponent.follow(message.data, message.version)
+        self.opponent.follow(message.data, message.version, bool(message.note & DIFFERENCE))
 
 
 class DiscriminatorHalf(HalfStep):
     """D's half of a step.
 
     buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
-    rank serves.
+    rank serves. in_process: messages stay on their device, not on the host.
     """
 
     def __init__(
-        self, buffer: Buffer, fakes: FakesReceiver, states: Sequence[SendEnd], limits: LagBound, world: World = ALONE
+        self,
+        buffer: Buffer,
+        fakes: FakesReceiver,
+        states: Sequence[SendEnd],
+        limits: LagBound,
+        world: World = ALONE,
+        in_process: bool = False,
     ) -> None:
         super().__init__(limits, limits.age, world)
         self.buffer = buffer
         self.fakes = fakes
         self.states = states
+        self.in_process = in_process
+        self._encoder = StateEncoder(limits.sends_differences)
+        self._published: tuple[int, bool] | None = None  # newest version sent, and whether exactly
         self._num_received = 0
 
     def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
-        """Run D's turns, one for each batch, then send its state."""
+        """Run D's turns, one for each batch, then send its state where due."""
         d = gan.d
         assert isinstance(d, Player)
         step = d.version // self.limits.k
@@ -151,14 +173,32 @@ class DiscriminatorHalf(HalfStep):
             self.damp_lr(d, max(lags))
             update = d.update(turn, against=_RemoteGenerator(version))
             self.check_gradients(d, update)
-        self.publish(d)
+        if self._is_due(d):
+            self.publish(d)
         return update
 
-    def publish(self, d: Player) -> None:
+    def publish(self, d: Player, is_exact: bool = False) -> None:
         """Send D's current state. Collective: every rank of D must call this (sharded weights)."""
-        data = packed(d.strategy.weights(d.net)).cpu()
+        data, is_difference = self._encoder.encode(d.strategy.weights(d.net), is_exact)
+        note = self.note | (DIFFERENCE if is_difference else 0)
+        data = data if self.in_process else data.cpu()
         for sender in self.states:
-            sender.send(Message(d.version, data, self.note))
+            sender.send(Message(d.version, data, note))
+        self._published = d.version, not is_difference
+
+    def publish_exactly(self, d: Player) -> None:
+        """Send D's current state, unless its exact state was the last message. Collective."""
+        if self._published != (d.version, True):
+            self.publish(d, is_exact=True)
+
+    def _is_due(self, d: Player) -> bool:
+        """Return whether this step's state is sent; equal on all ranks if sending is collective."""
+        if self.limits.refresh == 1:
+            return True
+        is_sharded = Can.WHOLE_WEIGHTS not in d.strategy.can
+        if is_sharded and self.limits.fall_back is not None:  # ranks learn of it at different steps
+            self.read_note(self.world.all_reduce_max(self.note), d.version)
+        return self.is_in_step or d.version // self.limits.k % self.limits.refresh == 0
 
     def _wait_for_fakes(self, step: int) -> None:
         """Receive fakes until the bound allows D's step; without reuse, until this turn's."""

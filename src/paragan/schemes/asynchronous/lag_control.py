@@ -18,7 +18,9 @@ from paragan.schemes._lag import LagBound, LagRecord
 from paragan.schemes._update_order import next_used
 
 _POLL_S = 0.1  # between two checks of the time and of `LagBound.stopped` while waiting
-_IN_STEP = 1  # a message's note: the bounds are 0 from now on
+# bits of a message's note
+_IN_STEP = 1  # the bounds are 0 from now on
+DIFFERENCE = 2  # the state is a difference from that of the last message
 _NUM_RECENT = 5
 _WINDOW = 200
 _MIN_NORMS = 20
@@ -43,23 +45,34 @@ class HalfStep:
     @property
     def note(self) -> int:
         """Note of a message to the other side."""
-        return 0 if self.lag_record.in_step_at is None else _IN_STEP
+        return _IN_STEP if self.is_in_step else 0
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether gradients have exploded on any side, as far as is known here."""
+        return self.lag_record.in_step_at is not None
 
     def read_note(self, note: int, version: int) -> None:
         """Set the bound to 0 if the note reports exploding gradients on any side."""
-        if note == _IN_STEP and self.lag_record.in_step_at is None:
-            self.lag_record.in_step_at = version
+        if note & _IN_STEP:
+            self.fall_back(version)
             self.bound = 0
+
+    def fall_back(self, version: int) -> None:
+        """Set the bound to 0 for exploding gradients of this side; the next message reports it."""
+        if not self.is_in_step:
+            self.lag_record.in_step_at = version
+        self.bound = 0
 
     def check_gradients(self, player: Player, update: Update) -> None:
         """Check for exploding gradients. Reading the norm waits for the device."""
         self._num_updates += 1
-        if self.limits.fall_back is None or not self.limits.allows_lag or self.note == _IN_STEP:
+        if self.limits.fall_back is None or not self.limits.allows_lag or self.is_in_step:
             return
         if self._alarm is None:
             self._alarm = GradientAlarm(self.limits.fall_back, player.scaler is not None)
         if self._alarm.triggers(float(update.scalars["gradient_norm"])):
-            self.read_note(_IN_STEP, player.version)
+            self.fall_back(player.version)
 
     def damp_lr(self, player: Player, lag: int) -> None:
         """Reduce the learning rate against an old opponent. Collective over the player's ranks."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from paragan.core.roles import Roles
+from paragan.core.traffic import Collective
 from paragan.core.types import Batch, Report, Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.game.buffer import Buffer
@@ -51,14 +53,15 @@ class RankStep:
             like = empty_rows(gan, first)
             links = _Links(roles, limits, total, bound_of_messages(like, total), 0)
             receivers = [links.receivers[i] for i in sorted(links.receivers)]
-            fakes = FakesReceiver(receivers, like)
+            fakes = FakesReceiver(receivers, like, limits.rounds_fakes)
             senders = list(links.senders.values())
             self.half = DiscriminatorHalf(buffer, fakes, senders, limits, roles.batch_world)
             self.half.publish(gan.d)  # its current state, perhaps that of a checkpoint
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
             links = _Links(roles, limits, total, 0, gan.d.snapshot.num_bytes)
-            sender = FakesSender([links.senders.get(j) for j in range(len(roles.ranks[Side.D]))])
+            senders_to_d = [links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
+            sender = FakesSender(senders_to_d, limits.rounds_fakes)
             (states,) = links.receivers.values()
             d_parts = gan.d.policy.micro_batches
             self.half = GeneratorHalf(gan.d.snapshot, sender, states, limits, roles.batch_world, d_parts)
@@ -77,9 +80,11 @@ class RankStep:
         return self.gan.report(total, {Side.G: self.half.step(self.gan, reals)})
 
     def quiesce(self) -> None:
-        """Update the snapshot of D on G's ranks."""
+        """Update the snapshot of D on G's ranks, exactly. Collective over D's ranks."""
         if isinstance(self.half, GeneratorHalf):
             self.half.wait_for_d(self.gan.g.version)
+        elif isinstance(self.gan.d, Player):
+            self.half.publish_exactly(self.gan.d)
 
     def close(self) -> None:
         """Close the senders, then the receivers: this order avoids deadlocks."""
@@ -104,8 +109,8 @@ class _Links:
         num_g, num_d = (len(roles.ranks[side]) for side in Side)
         for i, j in overlapping_ranks(total, num_g, num_d):
             self._make(f"fakes/{i}/{j}", Side.G, i, j, fakes_bytes)
-        for i in range(num_g):
-            self._make(f"states/{i}", Side.D, i, i * num_d // num_g, state_bytes)
+        for i, j in enumerate(roles.sources(Side.G, Side.D)):
+            self._make(f"states/{i}", Side.D, i, j, state_bytes)
 
     def _make(self, name: str, sender: Side, i: int, j: int, max_bytes: int) -> None:
         """Open the link between rank i of G and rank j of D, if this is one of them."""
@@ -117,6 +122,7 @@ class _Links:
         key = f"link/{self.number}/{name}"
         group = connect_pair(self.roles.world.store, key, int(side is not sender), timeout_s)
         if side is sender:
-            self.senders[other] = GlooSender(group, 1, timeout_s=timeout_s)
+            count = partial(self.roles.world.count_bytes, name.partition("/")[0], collective=Collective.LINK)
+            self.senders[other] = GlooSender(group, 1, timeout_s=timeout_s, count_bytes=count)
         else:
             self.receivers[other] = GlooReceiver(group, 0, max_bytes, self.max_in_flight, timeout_s)

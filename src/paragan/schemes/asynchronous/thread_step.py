@@ -1,4 +1,7 @@
-"""Asynchronous steps in one process: D in the training thread, G in a second thread."""
+"""Asynchronous steps in one process: D in the training thread, G in a second thread.
+
+Messages between the threads stay on their device.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.link import ThreadLink
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
 from paragan.hardware.device import SideStream
 from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.device_link import DeviceLink
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_rows
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
@@ -34,17 +37,17 @@ class ThreadStep:
     ) -> None:
         self.gan = gan
         g, d = self._players()
-        fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
-        states = ThreadLink(limits.max_in_flight, limits.timeout_s)
+        fakes = DeviceLink(limits.max_in_flight, limits.timeout_s)
+        states = DeviceLink(limits.max_in_flight, limits.timeout_s)
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._is_stopping = threading.Event()
         g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
         d_limits = replace(limits, stopped=self._has_failed, order=orders.get(Side.D))
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
-        sender = FakesSender([fakes])
-        receiver = FakesReceiver([fakes], empty_rows(gan, first))
+        sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
+        receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
         self.generator = GeneratorHalf(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
-        self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits)
+        self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits, in_process=True)
         self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
@@ -69,10 +72,12 @@ class ThreadStep:
         return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
-        """Wait until G has made all its steps and has D's newest state."""
+        """Wait until G has made all its steps and has D's newest state, exactly."""
         self._wait(0)
         _, d = self._players()
-        if d.version > self.generator.opponent.version:
+        opponent = self.generator.opponent
+        if d.version > opponent.version or not opponent.is_exact:
+            self.discriminator.publish_exactly(d)
             self.generator.wait_for_d(d.version // self.generator.limits.k)
 
     def close(self) -> None:

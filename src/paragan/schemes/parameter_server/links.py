@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
+from paragan.core.traffic import Collective
 from paragan.core.types import Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.distributed.transports.link import Message
@@ -60,6 +62,7 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
     """
     number = next(_SESSION_NUMBERS)
     world = roles.world
+    count = partial(world.count_bytes, "parameters", collective=Collective.LINK)
     here = int(world.rank > 0)  # this rank in a link of two
     players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
     max_bytes = max(max_message_bytes(player.net) for player in players)
@@ -69,7 +72,7 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
             up = connect_pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
             down = connect_pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
             sending, receiving = (up, down) if here else (down, up)
-            sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s)
+            sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s, count)
             receiver = GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)
             ends.append((sender, receiver))
     return ends

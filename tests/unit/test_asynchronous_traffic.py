@@ -1,0 +1,155 @@
+"""Fewer bytes between asynchronous players: refresh period, rounded states and samples, paired ranks, device links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.roles import Roles, _is_g
+from paragan.core.types import Rows, Side
+from paragan.distributed.transports.link import ThreadLink
+from paragan.parallel import none
+from paragan.schemes.asynchronous import Options, Scheme
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
+from paragan.schemes.asynchronous.lag_control import DIFFERENCE, GradientAlarm
+from tests.laws.small_gan import batches, game, player
+
+
+def small_game(k=1):
+    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
+
+
+def _sent(send, into, message):
+    into.append((message.version, bool(message.note & DIFFERENCE)))
+    send(message)
+
+
+def published(scheme, gan, steps):
+    """Versions of D that were sent, with whether they are differences, in these many steps."""
+    sent, stream = [], batches()
+    for number in range(steps):
+        scheme.step(gan, stream)
+        if number == 0:
+            link = scheme._session.discriminator.states[0]
+            link.send = partial(_sent, link.send, sent)
+    scheme.quiesce()
+    return sent
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_d_sends_its_state_every_refresh_steps_and_at_a_pause(k):
+    scheme, gan = Scheme(Options(staleness=3, refresh=3, state_dtype="bf16")), small_game(k)
+    sent = published(scheme, gan, 8)
+    assert sent == [(3 * k, False), (6 * k, True), (8 * k, False)]  # the first and that of the pause are exact
+    lags = scheme.lag_records["g"].lags
+    assert set(lags) <= {0, 1, 2, 3} and sum(lags.values()) == 8
+    snapshot = scheme._session.generator.opponent
+    assert (snapshot.version, snapshot.is_exact) == (8 * k, True)
+    assert all(value.equal(gan.d.net.state_dict()[name]) for name, value in snapshot.net.state_dict().items())
+    scheme.close()
+
+
+def test_a_refresh_that_would_block_g_is_refused():
+    for staleness, refresh in ((0, 2), (1, 2), (2, 3)):
+        with pytest.raises(
+            ConfigError, match=rf"refresh={refresh} is larger than scheme.staleness={staleness}: .*pass"
+        ):
+            Scheme(Options(staleness=staleness, refresh=refresh))
+
+
+@pytest.mark.parametrize("age", [0, 2])
+@pytest.mark.parametrize("side", ["generator", "discriminator"])
+def test_players_fall_back_to_lock_step_with_a_refresh(side, age):
+    """Neither waits for what the other has not sent; from then on D sends every state."""
+    options = Options(staleness=3, age=age, refresh=3, fall_back=5.0, state_dtype="bf16")
+    scheme, gan, stream = Scheme(options), small_game(), batches()
+    scheme.step(gan, stream)
+    half = getattr(scheme._session, side)
+    half._alarm = SimpleNamespace(triggers=lambda norm: half._num_updates >= 7)
+    other = scheme._session.discriminator if side == "generator" else scheme._session.generator
+    other._alarm = GradientAlarm(None)
+    for _ in range(19):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    assert scheme.lag_records[side[0]].in_step_at == 7
+    records = scheme.lag_records
+    before = {name: dict(record.lags) for name, record in records.items()}
+    for _ in range(5):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    for name, record in records.items():
+        assert {lag for lag, count in record.lags.items() if count > before[name].get(lag, 0)} == {0}, name
+    scheme.close()
+
+
+@pytest.mark.parametrize("total", [6, 7])
+def test_rounded_samples_arrive_within_a_rounding_and_labels_exactly(total):
+    links = {pair: ThreadLink() for pair in overlapping_ranks(total, 2, 2)}
+    images = torch.rand(total, 1, 2, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    held = {"image": images, "label": torch.arange(total) * 1001, "size": torch.rand(total)}
+    like = {name: tensor[0] for name, tensor in held.items()}
+    for i, rows in enumerate(Rows(0, 0, total, total).shares(2)):
+        sender = FakesSender([links.get((i, j)) for j in range(2)], is_rounded=True)
+        sender.send(rows, {name: tensor[rows.window] for name, tensor in held.items()}, version=0)
+    receivers = [FakesReceiver([links[i, j] for i in range(2) if (i, j) in links], like, True) for j in range(2)]
+    found = [receiver.receive(1.0).tensors for receiver in receivers]
+    joined = {name: torch.cat([part[name] for part in found]) for name in held}
+    assert joined["image"].dtype == torch.float32 and joined["image"].equal(images.to(torch.bfloat16).float())
+    assert not joined["image"].equal(images)
+    assert joined["label"].equal(held["label"]) and joined["size"].equal(held["size"])
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_in_one_process_no_message_travels_over_the_host(monkeypatch, rounded):
+    dtype = "bf16" if rounded else "exact"
+    scheme, gan, stream = Scheme(Options(state_dtype=dtype, fakes_dtype=dtype)), small_game(), batches()
+    real, moved = torch.Tensor.cpu, []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (moved.append(self.shape), real(self))[1])
+    for _ in range(4):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    scheme.close()
+    assert moved == []
+    FakesSender([ThreadLink()]).send(Rows(0, 0, 1, 1), {"image": torch.zeros(1, 1, 2, 2)}, 0)
+    assert moved != []  # between ranks
+
+
+def test_a_buffered_sample_does_not_change_with_the_generator_output():
+    link, images = ThreadLink(), torch.zeros(2, 1, 2, 2)
+    FakesSender([link], in_process=True).send(Rows(0, 0, 2, 2), {"image": images}, 0)
+    images += 1
+    assert link.receive(0.0).tensors["image"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "num_g", "expected"),
+    [(4, 2, [0, 2]), (8, 3, [0, 2, 5]), (3, 1, [0]), (5, 4, [0, 1, 2, 3]), (6, 3, [0, 2, 4])],
+)
+def test_paired_ranks_of_g_are_spread_evenly_from_rank_0(size, num_g, expected):
+    assert [rank for rank in range(size) if _is_g(rank, num_g, size, True)] == expected
+    assert [rank for rank in range(size) if _is_g(rank, num_g, size, False)] == list(range(num_g))
+    for ranks_of_a_host in (2, 3, 4):  # those that hold a whole host's share have both players
+        for first in range(0, size - ranks_of_a_host + 1, ranks_of_a_host):
+            here = [rank for rank in expected if first <= rank < first + ranks_of_a_host]
+            assert abs(len(here) - ranks_of_a_host * num_g / size) < 1
+
+
+def test_a_rank_of_g_receives_from_a_rank_of_d_on_its_host():
+    hosts = [0, 0, 0, 3, 3, 3]
+    roles = Roles(World(size=6), World(size=3), {Side.G: [0, 2, 4], Side.D: [1, 3, 5]}, hosts=hosts)
+    assert roles.sources(Side.G, Side.D) == [0, 0, 1]  # numbers within D: ranks 1, 1, 3
+    blocks = replace(roles, ranks={Side.G: [0, 1, 2], Side.D: [3, 4, 5]})
+    assert blocks.sources(Side.G, Side.D) == [0, 1, 2]  # no D on that host
+    assert replace(blocks, hosts=[0] * 6).sources(Side.G, Side.D) == [0, 1, 2]
+    assert replace(blocks, ranks={Side.G: [0, 1, 2, 3], Side.D: [4, 5]}, hosts=()).sources(Side.G, Side.D) == [
+        0,
+        0,
+        1,
+        1,
+    ]
