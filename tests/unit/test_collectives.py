@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
+from paragan.core.traffic import Collective
 from paragan.scaling.cluster import INTERCONNECTS, Interconnect, Link
-from paragan.scaling.collectives import collective_seconds, latency_seconds, link_bytes
+from paragan.scaling.collectives import collective_seconds, exchange_bytes, latency_seconds
 
 LINK = Link(1e-3, 1e6)
 RING = Interconnect(LINK, LINK, workers_per_host=1)
@@ -24,32 +25,28 @@ def ring_all_reduce(num_ranks, num_bytes, link):
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 1024])
 def test_ring_all_reduce_takes_the_time_of_its_messages(num_ranks):
-    exchange = Collective("all_reduce", 1_000_000)
+    exchange = RankExchange(Collective.ALL_REDUCE, 1_000_000)
     seconds, sent = ring_all_reduce(num_ranks, 1_000_000, LINK)
     assert collective_seconds(exchange, num_ranks, RING) == pytest.approx(seconds, rel=1e-12)
-    assert link_bytes(exchange, num_ranks) == pytest.approx(sent, rel=1e-12)
+    assert exchange_bytes(exchange, num_ranks) == pytest.approx(sent, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("kind", [Collective.ALL_GATHER, Collective.REDUCE_SCATTER])
 def test_half_of_an_all_reduce_takes_half_its_time(kind):
-    whole = collective_seconds(Collective("all_reduce", 5000), 4, RING)
-    assert collective_seconds(Collective(kind, 5000), 4, RING) == pytest.approx(whole / 2)
+    whole = collective_seconds(RankExchange(Collective.ALL_REDUCE, 5000), 4, RING)
+    assert collective_seconds(RankExchange(kind, 5000), 4, RING) == pytest.approx(whole / 2)
 
 
 def test_one_rank_exchanges_nothing():
-    assert collective_seconds(Collective("all_reduce", 5000), 1, RING) == 0.0
-    assert link_bytes(Collective("all_reduce", 5000), 1) == 0.0
-
-
-def test_exchange_every_second_update_sends_half():
-    assert link_bytes(Collective("all_reduce", 5000, every=2), 4) == link_bytes(Collective("all_reduce", 5000), 4) / 2
+    assert collective_seconds(RankExchange(Collective.ALL_REDUCE, 5000), 1, RING) == 0.0
+    assert exchange_bytes(RankExchange(Collective.ALL_REDUCE, 5000), 1) == 0.0
 
 
 def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
     fast = Link(1e-6, 1e9)
     ring = Interconnect(fast, LINK, workers_per_host=8)
     tree = Interconnect(fast, LINK, workers_per_host=8, algorithm="hierarchical")
-    exchange = Collective("all_reduce", 8_000_000)
+    exchange = RankExchange(Collective.ALL_REDUCE, 8_000_000)
     inside_s = 2 * 7 / 8 * 8_000_000 / 1e9
     between_s = 2 * 7 / 8 * 8_000_000 / 1e6
     latency_s = 2 * (3 * 1e-6 + 3 * 1e-3)
@@ -59,7 +56,9 @@ def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
 
 def test_ranks_of_one_host_use_its_inner_link():
     network = Interconnect(Link(0.0, 1e9), LINK, workers_per_host=8)
-    assert collective_seconds(Collective("all_reduce", 8000), 8, network) == pytest.approx(2 * 7 / 8 * 8000 / 1e9)
+    assert collective_seconds(RankExchange(Collective.ALL_REDUCE, 8000), 8, network) == pytest.approx(
+        2 * 7 / 8 * 8000 / 1e9
+    )
 
 
 @pytest.mark.parametrize("name", INTERCONNECTS)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter"]
+from paragan.core.traffic import Collective
 
 
 @dataclass(frozen=True)
-class Collective:
+class RankExchange:
     """A collective of the ranks of one player.
 
     num_bytes: of the whole tensor. every: updates between two exchanges. count: collectives that
@@ -17,7 +16,7 @@ class Collective:
     pass, in buckets.
     """
 
-    kind: Kind
+    kind: Collective
     num_bytes: int
     every: int = 1
     count: int = 1

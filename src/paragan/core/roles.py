@@ -99,9 +99,14 @@ def split_roles(world: World, num_g: int, timeout_s: float, is_paired: bool = Fa
     is_paired: G's ranks are spread evenly, so that every host with several ranks has ranks of both;
     otherwise they are the first ones. Rank 0, which writes the record, has G either way.
     """
-    ranks = [rank for rank in range(world.size) if _is_g(rank, num_g, world.size, is_paired)]
-    others = [rank for rank in range(world.size) if rank not in ranks]
-    return _split(world, ranks, {Side.G: ranks, Side.D: others}, timeout_s)
+    ranks = ranks_by_side(world.size, num_g, is_paired)
+    return _split(world, ranks[Side.G], ranks, timeout_s)
+
+
+def ranks_by_side(size: int, num_g: int, is_paired: bool = False) -> dict[Side, list[int]]:
+    """Return the ranks of G and of D, of `size`. is_paired: as in `split_roles`."""
+    ranks = [rank for rank in range(size) if _is_g(rank, num_g, size, is_paired)]
+    return {Side.G: ranks, Side.D: [rank for rank in range(size) if rank not in ranks]}
 
 
 def _is_g(rank: int, num_g: int, size: int, is_paired: bool) -> bool:

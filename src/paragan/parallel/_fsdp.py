@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
@@ -57,11 +57,11 @@ class Sharded(none.Strategy):
         count_traffic(net, world, world.size // mesh["shard"].size())
         return attach_placement(net, Placement(world, net, mesh))
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         # after the forward of a resharding strategy, the backward gathers the weights again
         gathers = 2 if self.reshards_after_forward else 1
-        gathered = tuple(Collective("all_gather", weight_bytes) for _ in range(gathers))
-        return gathered if is_opponent else (*gathered, Collective("reduce_scatter", weight_bytes))
+        gathered = tuple(RankExchange(Collective.ALL_GATHER, weight_bytes) for _ in range(gathers))
+        return gathered if is_opponent else (*gathered, RankExchange(Collective.REDUCE_SCATTER, weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)

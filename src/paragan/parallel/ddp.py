@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.protocols import Turn
+from paragan.core.traffic import Collective
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import none
@@ -46,11 +47,11 @@ class Strategy(none.Strategy):
     def training_module(self, net: nn.Module) -> nn.Module:
         return placement_of(net).training_module
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        return (Collective("all_reduce", num_bytes, overlaps=True),)
+        return (RankExchange(Collective.ALL_REDUCE, num_bytes, overlaps=True),)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         if not isinstance(net, DistributedDataParallel):

@@ -29,11 +29,12 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
+from paragan.core.traffic import Collective
 from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
@@ -88,11 +89,14 @@ class Strategy(none.Strategy):
             return every
         return self.options.average_every or -(-_AVERAGE_EVERY // every) * every
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        return (Collective("all_reduce", num_bytes, every=self.options.every),)
+        averaged = RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.sync_period)
+        if self.options.synchronize == "weights":
+            return (averaged,)
+        return (RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.options.every), averaged)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())

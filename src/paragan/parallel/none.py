@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
@@ -95,7 +95,7 @@ class Strategy:
         """Build a second network for averaged weights."""
         return make()
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         """Return what the ranks exchange in one update of the player, for forecasts.
 
         weight_bytes: of the trained weights. is_opponent: in an update of the other player instead.

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, TensorLayout
 from paragan.core.traffic import Collective
 from paragan.parallel import ddp
@@ -28,10 +28,10 @@ _AT_ONCE = 1 << 25  # elements per exchange, to bound its buffer
 class Strategy(ddp.Strategy):
     """ZeRO stage 1: DistributedDataParallel with sharded optimiser state."""
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[Collective, ...]:
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:
             return ()
-        return (*super().exchanges(weight_bytes), Collective("all_gather", weight_bytes))
+        return (*super().exchanges(weight_bytes), RankExchange(Collective.ALL_GATHER, weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return shard(make(), mesh_of(world))

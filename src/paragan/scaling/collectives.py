@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
+from paragan.core.traffic import Collective, link_bytes
 from paragan.scaling.cluster import Interconnect, Link
 
 _FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first
 _BUCKET = 25 << 20
 _BACKWARD = 2 / 3  # share of an update that is its backward pass
-_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}  # a ring all-reduce is both others
+_PASSES = {Collective.ALL_REDUCE: 2, Collective.ALL_GATHER: 1, Collective.REDUCE_SCATTER: 1}
 
 
-def collective_seconds(exchange: Collective, num_ranks: int, network: Interconnect) -> float:
-    """Return the time of an exchange over so many ranks, which are placed host by host."""
+def collective_seconds(
+    exchange: RankExchange, num_ranks: int, network: Interconnect, per_host: int | None = None
+) -> float:
+    """Return the time of an exchange over so many ranks, which are placed host by host.
+
+    A ring all-reduce is a reduce-scatter and an all-gather. per_host: of these ranks; None: as many
+    as a host has workers.
+    """
     if num_ranks < 2:
         return 0.0
     passes = _PASSES[exchange.kind]
-    per_host = min(network.workers_per_host, num_ranks)
+    per_host = min(per_host or network.workers_per_host, num_ranks)
     hosts = ceil(num_ranks / per_host)
     latency_s = _latency(num_ranks, per_host, hosts, network)
     ring_s = _ring(num_ranks, exchange.num_bytes, network.inside if hosts == 1 else _slower(network))
@@ -35,7 +42,7 @@ def collective_seconds(exchange: Collective, num_ranks: int, network: Interconne
 
 def latency_seconds(num_ranks: int, network: Interconnect) -> float:
     """Return the time of an all-reduce of a few bytes."""
-    return collective_seconds(Collective("all_reduce", 0), num_ranks, network)
+    return collective_seconds(RankExchange(Collective.ALL_REDUCE, 0), num_ranks, network)
 
 
 def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
@@ -47,9 +54,11 @@ def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
     return min(seconds, _BACKWARD * update_s) * (1 - 1 / buckets)
 
 
-def link_bytes(exchange: Collective, num_ranks: int) -> float:
-    """Return the bytes of an exchange over all links together: (N - 1) times its size per pass."""
-    return _PASSES[exchange.kind] * (num_ranks - 1) * exchange.num_bytes / exchange.every
+def exchange_bytes(exchange: RankExchange, num_ranks: int) -> float:
+    """Return the bytes of one exchange over the links of all its ranks (`core/traffic.py`)."""
+    whole = exchange.num_bytes
+    passed = whole / num_ranks if exchange.kind is Collective.ALL_GATHER else whole
+    return num_ranks * link_bytes(exchange.kind, passed, num_ranks)
 
 
 def _ring(num_ranks: int, num_bytes: float, link: Link) -> float:

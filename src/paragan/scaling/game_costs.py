@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
 from paragan.core.types import Side
 from paragan.game.scheme import Scheme
 from paragan.scaling.profile import RunProfile
 from paragan.scaling.simulated_loading import Loading
 
-Exchanges = Callable[[int, bool], Sequence[Collective]]
+Exchanges = Callable[[int, bool], Sequence[RankExchange]]
 
 
 @dataclass(frozen=True)

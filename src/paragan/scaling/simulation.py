@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.core.exchange import Collective
+from paragan.core.exchange import RankExchange
+from paragan.core.traffic import Collective
 from paragan.core.types import Rows, Side
-from paragan.scaling.cluster import Cluster
-from paragan.scaling.collectives import collective_seconds, hidden_seconds, latency_seconds, link_bytes
+from paragan.scaling.cluster import Cluster, Link
+from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.simulated_loading import simulate_waits
 
@@ -46,6 +47,8 @@ class SimulatedTime:
         size = self.cluster.workers
         sides = self.game.scheme.assign(size)
         self._ranks = {side: np.asarray(list(ranks)) for side, ranks in sides.items()}
+        hosts = {side: ranks // self.cluster.network.workers_per_host for side, ranks in self._ranks.items()}
+        self._per_host = {side: int(np.bincount(of_side).max()) for side, of_side in hosts.items()}
         self._is_split = not np.array_equal(self._ranks[Side.G], self._ranks[Side.D])
         self._now = np.zeros(size)
         self._link_free = np.zeros(size)
@@ -124,11 +127,12 @@ class SimulatedTime:
         sources = self._ranks[Side.G]
         targets = self._ranks[Side.D]
         num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
-        done = self._occupy(sources, num_bytes / len(sources))
         first = np.arange(len(targets)) * len(sources) // len(targets)
         last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
-        arrivals = np.maximum(done[first], done[last])
-        self._arrivals[Side.G, version] = arrivals + self.cluster.network.between.latency_s
+        is_inside = self._on_one_host(sources[first], targets).all() and self._on_one_host(sources[last], targets).all()
+        link = self.cluster.network.inside if is_inside else self.cluster.network.between
+        done = self._occupy(sources, num_bytes / len(sources), link)
+        self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
         self._count("fakes", num_bytes)
 
     def send_state(self, version: int, share: float = 1.0) -> None:
@@ -140,8 +144,10 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.d.state_bytes
         serving = np.arange(num_g) * len(sources) // num_g
         served = np.bincount(serving, minlength=len(sources))
-        done = self._occupy(sources, num_bytes * served)
-        self._arrivals[Side.D, version] = done[serving] + self.cluster.network.between.latency_s
+        is_inside = self._on_one_host(sources[serving], self._ranks[Side.G]).all()
+        link = self.cluster.network.inside if is_inside else self.cluster.network.between
+        done = self._occupy(sources, num_bytes * served, link)
+        self._arrivals[Side.D, version] = done[serving] + link.latency_s
         self._count("states", num_bytes * num_g)
 
     def wait(self, receiver: Side, version: int) -> None:
@@ -201,7 +207,7 @@ class SimulatedTime:
         if count and num_ranks > 1:
             network = self.cluster.network
             seconds = (count - 1) * latency_seconds(num_ranks, network)
-            self._exchange(side, Collective("all_reduce", num_bytes), np.zeros(1), "norm")
+            self._exchange(side, RankExchange(Collective.ALL_REDUCE, num_bytes), np.zeros(1), "norm")
             self._now[self._ranks[side]] += seconds
 
     def _exchange_opponent(self, side: Side) -> None:
@@ -210,12 +216,12 @@ class SimulatedTime:
         for exchange in self.game.exchanges[side](player.weight_bytes, True):
             self._exchange(side, exchange, np.zeros(1))
 
-    def _exchange(self, side: Side, exchange: Collective, update_s: Times, kind: str = "parameters") -> None:
+    def _exchange(self, side: Side, exchange: RankExchange, update_s: Times, kind: str = "parameters") -> None:
         """Let the ranks of a side exchange something; it starts when the last one arrives."""
         ranks = self._ranks[side]
         if len(ranks) < 2:
             return
-        seconds = collective_seconds(exchange, len(ranks), self.cluster.network)
+        seconds = collective_seconds(exchange, len(ranks), self.cluster.network, self._per_host[side])
         if exchange.overlaps:
             seconds -= hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
         began = float(self._now[ranks].max())
@@ -223,12 +229,16 @@ class SimulatedTime:
         ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
         self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
         self._now[ranks] = ends.max()
-        self._count(kind, link_bytes(exchange, len(ranks)) * exchange.every)
+        self._count(kind, exchange_bytes(exchange, len(ranks)))
 
-    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any]) -> Times:
+    def _on_one_host(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+        per_host = self.cluster.network.workers_per_host
+        return np.asarray(a // per_host == b // per_host)
+
+    def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any], link: Link) -> Times:
         """Queue messages on the links of ranks; return when each has left."""
         begins = np.maximum(self._now[sources], self._link_free[sources])
-        self._link_free[sources] = begins + num_bytes / self.cluster.network.between.bytes_per_s
+        self._link_free[sources] = begins + num_bytes / link.bytes_per_s
         return self._link_free[sources]
 
     def _count(self, kind: str, num_bytes: float) -> None:

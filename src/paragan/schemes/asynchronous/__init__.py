@@ -19,7 +19,7 @@ from typing import Literal
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
-from paragan.core.roles import Roles, colocated_roles, split_roles
+from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
 from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
@@ -101,11 +101,12 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         num_g = self.options.g_ranks or max(1, num_ranks // 2)
         if num_g >= num_ranks:
             return super().assign(num_ranks)
-        return {Side.G: range(num_g), Side.D: range(num_g, num_ranks)}
+        return ranks_by_side(num_ranks, num_g, self.options.placement == "paired")
 
     def simulate(self, timeline: Timeline) -> None:
         options = self.options
-        simulate(timeline, LagBound(options.staleness, options.age, timeline.d_updates, options.reuse))
+        shares = {"exact": 1.0, "bf16": 0.5}  # of float32
+        simulate(timeline, self._limits(timeline.d_updates), shares[options.state_dtype], shares[options.fakes_dtype])
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player needs more of the other than fakes and what belongs to them."""

@@ -73,7 +73,7 @@ class GeneratorHalf(HalfStep):
         turn = send_fakes(gan, g, batches)
         next_step = g.version + 1
         recorded = self.recorded
-        required = self.limits.k * (next_step - self.bound) if recorded is None else recorded
+        required = self.limits.k * self.limits.required_step(next_step, self.bound) if recorded is None else recorded
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
             problem = f"D is at update {self.opponent.version}"
@@ -210,7 +210,7 @@ class DiscriminatorHalf(HalfStep):
                 return self._num_received >= recorded
             if not self.limits.reuse:
                 return self._num_received > before
-            return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
+            return self.buffer.newest is not None and self.buffer.newest >= self.limits.required_fakes(step, self.bound)
 
         drain = self.limits.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)

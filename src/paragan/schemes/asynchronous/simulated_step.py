@@ -7,20 +7,25 @@ from paragan.core.types import Side
 from paragan.schemes._lag import LagBound
 
 
-def simulate(timeline: Timeline, limits: LagBound) -> None:
-    """Describe D's step number `timeline.step`, and the update of G that begins with it."""
+def simulate(timeline: Timeline, limits: LagBound, state_share: float = 1.0, fakes_share: float = 1.0) -> None:
+    """Describe D's step number `timeline.step`, and the update of G that begins with it.
+
+    state_share, fakes_share: bytes of D's state and of G's images, of the exact ones.
+    """
     step = timeline.step
     if limits.reuse:
         timeline.generate()
-        timeline.send_fakes(step)
+        timeline.send_fakes(step, fakes_share)
     else:
         for _ in range(limits.k):
             timeline.generate()
-            timeline.send_fakes(step)
+            timeline.send_fakes(step, fakes_share)
     timeline.wait(Side.D, limits.required_fakes(step))
     for _ in range(limits.k):
         timeline.load()
         timeline.update(Side.D)
-    timeline.send_state(step + 1)
-    timeline.wait(Side.G, limits.required_step(step + 1))
+    if (step + 1) % limits.refresh == 0:
+        timeline.send_state(step + 1, state_share)
+    required = limits.required_step(step + 1)
+    timeline.wait(Side.G, -(-required // limits.refresh) * limits.refresh)
     timeline.update(Side.G, has_fakes=limits.reuse)
