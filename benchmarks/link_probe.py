@@ -1,4 +1,6 @@
-"""Two ranks that time all-reduces of several sizes: prints the median seconds by bytes, as JSON."""
+"""Two ranks that time all-reduces of several sizes, each after some milliseconds of work: prints the median seconds
+by bytes, as JSON. A rank that has just computed wakes its threads later than one that only sends.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,13 @@ SIZES = (4, 160_000, 640_000)
 REPEATS = 15
 
 
+def work() -> None:
+    """Compute for about 5 ms."""
+    end = time.monotonic() + 0.005
+    while time.monotonic() < end:
+        torch.ones(64, 64) @ torch.ones(64, 64)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     world = join(from_environment(), torch.device("cpu"), 120.0)
@@ -25,6 +34,7 @@ def main() -> None:
         times = []
         for _ in range(REPEATS):
             world.barrier()
+            work()
             began = time.monotonic()
             dist.all_reduce(tensor)
             times.append(time.monotonic() - began)

@@ -38,11 +38,12 @@ def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_upda
         "generate_s": constant(generate_s),
         "generate_norms": 0,
         "step_s": step_s,
+        "alone_step_s": step_s,
         "load_s": constant(load_s),
         "sample_bytes": 1000,
         "fake_bytes": 1000,
         "memory": Curve((1, 65), (60e6, 124e6)),
-        "cpu_share": 1.0,
+        "cpu_share": constant(1.0),
     }
     return RunProfile(**{**values, **changes})
 

@@ -55,7 +55,7 @@ def test_profile_has_times_of_each_batch_size(measured):
         value > 0 for value in (*measured.step_s.values, *measured.g.update_s.values, *measured.d.update_s.values)
     )
     assert measured.memory.values == (4000.0, 16000.0)
-    assert 0 < measured.cpu_share <= 1
+    assert all(0 < share <= 1 for share in measured.cpu_share.values)
 
 
 def test_profile_counts_the_collectives_of_batch_norm(measured):

@@ -89,11 +89,16 @@ class Strategy(none.Strategy):
             return every
         return self.options.average_every or -(-_AVERAGE_EVERY // every) * every
 
+    @property
+    def spans_norms(self) -> bool:
+        return (self.memory.norm_ranks or 1) > 1
+
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:
             return ()
         num_bytes = weight_bytes // 2 if self.memory.bf16_reduce else weight_bytes
-        averaged = RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.sync_period)
+        # weights, buffers and counters
+        averaged = RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.sync_period, count=3)
         if self.options.synchronize == "weights":
             return (averaged,)
         return (RankExchange(Collective.ALL_REDUCE, num_bytes, every=self.options.every), averaged)
@@ -171,9 +176,7 @@ class Strategy(none.Strategy):
         if isinstance(optimizer, MasterWeights):
             optimizer.write_back()
         self._settle_buffers(net, here.world)
-        for counter in held:
-            here.world.count("control", counter)
-            dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
+        _minimum(held, here.world)
 
     def _settle_buffers(self, net: nn.Module, world: World) -> None:
         frozen = frozen_modules(net)
@@ -184,8 +187,7 @@ class Strategy(none.Strategy):
         buffers = chain.from_iterable(module.buffers(recurse=False) for module in modules)
         others = [b for b in buffers if b.is_floating_point() and id(b) not in known]
         _mean(others, world, "norm")
-        for vector in vectors:
-            world.broadcast(vector, "norm")
+        _copy_from_rank_0(vectors, world)
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
         world = placement_of(net).world
@@ -206,6 +208,25 @@ def _moments(optimizer: Any) -> list[Tensor]:
         if isinstance(value, Tensor) and value.shape == weight.shape:
             found.append(value)
     return found
+
+
+def _minimum(counters: Sequence[Tensor], world: World) -> None:
+    """Replace counters by their minima over all ranks, in one all-reduce; float64 holds them exactly."""
+    if counters:
+        lowest = torch.stack([counter.detach().to(torch.float64).reshape(()) for counter in counters])
+        world.count("control", lowest)
+        dist.all_reduce(lowest, dist.ReduceOp.MIN, group=world.group)
+        for counter, value in zip(counters, lowest, strict=True):
+            counter.copy_(value)
+
+
+def _copy_from_rank_0(tensors: Sequence[Tensor], world: World) -> None:
+    """Replace tensors by those of rank 0; one broadcast per dtype."""
+    for dtype in {t.dtype: None for t in tensors}:
+        some = [t for t in tensors if t.dtype == dtype]
+        flat = world.broadcast(torch.cat([t.reshape(-1) for t in some]), "norm")
+        pieces = flat.split([t.numel() for t in some])
+        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])
 
 
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:

@@ -95,6 +95,11 @@ class Strategy:
         """Build a second network for averaged weights."""
         return make()
 
+    @property
+    def spans_norms(self) -> bool:
+        """Whether statistics of batch norm span ranks."""
+        return self.joins_ranks and self.memory.norm_ranks != 1
+
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         """Return what the ranks exchange in one update of the player, for forecasts.
 

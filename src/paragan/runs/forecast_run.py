@@ -98,13 +98,23 @@ def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
     """Return the game of a config for simulation: its scheme, and what its strategies exchange."""
     cpu = torch.device("cpu")
     players = {Side.G: config.g, Side.D: config.d}
-    exchanges = {side: build.strategy_on_ranks(players[side], cpu).exchanges for side in Side}
+    strategies = {side: build.strategy_on_ranks(players[side], cpu) for side in Side}
+    exchanges = {side: strategy.exchanges for side, strategy in strategies.items()}
+    spans_norms = {side: strategy.spans_norms for side, strategy in strategies.items()}
     g_batch = getattr(config.scheme.options, "g_batch", None)
     options = config.data.options
     readers = max(1, options.readers or options.threads or 1)
     depth = readers + 1 if options.prefetch == "auto" else options.prefetch or 0
     loading = Loading(depth, readers, options.prefetch == "auto", options.prefetch_mb << 20)
-    return GameCosts(profile, build.scheme(config), exchanges, config.train.batch, g_batch, loading)
+    return GameCosts(
+        profile,
+        build.scheme(config),
+        exchanges,
+        config.train.batch,
+        g_batch,
+        loading,
+        spans_norms,
+    )
 
 
 def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:

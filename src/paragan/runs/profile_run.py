@@ -17,7 +17,9 @@ from paragan.build.data import batch_stream
 from paragan.config import RunConfig, choose, to_tree
 from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
+from paragan.core.roles import colocated_roles
 from paragan.core.types import Batch, Side
+from paragan.distributed.launch.join import lone_rank
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
@@ -54,10 +56,15 @@ def measure_profile(
     device = devices.select_device(config.train.threads)
     sizes = sorted(set(rows)) or _batch_sizes(config)
     one = _on_one_worker(config)
+    started = replace(one, adversarial=one.adversarial.started)
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(replace(one, adversarial=one.adversarial.started), found, device, model=model)
-        costs = [_measure(one, found, game, device, size, say) for size in sizes]
-        counts = count_norms(one, game, noise_batches(one, found, device, sizes[0]))
+        alone = build.gan(started, found, device, model=model)
+        counts = count_norms(one, alone, noise_batches(one, found, device, sizes[0]))
+        alone_s = [_step_s(one, found, alone, device, size) for size in sizes]
+        with lone_rank(device) as world:
+            game = build.gan(started, found, device, colocated_roles(world), model)
+            costs = [_measure(one, found, game, device, size, say) for size in sizes]
+            players = [_player(game, side, _update_curve(sizes, costs, side), counts[side.value]) for side in Side]
     curves = _Curves(sizes, costs)
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
@@ -69,23 +76,37 @@ def measure_profile(
         threads=torch.get_num_threads(),
         batch=one.train.batch,
         d_updates=one.d.updates_per_step,
-        g=_player(game, Side.G, curves.of(lambda cost: cost.update_s[Side.G]), counts["g"]),
-        d=_player(game, Side.D, curves.of(lambda cost: cost.update_s[Side.D]), counts["d"]),
+        g=players[0],
+        d=players[1],
         generate_s=curves.of(lambda cost: cost.generate_s),
         generate_norms=counts["generate"][0],
         step_s=curves.of(lambda cost: cost.step_s),
+        alone_step_s=Curve(tuple(sizes), tuple(alone_s)),
         load_s=curves.of(lambda cost: cost.load_s),
         sample_bytes=sample_bytes,
         fake_bytes=fake_bytes,
         memory=Curve(tuple(sizes), tuple(float(memory(size)) for size in sizes)),
-        cpu_share=min(1.0, statistics.median(cost.cpu_share for cost in costs)),
+        cpu_share=curves.of(lambda cost: min(1.0, cost.cpu_share)),
     )
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns."""
     one = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    one = replace(one, g=replace(one.g, strategy=None), d=replace(one.d, strategy=None))
     return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
+
+
+def _update_curve(sizes: Sequence[int], costs: Sequence[_Costs], side: Side) -> Curve:
+    return Curve(tuple(sizes), tuple(cost.update_s[side] for cost in costs))
+
+
+def _step_s(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> float:
+    """Return the mean seconds of a step."""
+    batches = noise_batches(config, found, device, size)
+    scheme = build.scheme(config)
+    period = lcm(*(_period(game, side) for side in Side))
+    return _seconds(device, lambda: scheme.step(game, batches), period)
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:

@@ -94,7 +94,7 @@ def choose_plan(
         *_average_decisions(goal, players),
         *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
     )
-    alone = profile.d_updates * goal.batch / profile.step_s.at(goal.batch)
+    alone = profile.d_updates * goal.batch / profile.alone_step_s.at(goal.batch)
     efficiency = chosen.images_per_s / (cluster.workers * alone)
     settings = {one.key: one.value for one in decisions if one.key}
     order = (chosen, *(one for one in predictions if one is not chosen))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paragan.core.exchange import RankExchange
 from paragan.core.types import Side
@@ -19,7 +19,8 @@ class GameCosts:
     """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
 
     batch: of D, over all its ranks; g_batch: of G's turn; None: as many. loading: sizes of the
-    pipeline that reads real samples.
+    pipeline that reads real samples. spans_norms: whether statistics of batch norm span the ranks
+    of a side.
     """
 
     profile: RunProfile
@@ -28,3 +29,4 @@ class GameCosts:
     batch: int
     g_batch: int | None = None
     loading: Loading = Loading()
+    spans_norms: Mapping[Side, bool] = field(default_factory=lambda: dict.fromkeys(Side, True))

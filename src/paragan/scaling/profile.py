@@ -56,14 +56,15 @@ class PlayerProfile:
 
 @dataclass(frozen=True)
 class RunProfile:
-    """Costs of a run on one worker.
+    """Costs of a run on one worker, which computes as a rank of several does.
 
-    recipe, model: as configured; fingerprint: of the networks and their turns. machine, threads,
-    device: where it was measured. batch: of the config. d_updates: of one step. generate_s:
-    seconds of G's forward without graph. step_s: seconds of one whole step, with what lies between
-    the updates. load_s: seconds of reading one batch without prefetch. sample_bytes, fake_bytes:
-    of one row. memory: bytes at the peak of a step. cpu_share: of a step in which a
-    processor core computed; the rest is an accelerator's.
+    That is with DDP and the norms of several ranks, without a network. recipe, model: as
+    configured; fingerprint: of the networks and their turns. machine, threads, device: where it was
+    measured. batch: of the config. d_updates: of one step. generate_s: seconds of G's forward
+    without graph. step_s: seconds of one whole step, with what lies between the updates;
+    alone_step_s: of a process that is no rank. load_s: seconds of reading one batch without
+    prefetch. sample_bytes, fake_bytes: of one row. memory: bytes at the peak of a step. cpu_share:
+    of a step in which a processor core computed; the rest is an accelerator's.
     """
 
     recipe: str
@@ -79,11 +80,12 @@ class RunProfile:
     generate_s: Curve
     generate_norms: int
     step_s: Curve
+    alone_step_s: Curve
     load_s: Curve
     sample_bytes: int
     fake_bytes: int
     memory: Curve
-    cpu_share: float
+    cpu_share: Curve
     version: int = VERSION
 
     def player(self, side: Side) -> PlayerProfile:
@@ -123,7 +125,7 @@ def _profile_of(tree: Mapping[str, Any]) -> RunProfile:
     for name in ("g", "d"):
         player = dict(values[name])
         values[name] = PlayerProfile(**{**player, "update_s": _curve(player["update_s"])})
-    for name in ("generate_s", "step_s", "load_s", "memory"):
+    for name in ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share"):
         values[name] = _curve(values[name])
     return RunProfile(**values)
 

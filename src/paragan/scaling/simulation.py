@@ -83,7 +83,7 @@ class SimulatedTime:
         """Read a batch on the ranks of D."""
         ranks = self._ranks[Side.D]
         if self._waits is None:
-            seconds = self._per_rows(Side.D, self.game.profile.load_s.at) * self._contention()
+            seconds = self._per_rows(Side.D, self.game.profile.load_s.at) * self._contention(Side.D)
         else:  # ranks share traces, each from a different batch on
             traces, length = self._waits.shape
             number = np.arange(len(ranks))
@@ -107,14 +107,16 @@ class SimulatedTime:
         profile = self.game.profile
         player = profile.player(side)
         seconds = self._per_rows(side, player.update_s.at)
+        norms = player.norms
         if side is Side.G and has_fakes:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
+            norms -= profile.generate_norms
         updates = 1 if self._is_split else self.d_updates + 1
         seconds += self._per_rows(side, profile.between_s) / updates
         if side is Side.G and not self._is_split:
             self._exchange_opponent(Side.D)
         self._compute(side, seconds)
-        self._synchronize_norms(side, player.norms, player.norm_bytes)
+        self._synchronize_norms(side, norms, player.norm_bytes)
         self._versions[side] += 1
         for exchange in self.game.exchanges[side](player.weight_bytes, False):
             if self._versions[side] % exchange.every == 0:
@@ -182,29 +184,37 @@ class SimulatedTime:
         sizes, inverse = np.unique(self._rows[side], return_inverse=True)
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 
+    def _lone_share(self, rows: float) -> float:
+        """Return the time of a step without the norms of several ranks, as a share of one with them."""
+        profile = self.game.profile
+        return profile.alone_step_s.at(rows) / max(profile.step_s.at(rows), 1e-12)
+
     def _draw_speeds(self) -> Times:
         uneven = self.cluster.unevenness
         size = self.cluster.workers
         slow = np.random.default_rng([self.seed, 0]).random(size) < uneven.stragglers
         return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
 
-    def _contention(self) -> float:
-        """Return how much slower workers are that share the cores of a host."""
+    def _contention(self, side: Side) -> Times:
+        """Return how much slower ranks are that share the cores of a host."""
         if self.cluster.cores is None:
-            return 1.0
+            return np.ones(len(self._ranks[side]))
         here = min(self.cluster.network.workers_per_host, self.cluster.workers)
-        return 1 + self.game.profile.cpu_share * (max(1.0, here / self.cluster.cores) - 1)
+        slower = max(1.0, here / self.cluster.cores) - 1
+        return 1 + slower * np.minimum(self._per_rows(side, self.game.profile.cpu_share.at), 1.0)
 
     def _compute(self, side: Side, seconds: Times) -> None:
         ranks = self._ranks[side]
+        if self.cluster.workers == 1 or not self.game.spans_norms[side]:
+            seconds = seconds * self._per_rows(side, self._lone_share)
         sigma = self.cluster.unevenness.jitter
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
-        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._contention()
+        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._contention(side)
 
     def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
         """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
         num_ranks = len(self._ranks[side])
-        if count and num_ranks > 1:
+        if count and num_ranks > 1 and self.game.spans_norms[side]:
             network = self.cluster.network
             seconds = (count - 1) * latency_seconds(num_ranks, network)
             self._exchange(side, RankExchange(Collective.ALL_REDUCE, num_bytes), np.zeros(1), "norm")

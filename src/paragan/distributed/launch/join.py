@@ -18,10 +18,12 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -109,6 +111,44 @@ def _single_rank_world(device: torch.device, patience: timedelta) -> World:
     with temporary_variables(loopback_environment()):
         group, control = _create_groups(dist.HashStore(), 0, 1, device, patience)
     return World(device=device, group=group, control=control)
+
+
+@contextmanager
+def lone_rank(device: torch.device) -> Iterator[World]:
+    """Yield a world of this process alone in which it computes as a rank of several does.
+
+    Its collectives have one member, and cost what they cost without a network. For measurements:
+    results are not those of a run.
+    """
+    patience = timedelta(seconds=60)
+    is_within = dist.is_initialized()
+    if is_within:
+        backend = dist.get_default_backend_for_device(device)
+        here = [dist.get_rank()]
+        groups = [dist.new_group(here, patience, kind, use_local_synchronization=True) for kind in (backend, "gloo")]
+    else:
+        with temporary_variables(loopback_environment()):
+            groups = list(_create_groups(dist.HashStore(), 0, 1, device, patience))
+    world = _LoneRank(0, 2, 0, 2, device, *groups)
+    try:
+        yield world
+    finally:
+        if not is_within:
+            destroy_groups(world)
+
+
+@dataclass(frozen=True)
+class _LoneRank(World):
+    """Rank 0 of two whose other rank always agrees."""
+
+    def share(self, total: int) -> tuple[int, int]:
+        return 0, total
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value] * self.size
+
+    def gather_tensors(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [tensor] * self.size
 
 
 def _create_groups(
