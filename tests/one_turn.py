@@ -60,4 +60,4 @@ def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Los
 
 
 def _nothing(outputs: Outputs, feed: TurnInputs) -> LossTerms:
-    return LossTerms({"adversarial": outputs.fake.logits_B * 0})
+    return LossTerms({"adversarial": outputs.fake.logits_B.reshape(len(outputs.fake.logits_B), -1).sum(1) * 0})

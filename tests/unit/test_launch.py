@@ -167,10 +167,10 @@ def test_more_processes_than_cores_start_with_a_warning(tmp_path, capsys, monkey
 
 def test_all_accelerators_are_used_by_default(monkeypatch):
     monkeypatch.setattr(start, "_accelerators", lambda: 4)
-    assert start._devices(read_recipe("digits")) == 4
-    assert start._devices(read_recipe("digits", ["devices=1"])) == 1
+    assert start.count_devices(read_recipe("digits")) == 4
+    assert start.count_devices(read_recipe("digits", ["devices=1"])) == 1
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
-    assert start._devices(read_recipe("digits")) == 1
+    assert start.count_devices(read_recipe("digits")) == 1
 
 
 def test_the_logs_of_a_live_run_are_left_alone(tmp_path):

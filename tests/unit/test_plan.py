@@ -208,7 +208,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 1
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 2
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
     assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
 
@@ -235,7 +235,7 @@ def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
     alone = planned(SMALL["mlp"])
     several = planned(SMALL["mlp"], "devices=2", "g.strategy=zero1", "d.strategy=zero3")
     assert several.memory == alone.memory
-    assert several.notes == ("devices=2: planned as one process with the whole batch; strategies are not simulated",)
+    assert several.notes == ("devices=2: size and memory are those of one process with the whole batch",)
 
 
 @pytest.mark.slow
@@ -271,4 +271,4 @@ def test_images_by_name_are_planned_from_their_shape():
 
 
 def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():
-    assert "planned as synchronous" in planned(SMALL["mlp"], "scheme=asynchronous").notes[0]
+    assert "size and memory are those of synchronous" in planned(SMALL["mlp"], "scheme=asynchronous").notes[0]

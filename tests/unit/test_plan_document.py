@@ -37,7 +37,7 @@ def test_document_is_valid_by_the_schema(arguments):
     document = json.loads(json.dumps(planned(SMALL["mlp"], **arguments).to_dict()))
     assert_valid(document, schema, schema)
     with pytest.raises(AssertionError):
-        assert_valid(document | {"version": 2}, schema, schema)
+        assert_valid(document | {"version": 1}, schema, schema)
     with pytest.raises(AssertionError):
         assert_valid(document | {"speed": 1}, schema, schema)
     with pytest.raises(AssertionError):

@@ -45,8 +45,7 @@ class ScalingManager:
     has them, with reasons. A file: of `paragan plan --choose --json`.
 
     out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from
-    its newest checkpoint; fresh: start a new run and set the former one aside. Raises children of
-    `paragan.ParaganError`.
+    its newest checkpoint; fresh: set a former run aside. Raises children of `paragan.ParaganError`.
     """
 
     def __init__(
@@ -111,9 +110,9 @@ class ScalingManager:
         """Return a score of the sampling generator. Collective: every rank must call this.
 
         metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
-        features of the run's extractor, `fd[NAME]`. `fid` is the published distance with
-        `evaluation.features=inception`; with another extractor it is read as `fd`, with a printed note,
-        or refused with `evaluation.strict`. Raises `ConfigError` for other names.
+        features of the run's extractor. `fid` is the published distance with
+        `evaluation.features=inception`; with another extractor it is read as `fd`, with a printed
+        note, or refused with `evaluation.strict`. Raises `ConfigError` for other names.
         """
         with self._alive(method="eval") as session:
             trainer = session.trainer
@@ -150,8 +149,7 @@ class ScalingManager:
     def close(self) -> None:
         """End the run, finished or not: close files and leave the process group.
 
-        Also called when the program ends. Steps after the last checkpoint are discarded. A closed
-        manager cannot be used again.
+        Also called when the program ends. Steps after the last checkpoint are discarded.
         """
         atexit.unregister(self.close)
         session = self._session
@@ -215,8 +213,8 @@ class ScalingManager:
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
         """Return the config with the settings of the plan. Collective."""
         base, rule = self._base
-        train = replace(base.train, kimg=self.config.train.kimg)
         folder = None if self._fresh else self._out
+        train = replace(base.train, kimg=self.config.train.kimg)
         unscaled = replace(networks.recorded_in(base), train=train)
         run = ProgramPlan(unscaled, networks, self.world, folder, self.config.train.batch, rule)
         planned, self.plan = run.apply(plan, self._say)

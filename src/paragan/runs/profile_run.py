@@ -56,24 +56,20 @@ def measure_profile(
     device = devices.select_device(config.train.threads)
     sizes = sorted(set(rows)) or _batch_sizes(config)
     one = _on_one_worker(config)
-    started = replace(one, adversarial=one.adversarial.started)
     with torch.random.fork_rng(devices=[]):
-        alone = build.gan(started, found, device, model=model)
+        alone = build.gan(one, found, device, model=model)
         counts = count_norms(one, alone, noise_batches(one, found, device, sizes[0]))
         alone_s = [_step_s(one, found, alone, device, size) for size in sizes]
         with lone_rank(device) as world:
-            game = build.gan(started, found, device, colocated_roles(world), model)
+            game = build.gan(one, found, device, colocated_roles(world), model)
             costs = [_measure(one, found, game, device, size, say) for size in sizes]
             players = [_player(game, side, _update_curve(sizes, costs, side), counts[side.value]) for side in Side]
     curves = _Curves(sizes, costs)
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
+    about = (recipe, one.model.name, updates_fingerprint(config), devices.machine(device), str(device))
     return RunProfile(
-        recipe=recipe,
-        model=one.model.name,
-        fingerprint=updates_fingerprint(config),
-        machine=devices.machine(device),
-        device=str(device),
-        threads=torch.get_num_threads(),
+        *about,
+        torch.get_num_threads(),
         batch=one.train.batch,
         d_updates=one.d.updates_per_step,
         g=players[0],
@@ -94,6 +90,7 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns."""
     one = replace(config, devices=None, train=replace(config.train, executor="eager"))
     one = replace(one, g=replace(one.g, strategy=None), d=replace(one.d, strategy=None))
+    one = replace(one, adversarial=one.adversarial.started)
     return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
 
 

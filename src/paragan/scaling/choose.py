@@ -90,9 +90,9 @@ def choose_plan(
         PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
         *fitted.decisions(),
         *_explain(possible[best], chosen),
-        *_rate_decisions(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
-        *_average_decisions(goal, players),
-        *_prefetch_decisions(profile, local, chosen.step_s, goal.is_decoded),
+        *_rates(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
+        *_averages(goal, players),
+        *_prefetch(profile, local, chosen.step_s, goal.is_decoded),
     )
     alone = profile.d_updates * goal.batch / profile.alone_step_s.at(goal.batch)
     efficiency = chosen.images_per_s / (cluster.workers * alone)
@@ -132,7 +132,8 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
     if not candidate.settings:
         reason = f"{predicted}; no other candidate gains more than its margin"
         return [PlannedSetting("", candidate.name, reason)]
-    why = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}; {predicted}"
+    gain = f"{prediction.gain:+.0%} images/s, more than its margin of {candidate.margin:.0%}"
+    why = f"{gain}; {predicted}"
     return [PlannedSetting(key, value, why) for key, value in candidate.settings.items()]
 
 
@@ -179,7 +180,7 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
     )
 
 
-def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:
+def _rates(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updates: int) -> list[PlannedSetting]:
     """Return factors of the learning rates, and warm-ups, for another batch."""
     ratio = goal.batch / goal.base_batch
     if ratio == 1:
@@ -202,7 +203,7 @@ def _rate_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions], updat
     return found
 
 
-def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
+def _averages(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
     """Return half-lives of averages, which count images: long enough for the larger batch."""
     found = []
     for side, player in players.items():
@@ -214,7 +215,7 @@ def _average_decisions(goal: PlanGoal, players: Mapping[Side, PlayerOptions]) ->
     return found
 
 
-def _prefetch_decisions(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
+def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) -> list[PlannedSetting]:
     share = profile.d_updates * profile.load_s.at(local) / step_s
     if is_decoded and share > 0.02:
         reason = f"reading is {share:.0%} of a step, and can run ahead"

@@ -96,36 +96,37 @@ class Cluster:
 
 
 _GBIT = 1e9 / 8
+_HOST = Link(1e-4, 1.5e9)  # gloo between processes of a host
 
 INTERCONNECTS: Mapping[str, Interconnect] = {
     "loopback": Interconnect(
-        Link(1e-4, 1.5e9),
-        Link(1e-4, 1.5e9),
+        _HOST,
+        _HOST,
         1 << 20,
-        source="gloo on the loopback interface: 0.4, 2.5 and 27 ms for 0.4, 4 and 40 MB on two ranks (measured)",
+        source="gloo on two ranks, measured: 0.4, 2.5 and 27 ms for 0.4, 4 and 40 MB",
     ),
     "ethernet-1g": Interconnect(
-        Link(1e-4, 1.5e9), Link(1e-4, 1 * _GBIT), 1, source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed"
+        _HOST, Link(1e-4, 1 * _GBIT), 1, source="IEEE 802.3ab: 1 Gbit/s; latency 0.1 ms assumed"
     ),
     "ethernet-10g": Interconnect(
-        Link(1e-4, 1.5e9), Link(5e-5, 10 * _GBIT), 1, source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed"
+        _HOST, Link(5e-5, 10 * _GBIT), 1, source="IEEE 802.3ae: 10 Gbit/s; latency 50 us assumed"
     ),
     "ethernet-25g": Interconnect(
-        Link(2e-5, 10e9), Link(3e-5, 25 * _GBIT), 8, "hierarchical", "IEEE 802.3by: 25 Gbit/s; latency 30 us assumed"
+        Link(2e-5, 10e9), Link(3e-5, 25 * _GBIT), 8, "hierarchical", "IEEE 802.3by; latency 30 us assumed"
     ),
     "v100-infiniband": Interconnect(
         Link(1e-5, 150e9),
         Link(5e-6, 100 * _GBIT),
         8,
         "hierarchical",
-        "NVIDIA V100 data sheet: NVLink 300 GB/s in both directions; InfiniBand EDR 100 Gbit/s; latencies assumed",
+        "NVIDIA V100 data sheet: NVLink 300 GB/s both ways; EDR 100 Gbit/s; latencies assumed",
     ),
     "ici-v3": Interconnect(
         Link(1e-6, 656 * _GBIT),
         Link(1e-6, 656 * _GBIT),
         2,
         "hierarchical",
-        "Jouppi et al. 2020 (CACM 63.7), table 3: 656 Gbit/s per link and direction; latency assumed",
+        "Jouppi et al. 2020 (CACM 63.7): 656 Gbit/s a link and direction; latency assumed",
     ),
 }
 

@@ -17,6 +17,8 @@ from paragan.scaling.cluster import Storage
 
 _PARTS = 16  # reads of a batch
 _MOST_READERS = 64
+_MOST_TRACES = 16
+_TRACE_BATCHES = 400
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,17 @@ def simulate_waits(
 ) -> NDArray[np.float64]:
     """Return the seconds that a consumer waits for each batch. period_s: of its work on a batch."""
     return _Pipeline(storage, loading, batch_bytes, seed).run(period_s, num_batches)
+
+
+def simulate_traces(
+    storage: Storage | None, loading: Loading, period_s: float, num_ranks: int, batch_bytes: int, seed: int
+) -> NDArray[np.float64] | None:
+    """Return waits of some consumers, (traces, batches), which ranks share; None without a storage."""
+    if storage is None:
+        return None
+    seeds = range(seed, seed + min(_MOST_TRACES, num_ranks))
+    waits = [simulate_waits(storage, loading, period_s, _TRACE_BATCHES, batch_bytes, one) for one in seeds]
+    return np.stack(waits)
 
 
 class _Pipeline:

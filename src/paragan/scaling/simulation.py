@@ -20,11 +20,9 @@ from paragan.core.types import Rows, Side
 from paragan.scaling.cluster import Cluster, Link
 from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 from paragan.scaling.game_costs import GameCosts
-from paragan.scaling.simulated_loading import simulate_waits
+from paragan.scaling.simulated_loading import simulate_traces
 
 Times = NDArray[np.float64]
-_MOST_TRACES = 16
-_TRACE_BATCHES = 400
 _TRACE_OFFSET = 37  # batches between the beginnings of two ranks in a trace
 
 
@@ -58,7 +56,9 @@ class SimulatedTime:
         self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
         self._batches = 0
-        self._waits = self._simulate_waits()
+        num_d = len(self._ranks[Side.D])
+        of_storage = (self.cluster.storage, self.game.loading, self.period_s)
+        self._waits = simulate_traces(*of_storage, num_d, self._batch_bytes, self.seed)
 
     @property
     def d_updates(self) -> int:
@@ -131,8 +131,7 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
         first = np.arange(len(targets)) * len(sources) // len(targets)
         last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
-        is_inside = self._on_one_host(sources[first], targets).all() and self._on_one_host(sources[last], targets).all()
-        link = self.cluster.network.inside if is_inside else self.cluster.network.between
+        link = self._link_between(sources[np.stack([first, last])], targets)
         done = self._occupy(sources, num_bytes / len(sources), link)
         self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
         self._count("fakes", num_bytes)
@@ -146,8 +145,7 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.d.state_bytes
         serving = np.arange(num_g) * len(sources) // num_g
         served = np.bincount(serving, minlength=len(sources))
-        is_inside = self._on_one_host(sources[serving], self._ranks[Side.G]).all()
-        link = self.cluster.network.inside if is_inside else self.cluster.network.between
+        link = self._link_between(sources[serving], self._ranks[Side.G])
         done = self._occupy(sources, num_bytes * served, link)
         self._arrivals[Side.D, version] = done[serving] + link.latency_s
         self._count("states", num_bytes * num_g)
@@ -159,20 +157,9 @@ class SimulatedTime:
             ranks = self._ranks[receiver]
             self._now[ranks] = np.maximum(self._now[ranks], arrivals)
 
-    def _simulate_waits(self) -> Times | None:
-        """Return waits for batches, (traces, batches); None without a storage."""
-        storage = self.cluster.storage
-        if storage is None:
-            return None
-        loading = self.game.loading
-        traces = min(_MOST_TRACES, len(self._ranks[Side.D]))
-        num_bytes = self.game.profile.sample_bytes * int(self._rows[Side.D].max())
-        return np.stack(
-            [
-                simulate_waits(storage, loading, self.period_s, _TRACE_BATCHES, num_bytes, self.seed + number)
-                for number in range(traces)
-            ]
-        )
+    @property
+    def _batch_bytes(self) -> int:
+        return self.game.profile.sample_bytes * int(self._rows[Side.D].max())
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         ranks = self._ranks[side]
@@ -185,7 +172,7 @@ class SimulatedTime:
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 
     def _lone_share(self, rows: float) -> float:
-        """Return the time of a step without the norms of several ranks, as a share of one with them."""
+        """Return the time of a step without the norms of several ranks, as a share of it."""
         profile = self.game.profile
         return profile.alone_step_s.at(rows) / max(profile.step_s.at(rows), 1e-12)
 
@@ -241,9 +228,11 @@ class SimulatedTime:
         self._now[ranks] = ends.max()
         self._count(kind, exchange_bytes(exchange, len(ranks)))
 
-    def _on_one_host(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        per_host = self.cluster.network.workers_per_host
-        return np.asarray(a // per_host == b // per_host)
+    def _link_between(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Link:
+        """Return the link of a host if no message leaves it, else that between hosts."""
+        network = self.cluster.network
+        is_inside = sources // network.workers_per_host == targets // network.workers_per_host
+        return network.inside if is_inside.all() else network.between
 
     def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any], link: Link) -> Times:
         """Queue messages on the links of ranks; return when each has left."""

@@ -73,7 +73,9 @@ class GeneratorHalf(HalfStep):
         turn = send_fakes(gan, g, batches)
         next_step = g.version + 1
         recorded = self.recorded
-        required = self.limits.k * self.limits.required_step(next_step, self.bound) if recorded is None else recorded
+        required = recorded
+        if required is None:
+            required = self.limits.k * self.limits.required_step(next_step, self.bound)
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
             problem = f"D is at update {self.opponent.version}"
@@ -210,7 +212,8 @@ class DiscriminatorHalf(HalfStep):
                 return self._num_received >= recorded
             if not self.limits.reuse:
                 return self._num_received > before
-            return self.buffer.newest is not None and self.buffer.newest >= self.limits.required_fakes(step, self.bound)
+            required = self.limits.required_fakes(step, self.bound)
+            return self.buffer.newest is not None and self.buffer.newest >= required
 
         drain = self.limits.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
