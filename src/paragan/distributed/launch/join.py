@@ -125,7 +125,7 @@ def lone_rank(device: torch.device) -> Iterator[World]:
     if is_within:
         backend = dist.get_default_backend_for_device(device)
         here = [dist.get_rank()]
-        local = {"use_local_synchronization": True}  # the other ranks need not call this
+        local: dict[str, Any] = {"use_local_synchronization": True}  # the other ranks need not call this
         groups = [dist.new_group(here, patience, kind, **local) for kind in (backend, "gloo")]
     else:
         with temporary_variables(loopback_environment()):
