@@ -122,7 +122,8 @@ def sensitivity(case: Case, profile: RunProfile, link: Link) -> dict[str, float]
     later = replace(link, latency_s=link.latency_s * 1.2)
     g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
     d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
-    computing = replace(profile, g=g, d=d, step_s=_times(profile.step_s, 1.2))
+    alone_s = _times(profile.alone_step_s, 1.2)
+    computing = replace(profile, g=g, d=d, step_s=_times(profile.step_s, 1.2), alone_step_s=alone_s)
     uneven = replace(case, jitter=case.jitter * 1.2)
     changed = {
         "seconds per byte": predicted(case, profile, slower),
