@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, ScheduleOptions
 from paragan.parallel import ddp, local_sgd
+from paragan.runs.planned_training import settings_of_run, to_words
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from tests.simulated_workers import cluster, game
@@ -117,3 +119,12 @@ def test_impossible_goal_is_refused_with_the_best_time():
 def test_batch_without_a_sample_for_each_worker_is_refused():
     with pytest.raises(ConfigError, match="a batch of 64 has no sample for each of 100 workers"):
         plan(workers=100)
+
+
+@pytest.mark.parametrize("word", ["scheme={name: skipping, every: 3}", "scheme.name=shared_fakes"])
+def test_existing_run_keeps_the_settings_that_a_plan_chose(tmp_path, word):
+    planned = read_recipe("digits", [word, "scheme={name: asynchronous, g_ranks: 1}", "d.strategy={name: local_sgd}"])
+    (tmp_path / "config.yaml").write_text(dump(planned))
+    config = read_recipe("digits", [word])
+    words = to_words(settings_of_run(config, tmp_path))
+    assert read_recipe("digits", [word, *words]) == planned

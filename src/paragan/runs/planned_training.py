@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragan.config import RunConfig, compare, read_recipe
+from paragan.config import RunConfig, compare, read_recipe, to_tree
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch.rank_env import from_environment
 
@@ -121,8 +121,18 @@ def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = Non
 
 def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
     """Return the settings of an existing run that a plan may have changed, where they differ."""
-    changed = compare(config, read_recipe(str(folder / "config.yaml")))
-    return {key: after for key, (_, after) in changed.items() if key.startswith(_PLANNED)}
+    former = read_recipe(str(folder / "config.yaml"))
+    tree = to_tree(former)
+    # whole maps, because a scheme or strategy has options that another one does not
+    whole = {"scheme": tree["scheme"], **{f"{side}.strategy": tree[side]["strategy"] for side in ("g", "d")}}
+    settings = {}
+    for key, (_, after) in compare(config, former).items():
+        owner = next((name for name in whole if key == name or key.startswith(f"{name}.")), None)
+        if owner is not None:
+            settings[owner] = whole[owner]
+        elif key.startswith(_PLANNED):
+            settings[key] = after
+    return settings
 
 
 def to_words(settings: Mapping[str, Any]) -> list[str]:
