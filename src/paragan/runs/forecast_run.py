@@ -73,7 +73,7 @@ def obtain_profile(
 ) -> RunProfile:
     """Return the profile in a file, or measure it, and write the file if one is named.
 
-    Raises `ConfigError` for the profile of another model or of another machine.
+    Raises `ConfigError` for the profile of another model.
     """
     if path is not None and path.exists():
         profile = read_profile(path)

@@ -13,13 +13,9 @@ def simulate(timeline: Timeline, limits: LagBound, state_share: float = 1.0, fak
     state_share, fakes_share: bytes of D's state and of G's images, of the exact ones.
     """
     step = timeline.step
-    if limits.reuse:
+    for _ in range(1 if limits.reuse else limits.k):
         timeline.generate()
         timeline.send_fakes(step, fakes_share)
-    else:
-        for _ in range(limits.k):
-            timeline.generate()
-            timeline.send_fakes(step, fakes_share)
     timeline.wait(Side.D, limits.required_fakes(step))
     for _ in range(limits.k):
         timeline.load()
