@@ -131,9 +131,11 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
         elif key == "speed":
             cluster = replace(cluster, speed=value)
         elif key in _STORAGE:
-            cluster = replace(cluster, storage=replace(cluster.storage or Storage(0.0), **{key: value}))
+            storage = cluster.storage or Storage(0.0)
+            cluster = replace(cluster, storage=replace(storage, **{key: value}))
         elif key == "workers_per_host":
-            cluster = replace(cluster, network=replace(cluster.network, workers_per_host=int(value)))
+            links = replace(cluster.network, workers_per_host=int(value))
+            cluster = replace(cluster, network=links)
         else:
             cluster = replace(cluster, unevenness=replace(cluster.unevenness, **{key: value}))
     return cluster

@@ -76,9 +76,9 @@ class ProgramPlan:
     rule: str
 
     def apply(self, plan: str | Path, say: Say) -> tuple[RunConfig, ParallelPlan | None]:
-        """Return the config with the settings of a plan, and the plan if there is a new one. Collective.
+        """Return the config with the settings of a plan, and a new plan if there is one.
 
-        plan: `auto`, or a document. A run that exists keeps its settings.
+        Collective. plan: `auto`, or a document. A run that exists keeps its settings.
         """
         from paragan.runs import plan_settings
         from paragan.scaling.parallel_plan import ParallelPlan
@@ -124,7 +124,8 @@ def settings_of_run(config: RunConfig, folder: Path) -> dict[str, Any]:
     former = read_recipe(str(folder / "config.yaml"))
     tree = to_tree(former)
     # whole maps, because a scheme or strategy has options that another one does not
-    whole = {"scheme": tree["scheme"], **{f"{side}.strategy": tree[side]["strategy"] for side in ("g", "d")}}
+    whole = {f"{side}.strategy": tree[side]["strategy"] for side in ("g", "d")}
+    whole["scheme"] = tree["scheme"]
     settings = {}
     for key, (_, after) in compare(config, former).items():
         owner = next((name for name in whole if key == name or key.startswith(f"{name}.")), None)
