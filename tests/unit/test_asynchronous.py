@@ -121,15 +121,20 @@ def test_exploding_gradients_trigger_the_alarm():
     scheme.close()
 
 
-@pytest.mark.parametrize(("staleness", "factor"), [(0, 1.0), (1, 1 / 3)])
-def test_the_learning_rate_falls_with_the_lag(staleness, factor):
+@pytest.mark.parametrize(("lag", "factor"), [(0, 1.0), (1, 1 / 3)])
+def test_the_learning_rate_falls_with_the_lag(tmp_path, lag, factor):
     """c = 2: a third of it against an opponent that is one step old, all of it against one that is not."""
-    scheme, gan, stream = Scheme(Options(staleness=staleness, lag_lr=2.0)), small_game(), batches()
+    opponents = [step + 1 - lag for step in range(4)]  # of each update of G; otherwise its lag depends on the threads
+    delays = {"kind": "delays", "g": {"used": [opponents]}, "d": {"used": [[1, 2, 3, 4]]}}
+    order = record(tmp_path, [{"kind": "start", "step": 0}, delays])
+    scheme = Scheme(Options(staleness=lag, lag_lr=2.0, order=order))
+    gan = small_game()
+    stream = batches()
     for _ in range(4):
         scheme.step(gan, stream)
         scheme.quiesce()
-        assert set(scheme.lag_records["g"].lags) == {staleness}
         assert gan.g.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * factor)
+    assert scheme.lag_records["g"].lags == {lag: 4}
     scheme.close()
 
 
