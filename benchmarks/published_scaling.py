@@ -79,7 +79,7 @@ def profile() -> RunProfile:
     sizes = (3 * 128 * 128 + 8, 3 * 128 * 128 * 4 + 8)
     return RunProfile(
         *("biggan-imagenet128", "biggan", "published", "TPU v3 core", "accelerator", 1, BATCH, 1, g, d),
-        *(curve(GENERATE_MACS), 0, step, step, zero, *sizes, zero, zero),
+        *(curve(GENERATE_MACS), 0, step, step, zero, *sizes, zero, zero, step, 1),
     )
 
 

@@ -44,6 +44,8 @@ def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_upda
         "fake_bytes": 1000,
         "memory": Curve((1, 65), (60e6, 124e6)),
         "cpu_share": constant(1.0),
+        "busy_step_s": step_s,
+        "busy_workers": 1,
     }
     return RunProfile(**{**values, **changes})
 

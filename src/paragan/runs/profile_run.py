@@ -13,7 +13,7 @@ from math import lcm
 import torch
 
 from paragan import build
-from paragan.build.data import batch_stream
+from paragan.build.data import batch_stream, sample_name
 from paragan.config import RunConfig, choose, to_tree
 from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
@@ -24,6 +24,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
+from paragan.runs.busy_host import busy_neighbours, workers_of_host
 from paragan.runs.measured_times import noise_batches
 from paragan.runs.norm_collectives import count_norms
 from paragan.runs.shape_only_data import ShapeOnlySource
@@ -51,11 +52,13 @@ def measure_profile(
 
     model: networks from memory, instead of the config's. rows: batch sizes to measure; the
     config's, its half, quarter and eighth unless given. memory: bytes at the peak of a step of a
-    batch size. Needs some seconds, and a machine that does nothing else.
+    batch size. Needs some seconds, and a machine that does nothing else. On a CPU, steps are also
+    timed while all cores are busy (`busy_host.py`), unless the networks are from memory.
     """
     device = devices.select_device(config.train.threads)
     sizes = sorted(set(rows)) or _batch_sizes(config)
     one = _on_one_worker(config)
+    is_shared = device.type == "cpu" and model is None and sample_name(config, None) is None
     with torch.random.fork_rng(devices=[]):
         alone = build.gan(one, found, device, model=model)
         counts = count_norms(one, alone, noise_batches(one, found, device, sizes[0]))
@@ -63,6 +66,8 @@ def measure_profile(
         with lone_rank(device) as world:
             game = build.gan(one, found, device, colocated_roles(world), model)
             costs = [_measure(one, found, game, device, size, say) for size in sizes]
+            busy_workers = workers_of_host(torch.get_num_threads()) if is_shared else 1
+            busy_s = _busy_step_s(one, found, game, sizes, busy_workers - 1, say)
             players = [_player(game, side, _update_curve(sizes, costs, side), counts[side.value]) for side in Side]
     curves = _Curves(sizes, costs)
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
@@ -83,6 +88,8 @@ def measure_profile(
         fake_bytes=fake_bytes,
         memory=Curve(tuple(sizes), tuple(float(memory(size)) for size in sizes)),
         cpu_share=curves.of(lambda cost: min(1.0, cost.cpu_share)),
+        busy_step_s=Curve(tuple(sizes), tuple(busy_s)) if busy_s else curves.of(lambda cost: cost.step_s),
+        busy_workers=busy_workers,
     )
 
 
@@ -104,6 +111,22 @@ def _step_s(config: RunConfig, found: build.Data, game: GAN, device: torch.devic
     scheme = build.scheme(config)
     period = lcm(*(_period(game, side) for side in Side))
     return _seconds(device, lambda: scheme.step(game, batches), period)
+
+
+def _busy_step_s(
+    config: RunConfig, found: build.Data, game: GAN, sizes: Sequence[int], neighbours: int, say: Say
+) -> list[float]:
+    """Return the mean seconds of a step by batch size, beside so many neighbours; empty without one."""
+    if not neighbours:
+        return []
+    say(f"measuring steps beside {neighbours} other processes")
+    device = torch.device("cpu")
+    seconds = []
+    with busy_neighbours(config, found, neighbours) as others:
+        for size in sizes:
+            others.run(size)
+            seconds.append(_step_s(config, found, game, device, size))
+    return seconds
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 from paragan.core.types import Side
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class RunProfile:
     without graph. step_s: seconds of one whole step, with what lies between the updates;
     alone_step_s: of a process that is no rank. load_s: seconds of reading one batch without
     prefetch. sample_bytes, fake_bytes: of one row. memory: bytes at the peak of a step. cpu_share:
-    of a step in which a processor core computed; the rest is an accelerator's.
+    of a step in which a processor core computed; the rest is an accelerator's. busy_step_s: seconds
+    of a step while `busy_workers` workers of this host computed at the same time, itself included.
     """
 
     recipe: str
@@ -86,6 +87,8 @@ class RunProfile:
     fake_bytes: int
     memory: Curve
     cpu_share: Curve
+    busy_step_s: Curve
+    busy_workers: int
     version: int = VERSION
 
     def player(self, side: Side) -> PlayerProfile:
@@ -96,6 +99,16 @@ class RunProfile:
         """Return the seconds of a step outside of its updates; shared by all updates."""
         turns = self.d_updates * (self.generate_s.at(rows) + self.d.update_s.at(rows)) + self.g.update_s.at(rows)
         return max(0.0, self.step_s.at(rows) - turns)
+
+    def contention(self, rows: float, workers: int) -> float:
+        """Return how much slower a step is while so many workers of a host compute.
+
+        Linear between 1 and `busy_workers`; more of them are not slower, but wait for a core.
+        """
+        if self.busy_workers < 2:
+            return 1.0
+        slowdown = max(1.0, self.busy_step_s.at(rows) / max(self.step_s.at(rows), 1e-12))
+        return 1 + (slowdown - 1) * min(1.0, (workers - 1) / (self.busy_workers - 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain maps, lists and scalars, for JSON."""
@@ -125,7 +138,7 @@ def _profile_of(tree: Mapping[str, Any]) -> RunProfile:
     for name in ("g", "d"):
         player = dict(values[name])
         values[name] = PlayerProfile(**{**player, "update_s": _curve(player["update_s"])})
-    for name in ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share"):
+    for name in ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share", "busy_step_s"):
         values[name] = _curve(values[name])
     return RunProfile(**values)
 

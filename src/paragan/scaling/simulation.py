@@ -183,12 +183,14 @@ class SimulatedTime:
         return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
 
     def _contention(self, side: Side) -> Times:
-        """Return how much slower ranks are that share the cores of a host."""
-        if self.cluster.cores is None:
-            return np.ones(len(self._ranks[side]))
+        """Return how much slower ranks are that share a host, and its cores."""
+        profile = self.game.profile
         here = min(self.cluster.network.workers_per_host, self.cluster.workers)
-        slower = max(1.0, here / self.cluster.cores) - 1
-        return 1 + slower * np.minimum(self._per_rows(side, self.game.profile.cpu_share.at), 1.0)
+        slower = self._per_rows(side, lambda rows: profile.contention(rows, here))
+        if self.cluster.cores is None:
+            return slower
+        waiting = max(1.0, here * profile.threads / self.cluster.cores) - 1
+        return slower * (1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0))
 
     def _compute(self, side: Side, seconds: Times) -> None:
         ranks = self._ranks[side]
