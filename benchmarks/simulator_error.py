@@ -11,6 +11,7 @@ python -m benchmarks.simulator_error [CASE ...]
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from tests.two_hosts import lacking
 
 DEVICE_MS, JITTER, CORES = 60.0, 0.2, 2
 STEPS, SIMULATED, LIMIT_S = 40, 2000, 400.0
-RUNS = 1
+RUNS = 3
 RECIPES = {
     "digits": ("digits", ("every.sample_kimg=0",), "100mbit"),
     "mlp": ("vanilla-mnist", ("data.name=synthetic", "g.precision=fp32"), "1000mbit"),
@@ -55,7 +56,8 @@ CASES = {
     **{f"digits ddp, {n} ranks, no jitter": Case("digits", n, jitter=0.0) for n in (2, 4)},
     **{f"digits H = 2, {n} ranks": Case("digits", n, HALF) for n in (2, 4)},
     **{f"digits asynchronous, {n} ranks": Case("digits", n, ("scheme.name=asynchronous",)) for n in (2, 4)},
-    **{f"digits asynchronous, H = 2, {n} ranks": Case("digits", n, ("scheme.name=asynchronous", *HALF)) for n in (4,)},
+    "digits asynchronous, H = 2, 4 ranks": Case("digits", 4, ("scheme.name=asynchronous", *HALF)),
+    "digits preset paragan, 4 ranks": Case("digits", 4, ("preset=paragan",)),
 }
 
 
@@ -81,7 +83,8 @@ def with_device(profile: RunProfile, seconds: float) -> RunProfile:
     alone_s = longer(profile.alone_step_s, (profile.d_updates + 1) * seconds)
     shares = [before / after for before, after in zip(profile.step_s.values, step_s.values, strict=True)]
     share = replace(profile.step_s, values=tuple(shares))
-    return replace(profile, g=g, d=d, step_s=step_s, alone_step_s=alone_s, cpu_share=share)
+    busy_s = longer(profile.busy_step_s, (profile.d_updates + 1) * seconds)
+    return replace(profile, g=g, d=d, step_s=step_s, alone_step_s=alone_s, cpu_share=share, busy_step_s=busy_s)
 
 
 def profile_of(name: str) -> RunProfile:
@@ -102,9 +105,9 @@ def predicted(case: Case, profile: RunProfile, link: Link, **changes: float) -> 
     return float(np.diff(ends)[20:].mean())
 
 
-def measured(case: Case, folder: Path) -> float:
-    """Mean seconds of a step of the slowest rank, in the fastest of `RUNS`: other processes only make runs slower."""
-    return min(_measured_once(case, folder / str(number)) for number in range(RUNS))
+def measured(case: Case, folder: Path) -> list[float]:
+    """Mean seconds of a step of the slowest rank, in each of `RUNS` runs."""
+    return [_measured_once(case, folder / str(number)) for number in range(RUNS)]
 
 
 def _measured_once(case: Case, folder: Path) -> float:
@@ -123,13 +126,16 @@ def sensitivity(case: Case, profile: RunProfile, link: Link) -> dict[str, float]
     g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
     d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
     alone_s = _times(profile.alone_step_s, 1.2)
-    computing = replace(profile, g=g, d=d, step_s=_times(profile.step_s, 1.2), alone_step_s=alone_s)
+    times = {"step_s": _times(profile.step_s, 1.2), "busy_step_s": _times(profile.busy_step_s, 1.2)}
+    computing = replace(profile, g=g, d=d, alone_step_s=alone_s, **times)
+    contended = replace(profile, busy_step_s=_times(profile.busy_step_s, 1.2))
     uneven = replace(case, jitter=case.jitter * 1.2)
     changed = {
         "seconds per byte": predicted(case, profile, slower),
         "latency": predicted(case, profile, later),
         "updates": predicted(case, computing, link),
         "jitter": predicted(uneven, profile, link),
+        "steps beside busy neighbours": predicted(case, contended, link),
     }
     return {name: round(100 * (value / base - 1), 2) for name, value in changed.items()}
 
@@ -154,12 +160,14 @@ def main(names: Sequence[str]) -> None:
             forecasts[name] = predicted(case, profiles[case.recipe], link)
         rows = {}
         for number, (name, case) in enumerate(chosen.items()):
-            found = measured(case, folder / f"run-{number}")
+            runs = measured(case, folder / f"run-{number}")
+            found = statistics.median(runs)
             link = links[RECIPES[case.recipe][2]]
             error = forecasts[name] / found - 1
             rows[name] = {
                 "predicted_ms": round(1000 * forecasts[name], 2),
                 "measured_ms": round(1000 * found, 2),
+                "runs_ms": [round(1000 * run, 2) for run in runs],
                 "error": round(error, 4),
                 "sensitivity": sensitivity(case, profiles[case.recipe], link),
             }
