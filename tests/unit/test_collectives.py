@@ -7,7 +7,7 @@ import pytest
 from paragan.core.exchange import RankExchange
 from paragan.core.traffic import Collective
 from paragan.scaling.cluster import INTERCONNECTS, Interconnect, Link
-from paragan.scaling.collectives import collective_seconds, exchange_bytes, latency_seconds
+from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 
 LINK = Link(1e-3, 1e6)
 RING = Interconnect(LINK, LINK, workers_per_host=1)
@@ -67,3 +67,18 @@ def test_network_preset_has_a_source_and_costs_that_grow_with_ranks(name):
     assert network.source
     times = [latency_seconds(ranks, network) for ranks in (2, 64, 1024)]
     assert 0 < times[0] <= times[1] <= times[2]
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "last"), [(1000, 1000), (MIB, MIB), (14 * MIB, 13 * MIB), (26 * MIB, 25 * MIB), (40 * MIB, 14 * MIB)]
+)
+def test_all_buckets_but_the_last_are_reduced_during_the_backward_pass(num_bytes, last):
+    """DDP's buckets: 1 MiB first, then 25 MiB each."""
+    assert hidden_seconds(num_bytes, 6.0, 100.0) == pytest.approx(6 * (1 - last / num_bytes))
+
+
+def test_no_more_is_reduced_during_the_backward_pass_than_it_lasts():
+    assert hidden_seconds(126 * MIB, 6.0, 3.0) == pytest.approx(2.0)

@@ -48,10 +48,12 @@ def latency_seconds(num_ranks: int, network: Interconnect) -> float:
 def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
     """Return the part of a bucketed all-reduce that runs during the backward pass.
 
-    The first buckets start within the backward, the last one at its end.
+    Every bucket is reduced when its gradients are complete: the last one when the backward ends.
     """
-    buckets = 1 + ceil(max(0, num_bytes - _FIRST_BUCKET) / _BUCKET)
-    return min(seconds, _BACKWARD * update_s) * (1 - 1 / buckets)
+    last = num_bytes
+    if num_bytes > _FIRST_BUCKET:
+        last = (num_bytes - _FIRST_BUCKET) % _BUCKET or _BUCKET
+    return min(seconds * (1 - last / max(1, num_bytes)), _BACKWARD * update_s)
 
 
 def exchange_bytes(exchange: RankExchange, num_ranks: int) -> float:

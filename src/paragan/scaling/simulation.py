@@ -112,15 +112,15 @@ class SimulatedTime:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
             norms -= profile.generate_norms
         updates = 1 if self._is_split else self.d_updates + 1
-        seconds += self._per_rows(side, profile.between_s) / updates
+        between_s = self._per_rows(side, profile.between_s) / updates
         if side is Side.G and not self._is_split:
             self._exchange_opponent(Side.D)
-        self._compute(side, seconds)
+        self._compute(side, seconds + between_s)
         self._synchronize_norms(side, norms, player.norm_bytes)
         self._versions[side] += 1
         for exchange in self.game.exchanges[side](player.weight_bytes, False):
             if self._versions[side] % exchange.every == 0:
-                self._exchange(side, exchange, seconds)
+                self._exchange(side, exchange, seconds / self.cluster.speed)
 
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images to the ranks of D that hold the same rows of the batch."""
