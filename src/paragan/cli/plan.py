@@ -40,6 +40,8 @@ _CHOOSE = "With --workers: choose the settings for the largest number; --json wr
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
+_PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
+PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -59,6 +61,7 @@ def plan_command(
     assume: Assumptions = None,
     choose: Choose = False,
     hours: Hours = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -69,8 +72,8 @@ def plan_command(
     recipe, overrides, _ = parse_words(words, context)
     if cost_per_hour is not None and not measure and workers is None:
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
-    if workers is None and (profile is not None or assume or choose):
-        raise typer.BadParameter("--profile, --assume and --choose are for a forecast; pass --workers, too")
+    if workers is None and (profile is not None or assume or choose or plot is not None):
+        raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
@@ -79,7 +82,8 @@ def plan_command(
     ahead = None
     if workers is not None:
         counts = _parse_counts(workers)
-        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour, choose, hours)
+        goal = (cost_per_hour, choose, hours)
+        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), *goal, plot)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
         made = plan_run(request, say)
