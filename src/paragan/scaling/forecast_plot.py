@@ -118,7 +118,7 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
         shares = [row.losses[cause] for row in rows]
         if max(map(abs, shares)) < _LEAST_SHARE:
             continue
-        colour = COLOURS[_CAUSES.index(cause)]
+        colour = COLOURS[_CAUSES.index(cause) if cause in _CAUSES else len(_CAUSES)]
         for place, (row, share) in enumerate(zip(rows, shares, strict=True)):
             ends = above if share >= 0 else below
             gid = f"loss-{row.workers}-{cause}"
