@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from paragan.report.figure import COLOURS as TONES, render_figure
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
-TONES = ("#1f6fb2", "#c8551b", "#1d7a4c", "#8a4fae", "#6b7078", "#a8871b", "#b23a6a", "#2b8f99")
 _PANEL_INCHES = (4.2, 2.5)
 _LEGEND_INCHES = 0.25  # per line of entries
 _LEGEND_COLUMNS = 3
@@ -40,15 +40,7 @@ class Panel:
 
 def to_svg(title: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> str:
     """Return a figure of `size` inches as SVG. draw: fills the figure."""
-    from matplotlib import style
-    from matplotlib.figure import Figure
-
-    buffer = io.StringIO()
-    with style.context(["default", {"svg.fonttype": "none", "svg.hashsalt": title}]):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure)
-        figure.savefig(buffer, format="svg", metadata={"Title": title, "Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return render_figure(title, size, draw).decode()
 
 
 def line_plot(title: str, rows: Sequence[Sequence[Panel]]) -> str:

@@ -17,6 +17,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
+from paragan.game.snapshot import num_bytes
 from paragan.loading.batch_rows import BatchRows
 from paragan.parallel import none
 from paragan.schemes import synchronous
@@ -136,6 +137,16 @@ def killed(world: World, folder: str, rank: int) -> None:
     except Exception as error:
         (Path(folder) / f"rank-{world.rank}").write_text(f"{type(error).__name__}: {error}")
         raise
+
+
+def recorded_traffic(world: World, folder: str, words: list[str]) -> list:
+    """Bytes on links by kind and step of a run, as recorded; bytes and number of tensors of D and G."""
+    words = [*TINY, *SMALL, "scheme.name=parameter_server", "every.log_steps=1", "every.save_kimg=0", *words]
+    trainer = build.trainer(read_recipe("digits", words), Path(folder), print, stop=lambda: False, world=world)
+    lines = [(event.step, event.values["links"]) for event in trainer.run() if event.kind == "traffic"]
+    nets = {side.value: slot.net for side, slot in ((Side.D, trainer.gan.d), (Side.G, trainer.gan.g))}
+    sizes = {name: [num_bytes(net.state_dict().values()), len(list(net.parameters()))] for name, net in nets.items()}
+    return [lines, sizes]
 
 
 def a_run(world: World, folder: str, words: list[str]) -> list:

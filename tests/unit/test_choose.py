@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from paragan.cli.plan import format_decisions
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
@@ -14,6 +15,7 @@ from paragan.parallel import ddp, local_sgd
 from paragan.runs.planned_training import settings_of_run, to_words
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
+from paragan.scaling.parallel_plan import ParallelPlan
 from tests.simulated_workers import cluster, game
 
 LINK = Link(1e-4, 1e8)
@@ -114,6 +116,13 @@ def test_impossible_goal_is_refused_with_the_best_time():
         ConfigError, match=r"100 kimg in 0.01 hours is not possible on 4 workers: the fastest plan takes"
     ):
         plan(replace(GOAL, hours=0.01))
+
+
+def test_printed_plan_names_its_goal():
+    made, _ = plan(replace(GOAL, hours=10))
+    text = format_decisions(made)
+    assert f"images/s predicted, {made.hours:,.3g} hours to 100 kimg" in text.splitlines()[0]
+    assert ParallelPlan.of(made.to_dict()) == made
 
 
 def test_batch_without_a_sample_for_each_worker_is_refused():

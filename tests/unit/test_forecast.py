@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
 from paragan.scaling.cluster import Link, Storage, Unevenness
 from paragan.scaling.forecast import Goal, forecast, forecasts
+from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.simulated_loading import Loading
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game
@@ -66,6 +68,18 @@ def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints
     repeated_s = 64_000 / 640 * 0.18 / 2
     lost = 10 / (100 * 3600) * (60 + repeated_s)
     assert found.step_s == pytest.approx(0.18 / (1 - lost))
+
+
+@pytest.mark.parametrize(
+    ("scaling", "counts", "has_note"),
+    [("weak", (1, 4), True), ("weak", (4,), True), ("weak", (1,), False), ("strong", (1, 4), False)],
+)
+def test_table_names_the_goal_and_notes_a_batch_that_grows(scaling, counts, has_note):
+    goal = Goal(1250, scaling)
+    plan = ForecastPlan(game().profile, cluster(1), goal, forecasts(game(), cluster(1), goal, counts, num_steps=20))
+    text = format_forecast(plan)
+    assert "  hours to 1250 kimg  cost" in text
+    assert ("larger batch usually needs more images for the same\nquality" in text) == has_note
 
 
 def test_workers_that_fail_before_they_save_are_refused():

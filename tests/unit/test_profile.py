@@ -166,6 +166,15 @@ def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
     assert "is the profile of recipe digits with other networks" in capsys.readouterr().err
 
 
+def test_plan_draws_its_forecast(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `plot`")
+    written = tmp_path / "profile.json"
+    profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(written)
+    plot = tmp_path / "plan.svg"
+    assert main(["plan", "digits", *WORDS, "--workers", "1,4", "--profile", str(written), "--plot", str(plot)]) == 0
+    assert 'id="loss-4-compute"' in plot.read_text() and "workers  batch" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -177,6 +186,12 @@ def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
         (["--workers", "4", "--assume", "jitter=-1"], "jitter must be a positive number"),
         (["--assume", "jitter=1"], "pass --workers, too"),
         (["--choose"], "pass --workers, too"),
+        (["--plot", "a.svg"], "pass --workers, too"),
+        (
+            ["--workers", "4", "--plot", "a.pdf"],
+            "--plot a.pdf: unknown format '.pdf'; name a file that ends in .svg or .png",
+        ),
+        (["--workers", "4", "--plot", "none/a.svg"], "--plot none/a.svg: cannot write this file"),
     ],
 )
 def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):

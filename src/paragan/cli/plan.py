@@ -40,6 +40,8 @@ _CHOOSE = "With --workers: choose the settings for the largest number; --json wr
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
+_PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
+PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -59,6 +61,7 @@ def plan_command(
     assume: Assumptions = None,
     choose: Choose = False,
     hours: Hours = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -69,8 +72,8 @@ def plan_command(
     recipe, overrides, _ = parse_words(words, context)
     if cost_per_hour is not None and not measure and workers is None:
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
-    if workers is None and (profile is not None or assume or choose):
-        raise typer.BadParameter("--profile, --assume and --choose are for a forecast; pass --workers, too")
+    if workers is None and (profile is not None or assume or choose or plot is not None):
+        raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
@@ -79,7 +82,8 @@ def plan_command(
     ahead = None
     if workers is not None:
         counts = _parse_counts(workers)
-        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour, choose, hours)
+        goal = (cost_per_hour, choose, hours)
+        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), *goal, plot)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
         made = plan_run(request, say)
@@ -119,13 +123,17 @@ def format_plan(plan: Plan) -> str:
 
 
 def format_forecast(plan: ForecastPlan) -> str:
-    """Return two tables: the run on each number of workers, and what its time is lost to."""
+    """Return two tables: the run on each number of workers, and what its time is lost to.
+
+    For a batch that grows with the workers, a note says that images are not quality.
+    """
     network = plan.cluster.network
     goal = f"{plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling"
     head = f"forecast: {goal}, from a profile of {plan.profile.machine}"
     link = network.between
     about = f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us"
-    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", "hours", "cost")]
+    hours = f"hours to {plan.goal.kimg:g} kimg"
+    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours, "cost")]
     losses = [("workers", *plan.rows[0].losses)]
     for row in plan.rows:
         cost = "" if row.cost is None else f"{row.cost:,.2f}"
@@ -133,13 +141,16 @@ def format_forecast(plan: ForecastPlan) -> str:
         times = (_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
         runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
         losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
-    return f"{head}\n{about} ({network.source})\n{format_table(runs)}\n\n{format_table(losses)}"
+    grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
+    note = f"\n{_LARGER_BATCH}" if grows else ""
+    return f"{head}\n{about} ({network.source})\n{format_table(runs)}{note}\n\n{format_table(losses)}"
 
 
 def format_decisions(plan: ParallelPlan) -> str:
     """Return one line for each decision of a plan, and for each prediction."""
     speed = f"{plan.images_per_s:,.4g} images/s predicted"
-    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {speed}"]
+    goal = f"{plan.hours:,.3g} hours to {plan.kimg:g} kimg"
+    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {speed}, {goal}"]
     for one in plan.decisions:
         value = one.value if isinstance(one.value, str) else json.dumps(one.value)
         lines.append(f"  {one.key or 'unchanged'}: {value} ({one.reason})")
@@ -157,6 +168,10 @@ def _parse_counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
+_LARGER_BATCH = (
+    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
+    "quality (--scaling strong keeps the recipe's batch)"
+)
 _TERMS = {
     "optimizer": "state of both optimisers",
     "ema": "averaged weights",

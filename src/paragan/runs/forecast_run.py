@@ -15,6 +15,7 @@ from paragan.core.types import Side
 from paragan.runs.profile_run import measure_profile, updates_fingerprint
 from paragan.scaling.cluster import Cluster, Interconnect, Link, Storage, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, Scaling, forecasts
+from paragan.scaling.forecast_plot import check_plot_file, write_forecast_plot
 from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.profile import RunProfile, read_profile
@@ -30,7 +31,7 @@ class ForecastRequest:
 
     profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
     KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. hours: that
-    the run may take then.
+    the run may take then. plot: SVG or PNG file to draw.
     """
 
     workers: Sequence[int]
@@ -41,6 +42,7 @@ class ForecastRequest:
     cost_per_hour: float | None = None
     is_chosen: bool = False
     hours: float | None = None
+    plot: Path | None = None
 
 
 def forecast_run(
@@ -55,12 +57,17 @@ def forecast_run(
     for count in request.workers:
         if not 1 <= count <= _MOST_WORKERS:
             raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+    if request.plot is not None:
+        check_plot_file(request.plot)
     cluster = cluster_of(request.network, request.assume)
     profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
     goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
     game = simulated_game_of(config, profile)
     say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
-    return ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+    plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+    if request.plot is not None:
+        write_forecast_plot(plan, request.plot)
+    return plan
 
 
 def obtain_profile(

@@ -100,7 +100,7 @@ def choose_plan(
     order = (chosen, *(one for one in predictions if one is not chosen))
     measured = (profile.fingerprint, profile.machine)
     sizes = (cluster.workers, goal.batch, local)
-    speed = (chosen.step_s, chosen.images_per_s, efficiency, hours)
+    speed = (chosen.step_s, chosen.images_per_s, efficiency, hours, goal.kimg)
     return ParallelPlan(*measured, *sizes, chosen.name, settings, *speed, decisions, order)
 
 

@@ -33,7 +33,8 @@ class ParallelPlan:
     """How a run is trained on a cluster.
 
     fingerprint, machine: of the profile. settings: of the config, by dotted key. efficiency:
-    relative to one worker with the same batch. predictions: of all candidates, the chosen one first.
+    relative to one worker with the same batch. hours: to `kimg`, thousands of real images.
+    predictions: of all candidates, the chosen one first.
     """
 
     fingerprint: str
@@ -47,6 +48,7 @@ class ParallelPlan:
     images_per_s: float
     efficiency: float
     hours: float
+    kimg: float
     decisions: tuple[PlannedSetting, ...]
     predictions: tuple[Prediction, ...]
 

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.exchange import RankExchange
+from paragan.core.timeline import ServerMessages
 from paragan.core.traffic import Collective
 from paragan.core.types import Rows, Side
 from paragan.scaling.cluster import Cluster, Link
 from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.simulated_loading import simulate_traces
+from paragan.scaling.simulated_server import SimulatedServer, link_between
 
 Times = NDArray[np.float64]
 _TRACE_OFFSET = 37  # batches between the beginnings of two ranks in a trace
@@ -56,9 +58,11 @@ class SimulatedTime:
         self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
         self._batches = 0
-        num_d = len(self._ranks[Side.D])
+        batch_bytes = self.game.profile.sample_bytes * int(self._rows[Side.D].max())
         of_storage = (self.cluster.storage, self.game.loading, self.period_s)
-        self._waits = simulate_traces(*of_storage, num_d, self._batch_bytes, self.seed)
+        self._waits = simulate_traces(*of_storage, len(self._rows[Side.D]), batch_bytes, self.seed)
+        of_server = (self._ranks[Side.D], self.game.profile, self.cluster.network, self._count)
+        self.server: ServerMessages = SimulatedServer(self._now, *of_server)
 
     @property
     def d_updates(self) -> int:
@@ -111,16 +115,22 @@ class SimulatedTime:
         if side is Side.G and has_fakes:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
             norms -= profile.generate_norms
-        updates = 1 if self._is_split else self.d_updates + 1
-        between_s = self._per_rows(side, profile.between_s) / updates
         if side is Side.G and not self._is_split:
             self._exchange_opponent(Side.D)
-        self._compute(side, seconds + between_s)
+        self._compute(side, seconds + self._between_seconds(side))
         self._synchronize_norms(side, norms, player.norm_bytes)
         self._versions[side] += 1
         for exchange in self.game.exchanges[side](player.weight_bytes, False):
             if self._versions[side] % exchange.every == 0:
                 self._exchange(side, exchange, seconds / self.cluster.speed)
+
+    def compute(self, side: Side) -> None:
+        """Run one turn of a player without exchanges; D's with the generation of its fakes."""
+        profile = self.game.profile
+        seconds = self._per_rows(side, profile.player(side).update_s.at) + self._between_seconds(side)
+        if side is Side.D:
+            seconds = seconds + self._per_rows(side, profile.generate_s.at)
+        self._compute(side, seconds, is_local=True)
 
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images to the ranks of D that hold the same rows of the batch."""
@@ -131,7 +141,7 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
         first = np.arange(len(targets)) * len(sources) // len(targets)
         last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
-        link = self._link_between(sources[np.stack([first, last])], targets)
+        link = link_between(sources[np.stack([first, last])], targets, self.cluster.network)
         done = self._occupy(sources, num_bytes / len(sources), link)
         self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
         self._count("fakes", num_bytes)
@@ -145,21 +155,17 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.d.state_bytes
         serving = np.arange(num_g) * len(sources) // num_g
         served = np.bincount(serving, minlength=len(sources))
-        link = self._link_between(sources[serving], self._ranks[Side.G])
+        link = link_between(sources[serving], self._ranks[Side.G], self.cluster.network)
         done = self._occupy(sources, num_bytes * served, link)
         self._arrivals[Side.D, version] = done[serving] + link.latency_s
         self._count("states", num_bytes * num_g)
 
     def wait(self, receiver: Side, version: int) -> None:
         """Wait for the message of a version, if one was sent."""
-        arrivals = self._arrivals.get((_other(receiver), version))
+        arrivals = self._arrivals.get((Side.D if receiver is Side.G else Side.G, version))
         if arrivals is not None:
             ranks = self._ranks[receiver]
             self._now[ranks] = np.maximum(self._now[ranks], arrivals)
-
-    @property
-    def _batch_bytes(self) -> int:
-        return self.game.profile.sample_bytes * int(self._rows[Side.D].max())
 
     def _share(self, side: Side) -> NDArray[np.int64]:
         ranks = self._ranks[side]
@@ -170,6 +176,11 @@ class SimulatedTime:
         """Return a cost of each rank of a side."""
         sizes, inverse = np.unique(self._rows[side], return_inverse=True)
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
+
+    def _between_seconds(self, side: Side) -> Times:
+        """Return the part of an update in what lies between updates."""
+        updates = 1 if self._is_split else self.d_updates + 1
+        return self._per_rows(side, self.game.profile.between_s) / updates
 
     def _lone_share(self, rows: float) -> float:
         """Return the time of a step without the norms of several ranks, as a share of it."""
@@ -192,9 +203,9 @@ class SimulatedTime:
         waiting = max(1.0, here * profile.threads / self.cluster.cores) - 1
         return slower * (1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0))
 
-    def _compute(self, side: Side, seconds: Times) -> None:
+    def _compute(self, side: Side, seconds: Times, is_local: bool = False) -> None:
         ranks = self._ranks[side]
-        if self.cluster.workers == 1 or not self.game.spans_norms[side]:
+        if is_local or self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)
         sigma = self.cluster.unevenness.jitter
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
@@ -211,8 +222,7 @@ class SimulatedTime:
 
     def _exchange_opponent(self, side: Side) -> None:
         """Add the exchanges of an opponent's weights (`zero2`, `zero3`)."""
-        player = self.game.profile.player(side)
-        for exchange in self.game.exchanges[side](player.weight_bytes, True):
+        for exchange in self.game.exchanges[side](self.game.profile.player(side).weight_bytes, True):
             self._exchange(side, exchange, np.zeros(1))
 
     def _exchange(self, side: Side, exchange: RankExchange, update_s: Times, kind: str = "parameters") -> None:
@@ -230,12 +240,6 @@ class SimulatedTime:
         self._now[ranks] = ends.max()
         self._count(kind, exchange_bytes(exchange, len(ranks)))
 
-    def _link_between(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Link:
-        """Return the link of a host if no message leaves it, else that between hosts."""
-        network = self.cluster.network
-        is_inside = sources // network.workers_per_host == targets // network.workers_per_host
-        return network.inside if is_inside.all() else network.between
-
     def _occupy(self, sources: NDArray[np.int64], num_bytes: float | NDArray[Any], link: Link) -> Times:
         """Queue messages on the links of ranks; return when each has left."""
         begins = np.maximum(self._now[sources], self._link_free[sources])
@@ -244,7 +248,3 @@ class SimulatedTime:
 
     def _count(self, kind: str, num_bytes: float) -> None:
         self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
-
-
-def _other(side: Side) -> Side:
-    return Side.D if side is Side.G else Side.G

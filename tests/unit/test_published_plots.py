@@ -1,0 +1,61 @@
+"""Plots of the published figures: those of the docs are drawn from the newest record, and have its numbers."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from benchmarks.published_scaling import games
+from benchmarks.published_scaling_plots import COUNTS, FIXED_PART, IMAGES, plots, saturating
+from benchmarks.record import RESULTS
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = max(RESULTS.glob("*-published-scaling-plots.json"))
+ROWS = json.loads(RECORD.read_text())["rows"]
+CURVES = {
+    "published-weak-scaling.svg": ("weak", "jitter 3 %", "images_per_s"),
+    "published-strong-scaling.svg": ("strong", FIXED_PART, "hours"),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_published_plot_contains_the_numbers_of_its_record(name):
+    scaling, curve, value = CURVES[name]
+    root = ElementTree.fromstring((IMAGES / name).read_text())
+    texts = {"".join(node.itertext()).strip() for node in root.iter() if "text" in node.tag}
+    assert {*ROWS[scaling], "linear", "compute", "communication", "jitter"} <= texts
+    for row in ROWS[scaling][curve]:
+        number = row[value]
+        assert (f"{number:,.0f}" if number >= 1000 else f"{number:.4g}") in texts
+        assert f"{row['losses']['compute']:.1f}" in texts and f"{row['workers']:,}" in texts
+    bars = {node.get("id") for node in root.iter() if node.get("id", "").startswith("loss-")}
+    assert {f"loss-{count}-jitter" for count in COUNTS} <= bars
+
+
+def test_published_plots_are_drawn_from_their_record():
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib comes with the extra `dev`")
+    if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "constraints.txt").read_text():
+        pytest.skip(f"the plots are drawn by the matplotlib of constraints.txt, not {matplotlib.__version__}")
+    for name, text in plots(ROWS).items():
+        assert (IMAGES / name).read_text() == text, "out of date: run `python -m benchmarks.published_scaling_plots`"
+
+
+def test_page_shows_the_numbers_of_the_record():
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    for scaling, by_name in ROWS.items():
+        for name, rows in by_name.items():
+            cells = [f"{row['images_per_s']:,.0f}" if scaling == "weak" else f"{row['hours']:.1f}" for row in rows]
+            assert f"\n| {name} | {' | '.join(cells)} |\n" in page, (scaling, name)
+
+
+def test_saturating_core_takes_as_long_for_two_images_and_less_for_more():
+    profile = games()["synchronous, fp32 gradients"].profile
+    other = saturating(profile)
+    assert other.step_s.at(2) == pytest.approx(profile.step_s.at(2)) == pytest.approx(0.30576)
+    assert other.step_s.at(0) == pytest.approx(0.289, abs=5e-4)
+    assert other.step_s.at(16) < profile.step_s.at(16) / 5
+    whole = other.g.update_s.at(16) + other.d.update_s.at(16) + other.generate_s.at(16)
+    assert whole == pytest.approx(other.step_s.at(16))
