@@ -154,7 +154,7 @@ def test_fingerprint_ignores_what_a_plan_may_change(config, word):
 @pytest.mark.usefixtures("_no_neighbours")
 def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
     path = tmp_path / "profile.json"
-    words = ["plan", "digits", *WORDS, "--workers", "1,4", "--profile", str(path)]
+    words = ["plan", "digits", *WORDS, "train.batch=4", "--workers", "1,4", "--profile", str(path)]
     assert main(words) == 0
     written = path.read_text()
     first = capsys.readouterr().out

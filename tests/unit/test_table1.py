@@ -175,6 +175,7 @@ def test_failing_row_has_its_reason_and_the_others_are_measured(measured):
     assert f"| invalid | 1 | not run: {failed.error}" in report.table(measured[2])
 
 
+@pytest.mark.slow
 def test_failing_base_raises_its_error(pairs):
     options, table, group = small_table(pairs, 1, "baseline")
     broken = replace(table, settings=("data.path=/nowhere",))
@@ -182,6 +183,7 @@ def test_failing_base_raises_its_error(pairs):
         run.measure_group(options, broken, group)
 
 
+@pytest.mark.slow
 def test_killed_process_raises_with_its_exit_code(pairs, tmp_path):
     options, table, group = small_table(pairs, 1, "baseline")
     row = run.row_processes(options, table, group, group.rows[0], tmp_path / "row")
