@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,6 +44,8 @@ _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
+_PROBE = "With --choose: compare half, whole and double learning rates by runs of so many kimg."
+ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -62,6 +66,7 @@ def plan_command(
     choose: Choose = False,
     hours: Hours = None,
     plot: PlotFile = None,
+    probe_kimg: ProbeKimg = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -74,6 +79,8 @@ def plan_command(
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
+    if probe_kimg is not None and not choose:
+        raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
@@ -81,12 +88,11 @@ def plan_command(
 
     ahead = None
     if workers is not None:
-        counts = _parse_counts(workers)
-        goal = (cost_per_hour, choose, hours)
-        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), *goal, plot)
+        goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
+        ahead = ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
-        made = plan_run(request, say)
+        made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
     print(json.dumps(made.to_dict(), indent=1) if as_json else format_plan(made))
 
 
