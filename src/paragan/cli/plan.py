@@ -86,10 +86,8 @@ def plan_command(
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest, plan_run
 
-    ahead = None
-    if workers is not None:
-        goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
-        ahead = ForecastRequest(_parse_counts(workers), *goal)
+    goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
+    ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
         made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))

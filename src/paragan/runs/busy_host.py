@@ -12,7 +12,7 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -34,6 +34,27 @@ _STOP_TIMEOUT_S = 10.0
 def workers_of_host(threads: int) -> int:
     """Return how many workers of so many threads keep this host busy."""
     return max(1, min(_MOST_WORKERS, num_cores() // threads))
+
+
+def measure_beside_neighbours(
+    config: RunConfig,
+    found: build.Data,
+    number: int,
+    sizes: Sequence[int],
+    step_s: Callable[[int], float],
+    say: Callable[[str], None],
+) -> list[float]:
+    """Return the seconds of a step by batch size, while so many processes run steps of that size.
+
+    step_s: times steps of a batch size.
+    """
+    say(f"measuring steps beside {number} other processes")
+    seconds = []
+    with busy_neighbours(config, found, number) as neighbours:
+        for size in sizes:
+            neighbours.run(size)
+            seconds.append(step_s(size))
+    return seconds
 
 
 class Neighbours:

@@ -8,7 +8,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import lcm
+from typing import Any
 
 import torch
 
@@ -24,7 +26,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
-from paragan.runs.busy_host import busy_neighbours, workers_of_host
+from paragan.runs.busy_host import measure_beside_neighbours, workers_of_host
 from paragan.runs.measured_times import noise_batches
 from paragan.runs.norm_collectives import count_norms
 from paragan.runs.shape_only_data import ShapeOnlySource
@@ -59,38 +61,55 @@ def measure_profile(
     sizes = sorted(set(rows)) or _batch_sizes(config)
     one = _on_one_worker(config)
     is_shared = device.type == "cpu" and model is None and sample_name(config, None) is None
+    busy_workers = workers_of_host(torch.get_num_threads()) if is_shared else 1
     with torch.random.fork_rng(devices=[]):
-        alone = build.gan(one, found, device, model=model)
-        counts = count_norms(one, alone, noise_batches(one, found, device, sizes[0]))
-        alone_s = [_step_s(one, found, alone, device, size) for size in sizes]
-        with lone_rank(device) as world:
-            game = build.gan(one, found, device, colocated_roles(world), model)
-            costs = [_measure(one, found, game, device, size, say) for size in sizes]
-            busy_workers = workers_of_host(torch.get_num_threads()) if is_shared else 1
-            busy_s = _busy_step_s(one, found, game, sizes, busy_workers - 1, say)
-            players = [_player(game, side, _update_curve(sizes, costs, side), counts[side.value]) for side in Side]
-    curves = _Curves(sizes, costs)
-    sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
+        measured = _measure_sizes(one, found, model, device, sizes, busy_workers - 1, say)
     about = (recipe, one.model.name, updates_fingerprint(config), devices.machine(device), str(device))
+    sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
         *about,
         torch.get_num_threads(),
         batch=one.train.batch,
         d_updates=one.d.updates_per_step,
-        g=players[0],
-        d=players[1],
-        generate_s=curves.of(lambda cost: cost.generate_s),
-        generate_norms=counts["generate"][0],
-        step_s=curves.of(lambda cost: cost.step_s),
-        alone_step_s=Curve(tuple(sizes), tuple(alone_s)),
-        load_s=curves.of(lambda cost: cost.load_s),
         sample_bytes=sample_bytes,
         fake_bytes=fake_bytes,
         memory=Curve(tuple(sizes), tuple(float(memory(size)) for size in sizes)),
-        cpu_share=curves.of(lambda cost: min(1.0, cost.cpu_share)),
-        busy_step_s=Curve(tuple(sizes), tuple(busy_s)) if busy_s else curves.of(lambda cost: cost.step_s),
         busy_workers=busy_workers,
+        **measured,
     )
+
+
+def _measure_sizes(
+    config: RunConfig,
+    found: build.Data,
+    model: Model | None,
+    device: torch.device,
+    sizes: Sequence[int],
+    neighbours: int,
+    say: Say,
+) -> dict[str, Any]:
+    """Return what was measured at all batch sizes, by its names in a profile."""
+    alone = build.gan(config, found, device, model=model)
+    counts = count_norms(config, alone, noise_batches(config, found, device, sizes[0]))
+    alone_s = [_step_s(config, found, alone, device, size) for size in sizes]
+    with lone_rank(device) as world:
+        game = build.gan(config, found, device, colocated_roles(world), model)
+        costs = [_measure(config, found, game, device, size, say) for size in sizes]
+        busy_s = [cost.step_s for cost in costs]
+        if neighbours:
+            step_s = partial(_step_s, config, found, game, device)
+            busy_s = measure_beside_neighbours(config, found, neighbours, sizes, step_s, say)
+        players = {side.value: _player(game, side, sizes, costs, counts[side.value]) for side in Side}
+    values = {
+        "generate_s": [cost.generate_s for cost in costs],
+        "step_s": [cost.step_s for cost in costs],
+        "load_s": [cost.load_s for cost in costs],
+        "cpu_share": [min(1.0, cost.cpu_share) for cost in costs],
+        "alone_step_s": alone_s,
+        "busy_step_s": busy_s,
+    }
+    curves = {name: Curve(tuple(sizes), tuple(each)) for name, each in values.items()}
+    return {**players, **curves, "generate_norms": counts["generate"][0]}
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
@@ -101,32 +120,12 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
 
 
-def _update_curve(sizes: Sequence[int], costs: Sequence[_Costs], side: Side) -> Curve:
-    return Curve(tuple(sizes), tuple(cost.update_s[side] for cost in costs))
-
-
 def _step_s(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> float:
     """Return the mean seconds of a step."""
     batches = noise_batches(config, found, device, size)
     scheme = build.scheme(config)
     period = lcm(*(_period(game, side) for side in Side))
     return _seconds(device, lambda: scheme.step(game, batches), period)
-
-
-def _busy_step_s(
-    config: RunConfig, found: build.Data, game: GAN, sizes: Sequence[int], neighbours: int, say: Say
-) -> list[float]:
-    """Return the mean seconds of a step by batch size, beside so many neighbours; empty without one."""
-    if not neighbours:
-        return []
-    say(f"measuring steps beside {neighbours} other processes")
-    device = torch.device("cpu")
-    seconds = []
-    with busy_neighbours(config, found, neighbours) as others:
-        for size in sizes:
-            others.run(size)
-            seconds.append(_step_s(config, found, game, device, size))
-    return seconds
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:
@@ -144,18 +143,6 @@ class _Costs:
     step_s: float
     load_s: float
     cpu_share: float
-
-
-@dataclass(frozen=True)
-class _Curves:
-    """Costs of several batch sizes."""
-
-    sizes: Sequence[int]
-    costs: Sequence[_Costs]
-
-    def of(self, read: Callable[[_Costs], float]) -> Curve:
-        """Return one cost by batch size."""
-        return Curve(tuple(self.sizes), tuple(map(read, self.costs)))
 
 
 def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int, say: Say) -> _Costs:
@@ -233,7 +220,9 @@ def _batch_sizes(config: RunConfig) -> list[int]:
     return sizes
 
 
-def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> PlayerProfile:
+def _player(
+    game: GAN, side: Side, sizes: Sequence[int], costs: Sequence[_Costs], norms: tuple[int, int]
+) -> PlayerProfile:
     seat = game.g if side is Side.G else game.d
     assert isinstance(seat, Player)
     trained = [weight for weight in seat.net.parameters() if weight.requires_grad]
@@ -242,7 +231,7 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> P
         sum(weight.numel() for weight in trained),
         sum(weight.numel() * weight.element_size() for weight in trained),
         sum(value.numel() * value.element_size() for value in state),
-        update_s,
+        Curve(tuple(sizes), tuple(cost.update_s[side] for cost in costs)),
         *norms,
     )
 
