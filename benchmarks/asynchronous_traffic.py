@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write
-from tests.two_hosts import ROOT, lacking
+from tests.shaped_hosts import ROOT, lacking
 
 RANKS, FIRST, TIMEOUT_S = 4, 40, 900
 LIMITS = {"preset paragan, H = 1": 0.5, "preset paragan": 0.3}  # of what `sync` sends

@@ -29,8 +29,7 @@ from paragan.runs.profile_run import measure_profile
 from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
 from paragan.scaling.profile import Curve, RunProfile
 from paragan.scaling.simulation import SimulatedTime
-from tests.shaped_hosts import run_ranks, shaped_hosts
-from tests.two_hosts import lacking
+from tests.shaped_hosts import lacking, run_ranks, shaped_hosts
 
 DEVICE_MS, JITTER, CORES = 60.0, 0.2, 2
 STEPS, SIMULATED, LIMIT_S = 40, 2000, 400.0

@@ -36,7 +36,7 @@ from paragan.losses import hinge
 from paragan.models import dcgan
 from paragan.parallel import MemoryOptions, ddp, local_sgd
 from paragan.schemes import synchronous
-from tests.two_hosts import lacking, run_on_both, two_hosts
+from tests.shaped_hosts import lacking, run_torchrun, shaped_hosts
 
 RATE, BATCH, STEPS, WIDTH, SHAPE = "100mbit", 8, 2, 32, (3, 32, 32)
 
@@ -77,11 +77,11 @@ def main(pairs: int) -> None:
     if reason := lacking():
         print(f"not run: {reason}")
         return
-    with tempfile.TemporaryDirectory() as folder, two_hosts() as hosts:
+    with tempfile.TemporaryDirectory() as folder, shaped_hosts(2, None) as hosts:
         for host in hosts:
-            host.shape(RATE)
+            host.shape(RATE, burst="128kb", latency="100ms")
         words = ["-m", "benchmarks.two_hosts", str(pairs), "--on-a-host"]
-        print(run_on_both(hosts, words, Path(folder), 1500))
+        print(run_torchrun(hosts, words, Path(folder), 1500)[0])
 
 
 if __name__ == "__main__":

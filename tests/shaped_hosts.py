@@ -1,8 +1,9 @@
-"""N hosts on one machine: network namespaces on one bridge, each with a shaped link. Needs root and `ip`."""
+"""N hosts on one machine: network namespaces on one bridge, whose links can be shaped. Needs root and `ip`."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,22 @@ from pathlib import Path
 from paragan.distributed.launch.rank_env import STORE
 
 ROOT = Path(__file__).resolve().parents[1]
+PORT = 29517
 _BURST = "16kb"  # a larger bucket would let the messages of small networks through unshaped
+
+
+def lacking() -> str:
+    """Return why there can be no hosts here; empty if there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "`ip` (iproute2) is not installed"
+    name = f"pg{os.getpid()}try"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, timeout=30)
+    if made.returncode:
+        return f"no network namespaces: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "del", name], timeout=30, check=False)
+    return ""
 
 
 def _ip(*words: str) -> None:
@@ -23,12 +39,18 @@ def _ip(*words: str) -> None:
 class ShapedHost:
     """A namespace with one interface on the bridge."""
 
-    def __init__(self, name: str, interface: str) -> None:
+    def __init__(self, name: str, interface: str, address: str) -> None:
         self.name = name
         self.interface = interface
+        self.address = address
 
     def run(self, *words: str) -> None:
         subprocess.run(["ip", "netns", "exec", self.name, *words], check=True, timeout=30, capture_output=True)
+
+    def shape(self, rate: str, burst: str = _BURST, latency: str = "200ms") -> None:
+        """Slow the link down, in the direction away from the host: `100mbit`. latency: most that a packet is queued."""
+        bucket = ("tbf", "rate", rate, "burst", burst, "latency", latency)
+        self.run("tc", "qdisc", "replace", "dev", self.interface, "root", *bucket)
 
     def start(self, words: Sequence[str], log: Path, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start Python in this namespace."""
@@ -58,10 +80,10 @@ class ShapedHost:
 
 @contextmanager
 def shaped_hosts(number: int, rate: str | None) -> Iterator[list[ShapedHost]]:
-    """Yield so many hosts; rate: of each link, in the direction away from the host, such as 100mbit."""
+    """Yield so many hosts; rate: of each link, in the direction away from the host, such as 100mbit; None: unshaped."""
     tag = f"pg{os.getpid()}"
     hub = f"{tag}hub"
-    hosts = [ShapedHost(f"{tag}h{n}", f"{tag}h{n}"[-15:]) for n in range(number)]
+    hosts = [ShapedHost(f"{tag}h{n}", f"{tag}h{n}"[-15:], f"10.78.0.{n + 1}") for n in range(number)]
     try:
         _ip("netns", "add", hub)
         _ip("-n", hub, "link", "add", "br0", "type", "bridge")
@@ -71,12 +93,12 @@ def shaped_hosts(number: int, rate: str | None) -> Iterator[list[ShapedHost]]:
             port = f"port{n}"
             _ip("-n", hub, "link", "add", port, "type", "veth", "peer", "name", host.interface, "netns", host.name)
             _ip("-n", hub, "link", "set", port, "master", "br0", "up")
-            host.run("ip", "addr", "add", f"10.78.0.{n + 1}/24", "dev", host.interface)
-            host.run("ip", "link", "set", host.interface, "up", "gso_max_size", "8000")
+            host.run("ip", "addr", "add", f"{host.address}/24", "dev", host.interface)
+            host.run("ip", "link", "set", host.interface, "up")
             host.run("ip", "link", "set", "lo", "up")
             if rate is not None:
-                shape = ("tbf", "rate", rate, "burst", _BURST, "latency", "200ms")
-                host.run("tc", "qdisc", "replace", "dev", host.interface, "root", *shape)
+                host.run("ip", "link", "set", host.interface, "gso_max_size", "8000")  # packets fit into the bucket
+                host.shape(rate)
         yield hosts
     finally:
         for name in [*(host.name for host in hosts), hub]:
@@ -97,16 +119,32 @@ def run_ranks(hosts: Sequence[ShapedHost], words: Sequence[str], folder: Path, t
         numbers = {"RANK": n, "WORLD_SIZE": len(hosts), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
         environment = {name: str(number) for name, number in numbers.items()} | {STORE: str(store)}
         ranks.append(host.start(words, log, environment))
+    return _finish(ranks, logs, timeout_s)
+
+
+def run_torchrun(hosts: Sequence[ShapedHost], words: Sequence[str], folder: Path, timeout_s: float) -> list[str]:
+    """Run an agent of torchrun with one rank on each host; the rendezvous is on the first. As `run_ranks`."""
+    logs = [folder / f"host-{n}.log" for n in range(len(hosts))]
+    agents = []
+    for n, (host, log) in enumerate(zip(hosts, logs, strict=True)):
+        size = (f"--nnodes={len(hosts)}", "--nproc-per-node=1", f"--node-rank={n}")
+        rendezvous = (f"--master-addr={hosts[0].address}", f"--master-port={PORT}", "--rdzv-backend=static")
+        agents.append(host.start(["-m", "torch.distributed.run", *size, *rendezvous, *words], log, {}))
+    return _finish(agents, logs, timeout_s)
+
+
+def _finish(processes: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], timeout_s: float) -> list[str]:
+    """Wait for processes, and end those that are left; return their logs. AssertionError: one failed or is late."""
     deadline = time.monotonic() + timeout_s
     try:
-        while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
+        while any(one.poll() is None for one in processes) and time.monotonic() < deadline:
             time.sleep(0.1)
-        codes = [rank.poll() for rank in ranks]
+        codes = [one.poll() for one in processes]
     finally:
-        for rank in ranks:
+        for one in processes:
             with suppress(ProcessLookupError):
-                os.killpg(rank.pid, 9)
+                os.killpg(one.pid, 9)
     texts = [log.read_text(errors="replace") for log in logs]
-    failed = next((text for text, code in zip(texts, codes, strict=True) if code != 0), "")
-    assert set(codes) == {0}, f"exit codes {codes}\n{failed[-3000:]}"
+    failed = [text[-3000:] for text, code in zip(texts, codes, strict=True) if code != 0]
+    assert not failed, "\n--- next\n".join([f"exit codes {codes}", *failed])
     return texts

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.two_hosts import ROOT, lacking, run_on_both, two_hosts
+from tests.shaped_hosts import ROOT, lacking, run_torchrun, shaped_hosts
 
 pytestmark = [pytest.mark.distributed, pytest.mark.skipif(bool(lacking()), reason=f"not run: {lacking()}")]
 
@@ -24,8 +24,8 @@ def last(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_two_hosts_equal_one(tmp_path):
-    with two_hosts() as hosts:
-        run_on_both(hosts, ["-m", "paragan", *WORDS, "--out", str(tmp_path / "two")], tmp_path, 200)
+    with shaped_hosts(2, None) as hosts:
+        run_torchrun(hosts, ["-m", "paragan", *WORDS, "--out", str(tmp_path / "two")], tmp_path, 200)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "paragan", *WORDS, "devices=2", "--out", str(tmp_path / "one")]
     subprocess.run(command, env=environment, check=True, timeout=200, capture_output=True)

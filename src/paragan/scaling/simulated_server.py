@@ -47,10 +47,11 @@ class SharedLink:
         idle_s = np.maximum.accumulate(all_ready[order] - sent_s + all_seconds[order])
         ends = np.empty_like(all_ready)
         ends[order] = np.maximum(idle_s, self._free_s) + sent_s
-        is_last = all_ready >= ready.min()  # later messages are not ready before
-        self._free_s = max(self._free_s, float(ends[~is_last].max(initial=0.0)))
-        self._ready = all_ready[is_last]
-        self._seconds = all_seconds[is_last]
+        first = int(np.searchsorted(all_ready[order], ready.min()))  # later ones are not ready before
+        if first:
+            self._free_s = float(ends[order[first - 1]])
+        self._ready = all_ready[order[first:]]  # sorted, which makes the next sort short
+        self._seconds = all_seconds[order[first:]]
         return ends[-len(ready) :]
 
 

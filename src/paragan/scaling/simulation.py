@@ -55,6 +55,7 @@ class SimulatedTime:
         self._versions = dict.fromkeys(Side, 0)
         self._arrivals: dict[tuple[Side, int], Times] = {}
         self._rows = {side: self._share(side) for side in Side}
+        self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
         self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
         self._batches = 0
@@ -168,13 +169,12 @@ class SimulatedTime:
             self._now[ranks] = np.maximum(self._now[ranks], arrivals)
 
     def _share(self, side: Side) -> NDArray[np.int64]:
-        ranks = self._ranks[side]
         batch = self.game.batch if side is Side.D else self.game.g_batch or self.game.batch
-        return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(ranks))])
+        return np.asarray([rows.count for rows in Rows(0, 0, batch, batch).shares(len(self._ranks[side]))])
 
     def _per_rows(self, side: Side, cost: Callable[[float], float]) -> Times:
         """Return a cost of each rank of a side."""
-        sizes, inverse = np.unique(self._rows[side], return_inverse=True)
+        sizes, inverse = self._sizes[side]
         return np.asarray([cost(float(size)) for size in sizes])[inverse]
 
     def _between_seconds(self, side: Side) -> Times:
