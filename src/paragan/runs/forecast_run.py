@@ -52,15 +52,20 @@ def forecast_run(
     say: Say,
 ) -> ForecastPlan:
     """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
-    for count in request.workers:
-        if not 1 <= count <= _MOST_WORKERS:
-            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+    refuse_counts(request.workers)
     cluster = cluster_of(request.network, request.assume)
     profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
     goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
     game = simulated_game_of(config, profile)
     say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
     return ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))
+
+
+def refuse_counts(counts: Sequence[int]) -> None:
+    """Raise `ConfigError` for numbers of workers that are not simulated."""
+    for count in counts:
+        if not 1 <= count <= _MOST_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
 
 
 def obtain_profile(

@@ -106,9 +106,7 @@ class _Link(PeerConnection):
     The first message of a list carries its number, kind and count, even if the list is empty.
     """
 
-    def __init__(
-        self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int
-    ) -> None:
+    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._groups = groups
         self._other = int(rank < peer)
