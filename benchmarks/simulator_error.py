@@ -3,7 +3,8 @@
 The prediction is made first, from the profile of one worker and the figures of the link, which a
 probe measures between two idle ranks; no parameter is fitted to the runs. Each update is made
 `DEVICE_MS` longer, as on an accelerator, so that four ranks do not mostly wait for two cores, and
-takes a lognormal factor. Needs root and `ip`; else it prints why it did not run.
+takes a lognormal factor. Those of a grid: `simulated_grid_workers.py`. Needs root and `ip`; else it prints why it did
+not run.
 
 python -m benchmarks.simulator_error [CASE ...]
 """
@@ -21,12 +22,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks import simulated_grid_workers as grids
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
 from paragan.runs.forecast_run import simulated_game_of
 from paragan.runs.profile_run import measure_profile
 from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
+from paragan.scaling.grid_profile import GridProfile
 from paragan.scaling.profile import Curve, RunProfile
 from paragan.scaling.simulation import SimulatedTime
 from tests.shaped_hosts import lacking, run_ranks, shaped_hosts
@@ -39,6 +42,8 @@ RECIPES = {
     "mlp": ("vanilla-mnist", ("data.name=synthetic", "g.precision=fp32"), "100mbit"),
     "sngan": ("sngan-cifar10", ("data.name=synthetic", "g.precision=fp32", "d.precision=fp32"), "200mbit"),
 }
+GRID = "grid"
+RATES = {**{name: rate for name, (_, _, rate) in RECIPES.items()}, GRID: "100mbit"}
 HALF = ("g.strategy={name: local_sgd, every: 2}", "d.strategy={name: local_sgd, every: 2}")
 
 
@@ -53,7 +58,7 @@ class Case:
     @property
     def rate(self) -> str:
         """Of each link."""
-        return self.other_rate or RECIPES[self.recipe][2]
+        return self.other_rate or RATES[self.recipe]
 
 
 CASES = {
@@ -65,6 +70,9 @@ CASES = {
     "digits preset paragan, 4 ranks": Case("digits", 4, ("preset=paragan",)),
     # four ranks on two cores need longer to send and receive here than such a link does
     **{f"mlp ddp, {n} ranks, 1 Gbit/s": Case("mlp", n, other_rate="1000mbit") for n in (2, 4)},
+    **{f"grid 2x2, {n} workers": Case(GRID, n) for n in (2, 4)},
+    **{f"grid 2x2, {n} workers, no jitter": Case(GRID, n, jitter=0.0) for n in (2, 4)},
+    "grid 2x2, 4 workers, age 1": Case(GRID, 4, ("grid.age=1",)),
 }
 
 
@@ -94,7 +102,9 @@ def with_device(profile: RunProfile, seconds: float) -> RunProfile:
     return replace(profile, g=g, d=d, step_s=step_s, alone_step_s=alone_s, cpu_share=share, busy_step_s=busy_s)
 
 
-def profile_of(name: str) -> RunProfile:
+def profile_of(name: str) -> RunProfile | GridProfile:
+    if name == GRID:
+        return grids.grid_profile()
     recipe, words, _ = RECIPES[name]
     config = read_recipe(recipe, [*words, "evaluation.features=null"])
     batch = config.train.batch
@@ -102,8 +112,10 @@ def profile_of(name: str) -> RunProfile:
     return with_device(measure_profile(config, recipe, build.open_data(config), lambda b: 0, rows), DEVICE_MS / 1000)
 
 
-def predicted(case: Case, profile: RunProfile, link: Link, **changes: float) -> float:
-    """Mean seconds of a step, simulated."""
+def predicted(case: Case, profile: RunProfile | GridProfile, link: Link) -> float:
+    """Mean seconds of a step or generation, simulated."""
+    if isinstance(profile, GridProfile):
+        return grids.predicted_grid(profile, case.ranks, case.jitter, link, CORES, case.words)
     recipe, words, _ = RECIPES[case.recipe]
     config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
     network = Interconnect(link, link, workers_per_host=case.ranks)
@@ -118,6 +130,8 @@ def measured(case: Case, folder: Path) -> list[float]:
 
 
 def _measured_once(case: Case, folder: Path) -> float:
+    if case.recipe == GRID:
+        return grids.measured_grid(case.ranks, case.jitter, case.rate, folder, LIMIT_S, case.words)
     recipe, words, _ = RECIPES[case.recipe]
     program = ["-m", "benchmarks.simulated_ranks", recipe, str(STEPS), str(DEVICE_MS), str(case.jitter)]
     with shaped_hosts(case.ranks, case.rate) as hosts:
@@ -125,26 +139,39 @@ def _measured_once(case: Case, folder: Path) -> float:
     return max(json.loads(text.strip().splitlines()[-1])["step_s"] for text in texts)
 
 
-def sensitivity(case: Case, profile: RunProfile, link: Link) -> dict[str, float]:
+def sensitivity(case: Case, profile: RunProfile | GridProfile, link: Link) -> dict[str, float]:
     """Change of the prediction, in per cent, for figures that are a fifth larger."""
     base = predicted(case, profile, link)
     slower = replace(link, bytes_per_s=link.bytes_per_s / 1.2)
     later = replace(link, latency_s=link.latency_s * 1.2)
-    g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
-    d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
-    alone_s = _times(profile.alone_step_s, 1.2)
-    times = {"step_s": _times(profile.step_s, 1.2), "busy_step_s": _times(profile.busy_step_s, 1.2)}
-    computing = replace(profile, g=g, d=d, alone_step_s=alone_s, **times)
-    contended = replace(profile, busy_step_s=_times(profile.busy_step_s, 1.2))
     uneven = replace(case, jitter=case.jitter * 1.2)
     changed = {
         "seconds per byte": predicted(case, profile, slower),
         "latency": predicted(case, profile, later),
-        "updates": predicted(case, computing, link),
+        "updates": predicted(case, _slower(profile), link),
         "jitter": predicted(uneven, profile, link),
-        "steps beside busy neighbours": predicted(case, contended, link),
+        "steps beside busy neighbours": predicted(case, _contended(profile), link),
     }
     return {name: round(100 * (value / base - 1), 2) for name, value in changed.items()}
+
+
+def _slower(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
+    """The profile with computation that takes a fifth longer."""
+    if isinstance(profile, GridProfile):
+        names = ("train_s", "evaluate_s", "score_s", "generation_s", "busy_s")
+        return replace(profile, **{name: _times(getattr(profile, name), 1.2) for name in names})
+    g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
+    d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
+    alone_s = _times(profile.alone_step_s, 1.2)
+    times = {"step_s": _times(profile.step_s, 1.2), "busy_step_s": _times(profile.busy_step_s, 1.2)}
+    return replace(profile, g=g, d=d, alone_step_s=alone_s, **times)
+
+
+def _contended(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
+    """The profile with computation that takes a fifth longer beside busy neighbours."""
+    if isinstance(profile, GridProfile):
+        return replace(profile, busy_s=_times(profile.busy_s, 1.2))
+    return replace(profile, busy_step_s=_times(profile.busy_step_s, 1.2))
 
 
 def _times(curve: Curve, by: float) -> Curve:
@@ -163,26 +190,25 @@ def main(names: Sequence[str]) -> None:
         profiles = {recipe: profile_of(recipe) for recipe in dict.fromkeys(c.recipe for c in chosen.values())}
         forecasts = {}
         for name, case in chosen.items():
-            link = links[case.rate]
-            forecasts[name] = predicted(case, profiles[case.recipe], link)
+            forecasts[name] = predicted(case, profiles[case.recipe], links[case.rate])
         rows = {}
         for number, (name, case) in enumerate(chosen.items()):
             runs = measured(case, folder / f"run-{number}")
             found = statistics.median(runs)
-            link = links[case.rate]
             error = forecasts[name] / found - 1
             rows[name] = {
                 "predicted_ms": round(1000 * forecasts[name], 2),
                 "measured_ms": round(1000 * found, 2),
                 "runs_ms": [round(1000 * run, 2) for run in runs],
                 "error": round(error, 4),
-                "sensitivity": sensitivity(case, profiles[case.recipe], link),
+                "sensitivity": sensitivity(case, profiles[case.recipe], links[case.rate]),
             }
             print(f"{name}: {1000 * forecasts[name]:.1f} ms predicted, {1000 * found:.1f} ms measured, {error:+.1%}")
     figures = {
         rate: {"latency_us": 1e6 * one.latency_s, "mbit_per_s": one.bytes_per_s * 8e-6} for rate, one in links.items()
     }
-    note = f"each update {DEVICE_MS:g} ms longer, lognormal factor of sigma {JITTER:g}; wall seconds"
+    longer = f"each update {DEVICE_MS:g} ms longer, each cell of a grid {grids.DEVICE_MS:g} ms in a generation"
+    note = f"{longer}, lognormal factor of sigma {JITTER:g}; wall seconds"
     write("simulator-error", {"note": note, "links": figures, "rows": rows})
 
 

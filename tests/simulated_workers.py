@@ -7,6 +7,7 @@ from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp
 from paragan.scaling.cluster import Cluster, Interconnect, Link
 from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.grid_profile import GridProfile
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 from paragan.schemes import synchronous
 
@@ -60,3 +61,27 @@ def game(scheme=None, strategy=None, batch=64, **costs) -> GameCosts:
 def cluster(workers: int, link: Link = FREE, **changes) -> Cluster:
     """Workers on hosts of their own."""
     return Cluster(workers, Interconnect(link, link, workers_per_host=1), **changes)
+
+
+def grid_profile(**changes) -> GridProfile:
+    """A cell takes a second to train, and its comparison and scores none; it has 1 MB in three messages."""
+    train_s = Curve((1, 4), (1.0, 4.0))
+    values = {
+        "recipe": "digits",
+        "model": "dcgan",
+        "fingerprint": "0" * 16,
+        "machine": "test",
+        "device": "cpu",
+        "threads": 1,
+        "shape": "2x2",
+        "train_s": train_s,
+        "evaluate_s": constant(0.0),
+        "score_s": constant(0.0),
+        "generation_s": train_s,
+        "busy_s": train_s,
+        "busy_workers": 1,
+        "cpu_share": 1.0,
+        "state_bytes": 1_000_000,
+        "messages": 3,
+    }
+    return GridProfile(**{**values, **changes})

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
+from paragan.distributed.transports import gloo_communicator
 from paragan.distributed.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
 
@@ -69,6 +70,23 @@ def test_many_workers_exchange_what_a_dictionary_holds(graph):
     comms = linked_threads(GRAPHS[graph])
     fine(together(len(comms), lambda rank: play(comms[rank], GRAPHS[graph], rounds=12)))
     fine(together(len(comms), lambda rank: comms[rank].close()))
+
+
+def test_workers_that_exchange_have_a_group_for_each_direction(monkeypatch):
+    """In one group gloo's answer to a sender would wait for what the other end sends."""
+    made = []
+    connect_pair = gloo_communicator.connect_pair
+
+    def recorded(store, name, *place):
+        made.append(name)
+        return connect_pair(store, name, *place)
+
+    monkeypatch.setattr(gloo_communicator, "connect_pair", recorded)
+    comms = linked_threads(graph_of(3, [(1, 2)]))  # worker 0 only gathers
+    assert sorted(made) == sorted(2 * ["0/1", "0/2", "1/2", "1/2/down"])
+    sending, receiving = comms[1]._connections[2]._groups
+    assert sending is not receiving
+    fine(together(3, lambda rank: comms[rank].close()))
 
 
 def test_nothing_is_left_of_those_that_closed_or_dropped():

@@ -61,16 +61,17 @@ class GridFactory:
         must_keep: bool = True,
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
+        data: build.Data | None = None,
     ) -> GridFactory:
-        """Open the data and build what cells share.
+        """Build what cells share.
 
-        device: None: chosen as for any run. stop: as in `ExtractorContext`. Raises `ConfigError`
-        for settings that a grid does not support.
+        device: None: chosen as for any run. stop: as in `ExtractorContext`. data: None: opened as
+        the config says. Raises `ConfigError` for settings that a grid does not support.
         """
         assert config.grid is not None
         _check_supported(config, config.grid)
         device = device or devices.select_device(config.train.threads)
-        data = build.open_data(config, shared=config.workers is not None)
+        data = data or build.open_data(config, shared=config.workers is not None)
         if data.has_pairs:
             raise ConfigError("grid does not support paired data; use a data set of images or remove grid")
         makers = {side: build.maker(config, side, data, device) for side in Side}

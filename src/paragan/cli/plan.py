@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
+from paragan.cli.forecast_tables import format_bytes, format_forecast, format_grid_plan, format_ms
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -19,7 +20,7 @@ from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from paragan.scaling.parallel_plan import ParallelPlan
-    from paragan.scaling.plan import ForecastPlan, MeasuredTimes, Plan
+    from paragan.scaling.plan import MeasuredTimes, Plan
 
 _MEASURE = "Also time some steps on this machine, in about 20 s."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
@@ -29,11 +30,11 @@ _COST = "Price of the machine per hour, for the cost of the run; needs --measure
 Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
 
 
-_WORKERS = "Simulate the run on these numbers of workers, such as 1,8,64,1024, from a profile of one."
+_WORKERS = "Simulate the run or grid on these numbers of workers, such as 1,8,64,1024, from a profile of one."
 WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
 _NETWORK = "With --workers: a network of `paragan.scaling.cluster`, or its LATENCY_US,GBIT."
 NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
-_SCALING = "With --workers: the batch grows with them (weak), or is the recipe's (strong)."
+_SCALING = "With --workers: the batch or grid grows with them (weak), or is the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
 ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help=_PROFILE)]
@@ -83,6 +84,7 @@ def plan_command(
         raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
+    from paragan.runs.forecast_grid import plan_grid
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest, plan_run
 
@@ -90,8 +92,13 @@ def plan_command(
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
-        made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
-    print(json.dumps(made.to_dict(), indent=1) if as_json else format_plan(made))
+        if config.grid is not None and ahead is not None:
+            grid = plan_grid(request, say)
+            document, text = grid.to_dict(), format_grid_plan(grid)
+        else:
+            made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
+            document, text = made.to_dict(), format_plan(made)
+    print(json.dumps(document, indent=1) if as_json else text)
 
 
 def format_plan(plan: Plan) -> str:
@@ -105,17 +112,22 @@ def format_plan(plan: Plan) -> str:
     updates = f"{model.d_updates} per step" if model.d_updates > 1 else "one per step"
     rows.append(("  D turn", f"{model.d_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
     rows.append(("  G turn", f"{model.g_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, one per step"))
-    rows.append(("memory", f"{_mb(memory.peak_bytes)} at the peak of a step", memory.device))
-    rows += [(f"  {name}", _mb(size), _TERMS.get(name, "")) for name, size in memory.terms.items()]
-    saved = f"D turn {_mb(memory.saved_by_d_turn)}, G turn {_mb(memory.saved_by_g_turn)}"
+    peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
+    rows.append(("memory", peak, memory.device))
+    terms = memory.terms.items()
+    rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in terms]
+    saved_by_g = format_bytes(memory.saved_by_g_turn)
+    saved = f"D turn {format_bytes(memory.saved_by_d_turn)}, G turn {saved_by_g}"
     rows.append(("  saved for backward", saved, ""))
     if memory.limit_bytes is not None:
-        rows.append(("  largest batch", f"{memory.largest_batch:,}", f"in {_mb(memory.limit_bytes)}"))
+        limit = f"in {format_bytes(memory.limit_bytes)}"
+        rows.append(("  largest batch", f"{memory.largest_batch:,}", limit))
     data = plan.data
     images = "not opened" if data.num_images is None else f"{data.num_images:,} images"
     classes = f"{data.num_classes} classes" if data.num_classes else "no labels"
     rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
-    rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {_mb(data.batch_bytes)} per batch"))
+    batch = f"{format_bytes(data.batch_bytes)} per batch"
+    rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {batch}"))
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
     parts = [format_table(rows) + notes]
@@ -124,30 +136,6 @@ def format_plan(plan: Plan) -> str:
     if plan.parallel is not None:
         parts.append(format_decisions(plan.parallel))
     return "\n\n".join(parts)
-
-
-def format_forecast(plan: ForecastPlan) -> str:
-    """Return two tables: the run on each number of workers, and what its time is lost to.
-
-    For a batch that grows with the workers, a note says that images are not quality.
-    """
-    network = plan.cluster.network
-    goal = f"{plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling"
-    head = f"forecast: {goal}, from a profile of {plan.profile.machine}"
-    link = network.between
-    about = f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us"
-    hours = f"hours to {plan.goal.kimg:g} kimg"
-    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours, "cost")]
-    losses = [("workers", *plan.rows[0].losses)]
-    for row in plan.rows:
-        cost = "" if row.cost is None else f"{row.cost:,.2f}"
-        sent = _mb(round(sum(row.link_bytes.values())))
-        times = (_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
-        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
-        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
-    grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
-    note = f"\n{_LARGER_BATCH}" if grows else ""
-    return f"{head}\n{about} ({network.source})\n{format_table(runs)}{note}\n\n{format_table(losses)}"
 
 
 def format_decisions(plan: ParallelPlan) -> str:
@@ -172,10 +160,6 @@ def _parse_counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-_LARGER_BATCH = (
-    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
-    "quality (--scaling strong keeps the recipe's batch)"
-)
 _TERMS = {
     "optimizer": "state of both optimisers",
     "ema": "averaged weights",
@@ -188,20 +172,11 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     if measured is None:
         return [("time", "not measured", "pass --measure")]
     cost = "" if measured.cost is None else f"cost {measured.cost:,.2f}"
-    load = "not measured" if measured.load_s is None else _ms(measured.load_s)
-    turns = f"D turn {_ms(measured.d_turn_s)}, G turn {_ms(measured.g_turn_s)}, read a batch {load}"
+    load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
+    g_turn = format_ms(measured.g_turn_s)
+    turns = f"D turn {format_ms(measured.d_turn_s)}, G turn {g_turn}, read a batch {load}"
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
-        ("  step", _ms(measured.step_s), turns),
+        ("  step", format_ms(measured.step_s), turns),
         ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", cost),
     ]
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.3g} ms"
-
-
-def _mb(size: int) -> str:
-    if size < 1e6:
-        return f"{size / 1e3:,.1f} kB"
-    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -56,9 +56,7 @@ def forecast_run(
     say: Say,
 ) -> ForecastPlan:
     """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
-    for count in request.workers:
-        if not 1 <= count <= _MOST_WORKERS:
-            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+    refuse_counts(request.workers)
     if request.plot is not None:
         check_plot_file(request.plot)
     cluster = cluster_of(request.network, request.assume)
@@ -70,6 +68,13 @@ def forecast_run(
     if request.plot is not None:
         write_forecast_plot(plan, request.plot)
     return plan
+
+
+def refuse_counts(counts: Sequence[int]) -> None:
+    """Raise `ConfigError` for numbers of workers that are not simulated."""
+    for count in counts:
+        if not 1 <= count <= _MOST_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
 
 
 def obtain_profile(

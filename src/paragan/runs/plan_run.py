@@ -76,11 +76,12 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     """
     config = request.config
     if config.grid is not None:
-        raise ConfigError("plan supports one pair of networks, not a grid; plan a recipe without grid")
+        problem = "plan supports one pair of networks, not a grid"
+        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
     _refuse_probe(request)
     notes = _notes(config)
     config = _simulated_config(config)
-    found = _open_data(request)
+    found = open_planned_data(request)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, found, device)
     outside = has_outside_networks(config, None)
@@ -143,7 +144,8 @@ def _simulated_config(config: RunConfig) -> RunConfig:
     return config
 
 
-def _open_data(request: PlanRequest) -> build.Data:
+def open_planned_data(request: PlanRequest) -> build.Data:
+    """Return the data of a request, or only its shape."""
     if request.shape is None:
         found = open_data_or_advise(request.config)
         if request.classes is not None:

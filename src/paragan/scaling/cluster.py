@@ -94,6 +94,25 @@ class Cluster:
         """Number of hosts."""
         return -(-self.workers // self.network.workers_per_host)
 
+    @property
+    def control_link(self) -> Link:
+        """Link between a worker and the coordinator of a grid."""
+        return self.network.between if self.hosts > 1 else self.network.inside
+
+    @property
+    def workers_of_host(self) -> int:
+        """Number of workers that share a host."""
+        return min(self.network.workers_per_host, self.workers)
+
+    def core_wait(self, threads: int) -> float:
+        """Return the time that a worker of so many threads waits for a core, per time it has one.
+
+        0 where each thread has a core of its own.
+        """
+        if self.cores is None:
+            return 0.0
+        return max(1.0, self.workers_of_host * threads / self.cores) - 1
+
 
 _GBIT = 1e9 / 8
 _HOST = Link(1e-4, 1.5e9)  # gloo between processes of a host

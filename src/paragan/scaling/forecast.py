@@ -71,21 +71,21 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
         problem = f"{cluster.workers} workers share a batch of {batch}"
         raise ConfigError(f"{problem}; pass train.batch={cluster.workers}")
     here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
-    steps = {name: _steps(here, each, num_steps, seed) for name, each in _stages(cluster).items()}
+    stages = loss_stages(cluster)
+    steps = {name: _steps(here, each, num_steps, seed) for name, each in stages.items()}
     period_s = float(steps["stragglers"].mean()) / here.profile.d_updates
     steps["data"] = _steps(here, cluster, num_steps, seed, period_s)
-    network = cluster.network
-    free = replace(network, inside=_FREE, between=_FREE)
-    alone = replace(cluster, workers=1, cores=None, network=free, unevenness=Unevenness(), storage=None)
-    single = _steps(game, alone, num_steps, seed)
+    single = _steps(game, lone_worker(cluster), num_steps, seed)
     images = here.profile.d_updates * batch
     compute_s = float(single.mean()) * images / (here.profile.d_updates * game.batch) / cluster.workers
     measured = SimulatedTime(here, cluster, seed, period_s)
     measured.run(num_steps)
     times = steps["data"]
     step_s = float(times.mean())
-    failure_s = _failure_seconds(cluster, goal, step_s, images)
-    losses = _losses(compute_s, steps, failure_s)
+    repeated_s = goal.save_kimg * 1000 / images * step_s / 2
+    end = "the next checkpoint (every.save_kimg)"
+    failure_s = failure_seconds(cluster, step_s, repeated_s, end)
+    losses = loss_shares(compute_s, steps, failure_s)
     whole_s = step_s + failure_s
     hours = goal.kimg * 1000 / images * whole_s / 3600
     cost = None if goal.cost_per_hour is None else hours * goal.cost_per_hour * cluster.workers
@@ -118,7 +118,7 @@ def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
     return None if g_batch is None else g_batch * batch // before
 
 
-def _stages(cluster: Cluster) -> dict[str, Cluster]:
+def loss_stages(cluster: Cluster) -> dict[str, Cluster]:
     """Return clusters with one more cause of loss each, by the name of that cause."""
     uneven = cluster.unevenness
     free = replace(cluster.network, inside=_FREE, between=_FREE)
@@ -135,32 +135,41 @@ def _stages(cluster: Cluster) -> dict[str, Cluster]:
     }
 
 
+def lone_worker(cluster: Cluster) -> Cluster:
+    """Return one worker of a cluster, which computes alone and waits for nothing."""
+    free = replace(cluster.network, inside=_FREE, between=_FREE)
+    one = replace(cluster, workers=1, cores=None, network=free)
+    return replace(one, unevenness=Unevenness(), storage=None)
+
+
 def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int, period_s: float = 0.0) -> NDArray[np.float64]:
     """Return the seconds of simulated steps, without those of the start."""
     ends = SimulatedTime(game, cluster, seed, period_s).run(num_steps + _WARM_UP)
     return np.diff(ends)[_WARM_UP - 1 :]
 
 
-def _failure_seconds(cluster: Cluster, goal: Goal, step_s: float, images: int) -> float:
+def failure_seconds(cluster: Cluster, step_s: float, repeated_s: float, end: str) -> float:
     """Return the seconds that failures add to a step (Young 1974, first order).
 
-    Any worker's failure stops all; on average half the work since the last checkpoint is repeated.
+    Any worker's failure stops all. repeated_s: work that is then repeated, on average half of what
+    lies before `end`, in words. Raises `ConfigError` if workers fail before it on average.
     """
     hours = cluster.unevenness.mtbf_hours
     if hours is None:
         return 0.0
     failures_per_s = cluster.workers / (hours * 3600)
-    repeated_s = goal.save_kimg * 1000 / images * step_s / 2
     lost = failures_per_s * (cluster.unevenness.restart_s + repeated_s)
     if lost >= 1:
-        raise ConfigError(
-            f"{cluster.workers} workers with mtbf_hours={hours:g} fail before the next checkpoint on average: the run "
-            "does not end; save more often (every.save_kimg), or plan for fewer workers"
-        )
+        problem = f"{cluster.workers} workers with mtbf_hours={hours:g} fail before {end} on average"
+        raise ConfigError(f"{problem}: the run does not end; plan for fewer workers")
     return step_s * lost / (1 - lost)
 
 
-def _losses(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+def loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+    """Return shares of the time in per cent. steps: seconds of steps with one more cause each.
+
+    compute_s: of a step without any loss.
+    """
     before = compute_s
     seconds = {"compute": compute_s}
     for name, times in steps.items():

@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 from paragan.core.types import Side
 
 VERSION = 2
+_PAIR = "pair"
+_KINDS = {_PAIR: "one pair of networks", "grid": "a grid"}
+Document = TypeVar("Document")
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,9 @@ class RunProfile:
         return max(0.0, self.step_s.at(rows) - turns)
 
     def contention(self, rows: float, workers: int) -> float:
-        """Return how much slower a step is while so many workers of a host compute.
-
-        Linear between 1 and `busy_workers`; more of them are not slower, but wait for a core.
-        """
-        if self.busy_workers < 2:
-            return 1.0
-        slowdown = max(1.0, self.busy_step_s.at(rows) / max(self.step_s.at(rows), 1e-12))
-        return 1 + (slowdown - 1) * min(1.0, (workers - 1) / (self.busy_workers - 1))
+        """Return how much slower a step is while so many workers of a host compute."""
+        times = (self.busy_step_s.at(rows), self.step_s.at(rows))
+        return slowdown(*times, self.busy_workers, workers)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain maps, lists and scalars, for JSON."""
@@ -119,13 +117,41 @@ class RunProfile:
         write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
 
+def slowdown(busy_s: float, alone_s: float, busy_workers: int, workers: int) -> float:
+    """Return how much slower something is while so many workers of a host compute.
+
+    busy_s: its seconds while `busy_workers` did, alone_s: while no other did. Linear between 1 and
+    `busy_workers`; more of them are not slower, but wait for a core.
+    """
+    if busy_workers < 2:
+        return 1.0
+    slowest = max(1.0, busy_s / max(alone_s, 1e-12))
+    return 1 + (slowest - 1) * min(1.0, (workers - 1) / (busy_workers - 1))
+
+
 def read_profile(path: Path) -> RunProfile:
     """Return a profile from a file of `RunProfile.write`; `ConfigError` for any other file."""
+    return read_document(path, _PAIR, VERSION, _profile_of)
+
+
+def read_document(
+    path: Path,
+    kind: str,
+    version: int,
+    make: Callable[[Mapping[str, Any]], Document],
+) -> Document:
+    """Return what `make` reads in a profile of this kind and version.
+
+    Raises `ConfigError` for any other file.
+    """
     try:
         tree = json.loads(path.read_text())
-        if tree["version"] != VERSION:
-            raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
-        return _profile_of(tree)
+        if tree.get("kind", _PAIR) != kind:
+            raise ConfigError(f"{path} is not the profile of {_KINDS[kind]}; name another file")
+        if tree["version"] != version:
+            found = f"a profile of version {tree['version']}, not {version}"
+            raise ConfigError(f"{path} is {found}; measure it again")
+        return make(tree)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
         raise ConfigError(
@@ -137,13 +163,14 @@ def _profile_of(tree: Mapping[str, Any]) -> RunProfile:
     values = dict(tree)
     for name in ("g", "d"):
         player = dict(values[name])
-        values[name] = PlayerProfile(**{**player, "update_s": _curve(player["update_s"])})
+        values[name] = PlayerProfile(**{**player, "update_s": curve_of(player["update_s"])})
     for name in ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share", "busy_step_s"):
-        values[name] = _curve(values[name])
+        values[name] = curve_of(values[name])
     return RunProfile(**values)
 
 
-def _curve(tree: Mapping[str, Any]) -> Curve:
+def curve_of(tree: Mapping[str, Any]) -> Curve:
+    """Return a curve from its document; raises `ValueError` without increasing rows."""
     rows = tuple(map(int, tree["rows"]))
     values = tuple(map(float, tree["values"]))
     if not rows or len(rows) != len(values) or list(rows) != sorted(set(rows)):

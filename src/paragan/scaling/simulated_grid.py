@@ -1,74 +1,166 @@
-"""Generations of a grid on simulated time, with the trainer's own assignment and routes."""
+"""Generations of a grid on simulated time, with the trainer's own assignment and routes.
+
+Clocks of all workers move in one operation of numpy. What stays the same from one generation to the
+next (owners of the cells, routes) is computed once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.topology import topology_at
-from paragan.coevolution.workers.cell_assignment import assign_cells
-from paragan.coevolution.workers.genome_exchange import exchange_routes
+from paragan.coevolution.workers.cell_assignment import assign_cells, is_unbalanced
+from paragan.coevolution.workers.membership import POLL_S
 from paragan.scaling.cluster import Cluster
-from paragan.scaling.profile import Curve
+from paragan.scaling.grid_profile import GenerationWork, GridProfile
+from paragan.scaling.grid_routes import GridRoutes, Times, gather_seconds
+
+_POLL_S = POLL_S / 2  # the coordinator reads results in this period, half of it late on average
 
 
 @dataclass(frozen=True)
-class GridProfile:
-    """Costs of a generation. generation_s: seconds by the number of a worker's cells, without the
-    exchange. state_bytes: of one cell in an exchange.
+class GridCosts:
+    """What is simulated. images: real ones of one cell in a generation. generations: of the run.
+
+    gather_period: generations after which the coordinator gathers all cells, for checkpoints,
+    samples and scores; 0: never. repeated: generations that are repeated after a failure, on
+    average.
     """
 
-    generation_s: Curve
-    state_bytes: int
+    profile: GridProfile
+    options: GridOptions
+    images: int
+    generations: int
+    gather_period: int = 0
+    repeated: float = 0.5
 
 
-def simulate_generations(
-    profile: GridProfile, options: GridOptions, cluster: Cluster, num_generations: int, age: int = 0, seed: int = 0
-) -> NDArray[np.float64]:
-    """Return the time at which each generation ends on the last worker.
+@dataclass
+class SimulatedGrid:
+    """Clocks of the workers of a grid; one worker is a process without a coordinator.
 
-    age: generations by which a neighbour's copy may be behind; 0: lock-step.
+    In lock-step (`grid.age` 0) all workers begin a generation together, exchange, and compute. With
+    an age a worker begins while it is not more generations ahead of the last one, and reads copies
+    that have arrived. has_coordinator: False: generations begin without its delay.
     """
-    rows, columns = map(int, options.shape.split("x"))
-    workers = cluster.workers
-    owners = assign_cells(rows, columns, [1.0] * workers)
-    random = np.random.default_rng([seed, 3])
-    network = cluster.network
-    seconds = np.asarray([profile.generation_s.at(owners.count(worker)) for worker in range(workers)])
-    seconds = seconds * _contention(cluster) / cluster.speed
-    done = np.zeros((num_generations + 1, workers))  # end of each generation, by worker
-    sigma = cluster.unevenness.jitter
-    for number in range(num_generations):
-        routes = exchange_routes(owners, topology_at(options, number))
-        source = max(0, number - age)
-        # the coordinator lets no worker be more than `age` generations ahead of the slowest
-        begins = np.maximum(done[number], done[source].max())
-        sent = np.zeros(workers)
-        for (a, b), cells in routes.items():
-            if not cells:
-                continue
-            sent[a] += len(cells) * profile.state_bytes / network.between.bytes_per_s
-            arrives = done[source].max() + sent[a] + network.between.latency_s
-            begins[b] = max(begins[b], arrives)
-        jitter = np.exp(sigma * random.standard_normal(workers) - sigma**2 / 2)
-        done[number + 1] = begins + seconds * jitter
-    return np.asarray(done[1:].max(axis=1))
+
+    costs: GridCosts
+    cluster: Cluster
+    seed: int = 0
+    has_coordinator: bool = True
+    num_bytes: float = field(default=0.0, init=False)  # of the newest exchange, over all links
+
+    def __post_init__(self) -> None:
+        workers = self.cluster.workers
+        uneven = self.cluster.unevenness
+        slow = np.random.default_rng([self.seed, 0]).random(workers) < uneven.stragglers
+        self._slowness = np.where(slow, uneven.straggler_factor, 1.0)
+        self._random = np.random.default_rng([self.seed, 3])
+        self.owners = self._assign()
+
+    def run(self, num: int) -> Times:
+        """Simulate generations; return the time at which each ends on the last worker.
+
+        They are spread over the run, whose neighbourhoods may change.
+        """
+        done = np.zeros(self.cluster.workers)
+        ends = np.zeros(num + 1)
+        before = None
+        for number in range(num):
+            change = _last_change(self.costs.options, number * self.costs.generations // num)
+            if change != before:
+                before = change
+                self._connect(change)
+            begins = np.maximum(done, self._released_s(ends, number))
+            ready = self._posts.exchange(begins)
+            done = ready + self._compute_s * self._jitter()
+            ends[number + 1] = done.max()
+        return ends[1:]
+
+    def _assign(self) -> list[int]:
+        """Return the worker of each cell, as the coordinator assigns them once it knows speeds."""
+        shape = self.costs.options.rows_columns
+        owners = assign_cells(*shape, [1.0] * self.cluster.workers)
+        speeds = (1 / self._slowness).tolist()
+        return assign_cells(*shape, speeds) if is_unbalanced(owners, *shape, speeds) else owners
+
+    def _connect(self, generation: int) -> None:
+        """Compute what each worker does in a generation, and the exchange before it."""
+        costs = self.costs
+        topology = topology_at(costs.options, generation)
+        cells: list[list[int]] = [[] for _ in range(self.cluster.workers)]
+        for cell, owner in enumerate(self.owners):
+            cells[owner].append(cell)
+        works = [GenerationWork.of(of_worker, topology) for of_worker in cells]
+        alone_s = np.array([costs.profile.seconds(work) for work in works])
+        here = self.cluster.workers_of_host
+        slower = np.array([costs.profile.contention(work.cells, here) for work in works])
+        waiting = self.cluster.core_wait(costs.profile.threads) * costs.profile.cpu_share
+        self._compute_s = alone_s * slower * (1 + waiting) * self._slowness / self.cluster.speed
+        routes = GridRoutes.of(costs.profile, self.owners, topology, self.cluster.network)
+        self._posts = _Posts(routes, costs.options.age)
+        self.num_bytes = routes.num_bytes
+
+    def _released_s(self, ends: Times, number: int) -> float:
+        """Return the time from which the coordinator lets workers begin a generation."""
+        finished = number - self.costs.options.age  # by all workers
+        if finished <= 0 or self.cluster.workers == 1:
+            return 0.0
+        seconds = float(ends[finished])
+        period = self.costs.gather_period
+        if period and finished % period == 0:
+            seconds += gather_seconds(self.costs.profile, len(self.owners), self.cluster)
+        if self.has_coordinator:
+            seconds += _POLL_S + 2 * self.cluster.control_link.latency_s
+        return seconds
+
+    def _jitter(self) -> NDArray[np.float64]:
+        sigma = self.cluster.unevenness.jitter
+        return np.exp(sigma * self._random.standard_normal(self.cluster.workers) - sigma**2 / 2)
 
 
-def grid_bytes(profile: GridProfile, options: GridOptions, workers: int) -> float:
-    """Return the bytes of one exchange over all links."""
-    rows, columns = map(int, options.shape.split("x"))
-    routes = exchange_routes(assign_cells(rows, columns, [1.0] * workers), topology_at(options, 0))
-    return float(sum(len(cells) for cells in routes.values()) * profile.state_bytes)
+class _Posts:
+    """Messages between the workers, as `PeerConnection` posts them.
+
+    One is in flight on each route; of those that wait, the newest is next. In lock-step none waits.
+    """
+
+    def __init__(self, routes: GridRoutes, age: int) -> None:
+        self._routes = routes
+        self._age = age
+        size = len(routes.sources)
+        self._free = np.zeros(size)  # time at which the message in flight arrives, by route
+        self._waits = np.zeros(size, dtype=bool)  # whether the last message waits for it
+        self._arrivals: list[Times] = []  # of the messages of the last generations
+
+    def exchange(self, begins: Times) -> Times:
+        """Post the cells of all workers; return when each has copies that are not too old.
+
+        begins: time at which each worker posts.
+        """
+        routes = self._routes
+        now = begins[routes.sources]
+        has_left = self._waits & (self._free <= now)
+        self._free += np.where(has_left, routes.seconds, 0.0)
+        if self._arrivals:
+            self._arrivals[-1][self._waits & ~has_left] = np.inf  # replaced by the new message
+        self._waits = self._free > now
+        arrivals = np.maximum(self._free, now) + routes.seconds
+        self._free = np.where(self._waits, self._free, arrivals)
+        self._arrivals = [*self._arrivals, arrivals][-1 - self._age :]
+        ready = begins.copy()
+        np.maximum.at(ready, routes.targets, np.min(self._arrivals, axis=0))
+        return ready
 
 
-def _contention(cluster: Cluster) -> float:
-    here = min(cluster.network.workers_per_host, cluster.workers)
-    return 1.0 if cluster.cores is None else max(1.0, here / cluster.cores)
+def _last_change(options: GridOptions, generation: int) -> int:
+    """Return the generation since which the neighbourhoods are those of this one."""
+    return max((change.at for change in options.changes if change.at <= generation), default=0)
 
 
 def mean_seconds(ends: Sequence[float] | NDArray[np.float64]) -> float:

@@ -196,11 +196,9 @@ class SimulatedTime:
     def _contention(self, side: Side) -> Times:
         """Return how much slower ranks are that share a host, and its cores."""
         profile = self.game.profile
-        here = min(self.cluster.network.workers_per_host, self.cluster.workers)
+        here = self.cluster.workers_of_host
         slower = self._per_rows(side, lambda rows: profile.contention(rows, here))
-        if self.cluster.cores is None:
-            return slower
-        waiting = max(1.0, here * profile.threads / self.cluster.cores) - 1
+        waiting = self.cluster.core_wait(profile.threads)
         return slower * (1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0))
 
     def _compute(self, side: Side, seconds: Times, is_local: bool = False) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Sequence
+
+_MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
 
 
 def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
@@ -52,13 +56,23 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
 
 def generation_seconds(owners: Sequence[int], speeds: Sequence[float]) -> float:
     """Return the seconds of a generation. owners: worker of each cell. speeds: cells per second."""
-    return max(owners.count(worker) / speed for worker, speed in enumerate(speeds))
+    counts = Counter(owners)
+    return max(counts[worker] / speed for worker, speed in enumerate(speeds))
+
+
+def is_unbalanced(owners: Sequence[int], rows: int, columns: int, speeds: Sequence[float]) -> bool:
+    """Return whether another assignment would make generations shorter by 15 %."""
+    shortest_s = generation_seconds(assign_cells(rows, columns, speeds), speeds)
+    return generation_seconds(owners, speeds) > _MIN_SPEEDUP * shortest_s
 
 
 def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
     """Assign one cell to each worker, and each next to the worker that would finish it first."""
     counts = [1] * len(speeds)
+    ends = [(2 / speed, worker) for worker, speed in enumerate(speeds)]
+    heapq.heapify(ends)
     for _ in range(cells - len(speeds)):
-        seconds = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
-        counts[seconds.index(min(seconds))] += 1
+        _, worker = ends[0]
+        counts[worker] += 1
+        heapq.heapreplace(ends, ((counts[worker] + 1) / speeds[worker], worker))
     return counts

@@ -17,7 +17,7 @@ from typing import Any
 
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds
+from paragan.coevolution.workers.cell_assignment import assign_cells, is_unbalanced
 from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape, transfer_cells, transfer_routes
 from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership
 from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
@@ -25,8 +25,7 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 
 Answer = Mapping[str, Any]
-_MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
-_MIN_GENERATIONS = 2  # consecutive generations with that speed-up, before cells are reassigned
+_MIN_GENERATIONS = 2  # consecutive unbalanced generations, before cells are reassigned
 
 
 @dataclass
@@ -230,8 +229,7 @@ class Coordinator:
         if len(active) < 2 or any(member.speed is None for member in active):
             return False
         speeds = [float(member.speed or 0.0) for member in active]
-        shortest_s = generation_seconds(assign_cells(*self.shape, speeds), speeds)
-        is_slower = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * shortest_s
+        is_slower = is_unbalanced(self._owners, *self.shape, speeds)
         self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
         if self._num_unbalanced < _MIN_GENERATIONS:
             return False

@@ -1,7 +1,9 @@
 """Communicator of processes over gloo links: one link to each peer, and from all to the root.
 
-No group contains all workers: a failed worker breaks only its links. A link is one gloo group for
-both directions, with a `GlooSender` and a receiving thread at either end.
+No group contains all workers: a failed worker breaks only its links. A link has a `GlooSender` and
+a receiving thread at either end, and between two workers a gloo group for each direction: gloo asks
+the receiver before it sends, and in one group the answer would wait for all that the receiver sends
+itself, so that the two would take turns. A link that only joins a worker to the root is one group.
 """
 
 from __future__ import annotations
@@ -62,10 +64,17 @@ class GlooCommunicator(Communicator):
         own = store.clone()  # type: ignore[attr-defined]
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
-        connector = PairConnector(
-            self.links,
-            lambda peer: connect_pair(store, pair_name(rank, peer), int(rank > peer), timeout_s, host),
-        )
+
+        def connect(peer: int) -> tuple[Any, Any]:
+            name = pair_name(rank, peer)
+            place = int(rank > peer)
+            group = connect_pair(store, name, place, timeout_s, host)
+            if peer not in self.peers:
+                return group, group
+            groups = (group, connect_pair(store, f"{name}/down", place, timeout_s, host))
+            return groups if place else groups[::-1]
+
+        connector = PairConnector(self.links, connect)
 
         def missing() -> list[int]:
             if connector.error is not None:
@@ -75,7 +84,7 @@ class GlooCommunicator(Communicator):
 
         wait_until(missing, timeout_s, stopped, connector.join)
         self._connections: dict[int, _Link] = {
-            peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in connector.groups.items()
+            peer: _Link(groups, rank, peer, arrivals, most_bytes) for peer, groups in connector.groups.items()
         }
 
     def _leave(self, orderly: bool) -> None:
@@ -92,17 +101,17 @@ class GlooCommunicator(Communicator):
 
 
 class _Link(PeerConnection):
-    """A connection over a gloo link.
+    """A connection over a gloo link. groups: to send in, and to receive in.
 
     The first message of a list carries its number, kind and count, even if the list is empty.
     """
 
-    def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
+    def __init__(self, groups: tuple[Any, Any], rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
-        self._group = group
+        self._groups = groups
         self._other = int(rank < peer)
         self._most_bytes = most_bytes
-        self._sender = GlooSender(group, self._other, _MOST, arrivals.timeout_s)
+        self._sender = GlooSender(groups[0], self._other, _MOST, arrivals.timeout_s)
         name = f"from worker {peer}"
         self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=name)
         self._receiving.start()
@@ -118,9 +127,10 @@ class _Link(PeerConnection):
 
     def abort(self) -> None:
         """Break the link: gloo has no abort, but one time-out ends all waits of a group."""
-        with suppress(RuntimeError):
-            wait = self._group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait
-            wait(timedelta(milliseconds=1))
+        for group in dict.fromkeys(self._groups):
+            with suppress(RuntimeError):
+                wait = group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait
+                wait(timedelta(milliseconds=1))
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the receiving thread gets the error as well, and reports it
@@ -133,7 +143,7 @@ class _Link(PeerConnection):
         """Dispatch all lists until the link ends: a failure unless the other end left before."""
         reason: object = "it has closed the link"
         try:
-            messages = incoming_messages(self._group, self._other, self._most_bytes)
+            messages = incoming_messages(self._groups[1], self._other, self._most_bytes)
             for head in messages:
                 num_messages, kind = divmod(head.note, len(MessageKind))
                 if not 0 <= num_messages < _MOST:

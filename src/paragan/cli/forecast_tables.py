@@ -1,0 +1,78 @@
+"""Tables of forecasts: a run on several numbers of workers, and what its time is lost to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paragan.cli.table import format_table
+
+if TYPE_CHECKING:
+    from paragan.scaling.cluster import Cluster
+    from paragan.scaling.forecast import Goal
+    from paragan.scaling.grid_forecast import GridPlan
+    from paragan.scaling.plan import ForecastPlan
+
+
+_LARGER_BATCH = (
+    "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
+    "quality (--scaling strong keeps the recipe's batch)"
+)
+
+
+def format_forecast(plan: ForecastPlan) -> str:
+    """Return two tables: the run on each number of workers, and what its time is lost to.
+
+    For a batch that grows with the workers, a note says that images are not quality.
+    """
+    head = _head(plan.goal, plan.cluster, plan.profile.machine)
+    hours = f"hours to {plan.goal.kimg:g} kimg"
+    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours, "cost")]
+    losses = [("workers", *plan.rows[0].losses)]
+    for row in plan.rows:
+        cost = "" if row.cost is None else f"{row.cost:,.2f}"
+        sent = format_bytes(round(sum(row.link_bytes.values())))
+        times = (format_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
+        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
+        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
+    grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
+    note = f"\n{_LARGER_BATCH}" if grows else ""
+    return f"{head}\n{format_table(runs)}{note}\n\n{format_table(losses)}"
+
+
+def format_grid_plan(plan: GridPlan) -> str:
+    """Return the same two tables of a grid."""
+    head = _head(plan.goal, plan.cluster, plan.profile.machine)
+    columns = ("workers", "grid", "cells", "generation", "images/s", "efficiency", "exchange")
+    runs = [(*columns, f"hours to {plan.goal.kimg:g} kimg", "cost")]
+    losses = [("workers", *plan.rows[0].losses)]
+    for row in plan.rows:
+        cost = "" if row.cost is None else f"{row.cost:,.2f}"
+        size = (f"{row.workers:,}", row.shape, f"{row.cells:,}")
+        speed = (f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}")
+        sent = format_bytes(round(row.exchange_bytes))
+        generation = f"{row.generation_s:,.3g} s"
+        runs.append((*size, generation, *speed, sent, f"{row.hours:,.3g}", cost))
+        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
+    length = f"{plan.generations:,} generations; cells: most of one worker"
+    notes = "".join(f"\nnote: {note}" for note in plan.notes)
+    return f"{head}\n{length}\n{format_table(runs)}\n\n{format_table(losses)}{notes}"
+
+
+def format_ms(seconds: float) -> str:
+    """Return seconds as milliseconds of three digits."""
+    return f"{1000 * seconds:,.3g} ms"
+
+
+def format_bytes(size: int) -> str:
+    """Return a number of bytes in kB, MB or GB."""
+    if size < 1e6:
+        return f"{size / 1e3:,.1f} kB"
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _head(goal: Goal, cluster: Cluster, machine: str) -> str:
+    """Return what a forecast is about: its goal, the profiled machine and the network."""
+    link = cluster.network.between
+    head = f"forecast: {goal.kimg:g} kimg, {goal.scaling} scaling, from a profile of {machine}"
+    about = f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us"
+    return f"{head}\n{about} ({cluster.network.source})"
