@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +20,7 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from paragan.runs.plan_run import PlanRequest
     from paragan.scaling.parallel_plan import ParallelPlan
     from paragan.scaling.plan import MeasuredTimes, Plan
 
@@ -84,21 +86,27 @@ def plan_command(
         raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
-    from paragan.runs.forecast_grid import plan_grid
     from paragan.runs.forecast_run import ForecastRequest
-    from paragan.runs.plan_run import PlanRequest, plan_run
+    from paragan.runs.plan_run import PlanRequest
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
-        if config.grid is not None and ahead is not None:
-            grid = plan_grid(request, say)
-            document, text = grid.to_dict(), format_grid_plan(grid)
-        else:
-            made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
-            document, text = made.to_dict(), format_plan(made)
+        document, text = _make_plan(request, say)
     print(json.dumps(document, indent=1) if as_json else text)
+
+
+def _make_plan(request: PlanRequest, say: Callable[[str], None]) -> tuple[dict[str, Any], str]:
+    """Return a plan as a document and as text."""
+    from paragan.runs.forecast_grid import plan_grid
+    from paragan.runs.plan_run import plan_run
+
+    if request.config.grid is not None and request.forecast is not None:
+        grid = plan_grid(request, say)
+        return grid.to_dict(), format_grid_plan(grid)
+    made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
+    return made.to_dict(), format_plan(made)
 
 
 def format_plan(plan: Plan) -> str:
