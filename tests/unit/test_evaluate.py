@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from paragan.core.dist import ALONE
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._in_memory import InMemorySource
@@ -207,7 +207,7 @@ def test_evaluator_too_few_images_is_refused_early(judge, small):
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_evaluator_images_not_finite_is_refused(evaluator, value):
-    with pytest.raises(ConfigError, match="diverged"):
+    with pytest.raises(DivergedError, match="diverged"):
         evaluator.score(lambda first, count: (torch.full((count, 1, 8, 8), value), None))
 
 

@@ -68,7 +68,7 @@ class Evaluator:
         return self.score(sample_generator(generator, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
-        """Score `num_images` rows of `generate`. Raises `ConfigError` if images are not finite."""
+        """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         # In mode `train-stats` every rank generates all images, because batches must be equal.

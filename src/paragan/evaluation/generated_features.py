@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
+from paragan.core.errors import DivergedError
 from paragan.core.metric import SampleFeatures
 from paragan.core.progress_lines import ProgressLines
 from paragan.core.types import Rows
@@ -48,7 +48,7 @@ def compute_features(
 
     Blocks are distributed round-robin. Every rank calls the generator, which may be sharded,
     equally often. say: receives lines of progress. with_images: also return the images. Raises
-    `ConfigError` if images are not finite.
+    `DivergedError` if images are not finite.
     """
     blocks = [(first, min(block_size, num_images - first)) for first in range(0, num_images, block_size)]
     mine = blocks[world.rank :: world.size] or blocks[-1:]
@@ -88,9 +88,9 @@ def to_uint8(x_BCHW: Tensor) -> Tensor:
 
 
 def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
-    """Return the images, or raise `ConfigError` on all ranks if some are not finite. Collective."""
+    """Return the images; `DivergedError` on all ranks if some are not finite. Collective."""
     if world.any(not x_BCHW.isfinite().all()):
-        raise ConfigError(
+        raise DivergedError(
             "score: generated images are not finite, the run has diverged; go back to an earlier checkpoint"
         )
     return x_BCHW

@@ -58,7 +58,7 @@ class PairEvaluator:
     def score(self, translate: Translate) -> Score:
         """Compare the translated conditions with their targets.
 
-        Raises `ConfigError` if they are not finite.
+        Raises `DivergedError` if they are not finite.
         """
         return paired_score(self.empty, self._blocks(translate), self.resamples, self.protocol)
 

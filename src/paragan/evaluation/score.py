@@ -34,6 +34,15 @@ class Score:
         directions = {name: Direction(number) for name, number in values["directions"].items()}
         return cls(**{**values, "directions": directions})
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Score:
+        """Return the score whose `values` a score event has."""
+        metrics = {name: value for name, value in values.items() if isinstance(value, float)}
+        directions = {name: Direction(number) for name, number in values["directions"].items()}
+        intervals = {name: (low, high) for name, (low, high) in values.get("intervals", {}).items()}
+        about = (values["num_images"], values["protocol"], values.get("real", {}))
+        return cls(metrics, *about, directions, intervals)
+
     @property
     def values(self) -> dict[str, Any]:
         """Values of an event and of `score.json`."""

@@ -50,7 +50,7 @@ class TensorEvaluator:
         self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
 
     def __call__(self, player: Player, prior: Prior) -> Score:
-        """Score a player's sampling generator. Raises `ConfigError` if samples are not finite."""
+        """Score a player's sampling generator. Raises `DivergedError` if samples are not finite."""
         return paired_score(self.empty, self._blocks(player, prior), self.resamples, self.protocol)
 
     @property
