@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -40,6 +42,8 @@ _CHOOSE = "With --workers: choose the settings for the largest number; --json wr
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
 _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
+_PROBE = "With --choose: compare half, whole and double learning rates by runs of so many kimg."
+ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -59,6 +63,7 @@ def plan_command(
     assume: Assumptions = None,
     choose: Choose = False,
     hours: Hours = None,
+    probe_kimg: ProbeKimg = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -71,6 +76,8 @@ def plan_command(
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
     if workers is None and (profile is not None or assume or choose):
         raise typer.BadParameter("--profile, --assume and --choose are for a forecast; pass --workers, too")
+    if probe_kimg is not None and not choose:
+        raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
@@ -78,11 +85,11 @@ def plan_command(
 
     ahead = None
     if workers is not None:
-        counts = _parse_counts(workers)
-        ahead = ForecastRequest(counts, network, scaling, profile, assume or (), cost_per_hour, choose, hours)
+        goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, probe_kimg)
+        ahead = ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
     with show_lines() as say:
-        made = plan_run(request, say)
+        made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
     print(json.dumps(made.to_dict(), indent=1) if as_json else format_plan(made))
 
 

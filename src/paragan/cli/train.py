@@ -19,15 +19,19 @@ _CHANGE = "Allow a resume to change learning rates, groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
 _PLAN = "auto: measure one worker, choose the settings for devices=N and print why. FILE: of `plan --choose --json`."
 PlanName = Annotated[str | None, typer.Option("--plan", metavar="auto|FILE", help=_PLAN)]
+_PROBE = "With --plan auto: compare half, whole and double learning rates by runs of so many kimg."
+ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 
 
 def train_command(
     context: typer.Context,
     words: Words = None,
+    *,
     out: Out = None,
     fresh: Fresh = False,
     change: Change = False,
     plan: PlanName = None,
+    probe_kimg: ProbeKimg = None,
     trust: Trust = False,
 ) -> None:
     """Train a recipe (default: digits), or resume a run folder.
@@ -37,6 +41,8 @@ def train_command(
     recipe, overrides, folder = parse_words(words, context)
     if out is not None and out == Path(""):
         raise ConfigError("--out is empty; pass a folder, such as runs/mine")
+    if probe_kimg is not None and plan != "auto":
+        raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --plan auto, too")
     if change:
         overrides.append("train.change_rates=true")
     config = load_config(recipe, overrides, ANY if trust else None)
@@ -49,7 +55,8 @@ def train_command(
         from paragan.cli.plan import format_decisions
         from paragan.runs.planned_training import PlannedRun
 
-        overrides += PlannedRun(config, recipe, folder, fresh, format_decisions).words(plan, print)
+        run = PlannedRun(config, recipe, folder, fresh, format_decisions, probe_kimg)
+        overrides += run.words(plan, print)
         config = load_config(recipe, overrides, ANY if trust else None)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
     raise typer.Exit(start_training(request))

@@ -30,7 +30,8 @@ class ForecastRequest:
 
     profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
     KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. hours: that
-    the run may take then.
+    the run may take then. probe_kimg: length of the first runs of a learning-rate probe; None: no
+    probe.
     """
 
     workers: Sequence[int]
@@ -41,6 +42,7 @@ class ForecastRequest:
     cost_per_hour: float | None = None
     is_chosen: bool = False
     hours: float | None = None
+    probe_kimg: float | None = None
 
 
 def forecast_run(

@@ -26,6 +26,7 @@ from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.measured_times import measure_times
 from paragan.runs.plan_settings import PlanSource, choose_settings
+from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
@@ -54,6 +55,10 @@ class PlanRequest:
     forecast: ForecastRequest | None = None
 
 
+def _ignore(line: str) -> None:
+    pass
+
+
 def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:
     """Return the plan of a recipe with `key.path=value` words written over it.
 
@@ -64,11 +69,15 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     return plan_run(PlanRequest(config, recipe, memory_gb=memory_gb, is_measured=measure))
 
 
-def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
-    """Return the plan of a request. say: called with a line before each long part."""
+def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) -> Plan:
+    """Return the plan of a request.
+
+    say: called with a line before each long part. report: called with each result of a probe.
+    """
     config = request.config
     if config.grid is not None:
         raise ConfigError("plan supports one pair of networks, not a grid; plan a recipe without grid")
+    _refuse_probe(request)
     notes = _notes(config)
     config = _simulated_config(config)
     found = _open_data(request)
@@ -92,8 +101,22 @@ def plan_run(request: PlanRequest, say: Say = lambda line: None) -> Plan:
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
+            if request.forecast.probe_kimg is not None:
+                limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
+                probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
+                chosen = probe_rates(source, chosen, probe)
     model = _plan_model(config, found, operations)
     return Plan(request.recipe, model, memory, _plan_data(config, found), measured, chosen, ahead, notes)
+
+
+def _refuse_probe(request: PlanRequest) -> None:
+    """Raise `ConfigError` for a learning-rate probe that cannot be made."""
+    if request.forecast is None or request.forecast.probe_kimg is None:
+        return
+    if request.shape is not None:
+        problem = "--probe-kimg trains on data, and --shape plans without it"
+        raise ConfigError(f"{problem}; leave one of the two out")
+    refuse_probe(request.config, request.forecast.probe_kimg)
 
 
 def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:
