@@ -23,7 +23,7 @@ from paragan.core.types import Side
 from paragan.scaling import grid_routes
 from paragan.scaling.cluster import Interconnect, Link, Unevenness
 from paragan.scaling.forecast import Goal
-from paragan.scaling.grid_forecast import forecast_grid, scaled_grid
+from paragan.scaling.grid_forecast import forecast_grid
 from paragan.scaling.grid_profile import GenerationWork
 from paragan.scaling.grid_routes import GridRoutes
 from paragan.scaling.profile import Curve
@@ -275,41 +275,6 @@ def test_weak_scaling_adds_cells_and_their_images():
     assert (one.shape, four.shape) == ("2x2", "4x4") and one.cells == four.cells == 4
     assert four.images_per_s == pytest.approx(4 * one.images_per_s, rel=0.01)
     assert four.cost == pytest.approx(4 * one.cost, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("shape", "topology", "workers", "grown"),
-    [
-        ("3x3", "torus", 1, "3x3"),
-        ("3x3", "torus", 4, "6x6"),
-        ("3x3", "torus", 8, "6x12"),
-        ("3x3", "torus", 7, "3x21"),
-        ("2x4", "torus", 2, "4x4"),
-        ("2x2", "torus", 1024, "64x64"),
-        ("4x16", "torus", 1, "4x16"),
-        ("1x6", "ring", 4, "1x24"),
-    ],
-)
-def test_grid_grows_with_the_workers_as_square_as_possible(shape, topology, workers, grown):
-    options = scaled_grid(GridOptions(shape=shape, topology=topology), workers, is_weak=True)
-    assert options.shape == grown
-    owners = assign_cells(*options.rows_columns, [1.0] * workers)
-    assert {owners.count(worker) for worker in range(workers)} == {GridOptions(shape=shape).num_cells}
-
-
-@pytest.mark.parametrize(
-    ("options", "workers", "is_weak", "problem"),
-    [
-        (GridOptions(), 10, False, "10 workers are too many for a grid of 9 cells; use at most 9, or --scaling weak"),
-        (GridOptions(), 1024, True, "1,024 workers with 9 cells each need a grid of 96x96, which is larger than"),
-        (GridOptions(shape="1x6", topology="ring"), 500, True, "need a grid of 1x3000, which is larger than"),
-        (GridOptions(edges=((0, 1),)), 2, True, "grid.edges names cells, .* use --scaling strong"),
-    ],
-)
-def test_grid_that_does_not_fit_the_workers_is_refused_in_one_line(options, workers, is_weak, problem):
-    with pytest.raises(ConfigError, match=problem) as refused:
-        scaled_grid(options, workers, is_weak)
-    assert "\n" not in str(refused.value)
 
 
 def test_routes_of_1024_workers_are_computed_once_for_each_neighbourhood(monkeypatch):

@@ -12,7 +12,7 @@ from typing import Any
 
 from paragan.coevolution.topology import Topology
 from paragan.core.files import write_text
-from paragan.scaling.profile import Curve, curve_of, read_document, slowdown
+from paragan.scaling.profile import Curve, curve_of, read_profile_document, slowdown
 
 KIND = "grid"
 _VERSION = 1
@@ -94,7 +94,7 @@ class GridProfile:
 
 def read_grid_profile(path: Path) -> GridProfile:
     """Return a profile from a file of `GridProfile.write`; `ConfigError` for any other file."""
-    return read_document(path, KIND, _VERSION, _profile_of)
+    return read_profile_document(path, KIND, _VERSION, _profile_of)
 
 
 def _profile_of(tree: Mapping[str, Any]) -> GridProfile:

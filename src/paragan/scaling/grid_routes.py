@@ -14,7 +14,7 @@ from paragan.scaling.cluster import Cluster, Interconnect
 from paragan.scaling.grid_profile import GridProfile
 
 Times = NDArray[np.float64]
-# A message is sent as two, its head and its body; gloo asks the receiver before it sends each.
+# A message is sent as two, its head and its body; gloo waits for the receiver before it sends each.
 _LATENCIES = 4
 
 

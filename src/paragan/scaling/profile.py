@@ -131,10 +131,10 @@ def slowdown(busy_s: float, alone_s: float, busy_workers: int, workers: int) -> 
 
 def read_profile(path: Path) -> RunProfile:
     """Return a profile from a file of `RunProfile.write`; `ConfigError` for any other file."""
-    return read_document(path, _PAIR, VERSION, _profile_of)
+    return read_profile_document(path, _PAIR, VERSION, _profile_of)
 
 
-def read_document(
+def read_profile_document(
     path: Path,
     kind: str,
     version: int,

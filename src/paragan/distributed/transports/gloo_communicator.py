@@ -1,9 +1,10 @@
 """Communicator of processes over gloo links: one link to each peer, and from all to the root.
 
 No group contains all workers: a failed worker breaks only its links. A link has a `GlooSender` and
-a receiving thread at either end, and between two workers a gloo group for each direction: gloo asks
-the receiver before it sends, and in one group the answer would wait for all that the receiver sends
-itself, so that the two would take turns. A link that only joins a worker to the root is one group.
+a receiving thread at either end, and between two workers a gloo group for each direction: gloo
+waits for the receiver before it sends, and in one group its reply would wait for all that the
+receiver sends itself, so that the two would take turns. A link that only joins a worker to the root
+is one group.
 """
 
 from __future__ import annotations
@@ -66,13 +67,10 @@ class GlooCommunicator(Communicator):
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
 
         def connect(peer: int) -> tuple[Any, Any]:
-            name = pair_name(rank, peer)
-            place = int(rank > peer)
-            group = connect_pair(store, name, place, timeout_s, host)
-            if peer not in self.peers:
-                return group, group
-            groups = (group, connect_pair(store, f"{name}/down", place, timeout_s, host))
-            return groups if place else groups[::-1]
+            def pair(name: str) -> Any:
+                return connect_pair(store, name, int(rank > peer), timeout_s, host)
+
+            return _connect_both_ways(pair, rank, peer, peer in self.peers)
 
         connector = PairConnector(self.links, connect)
 
@@ -98,6 +96,16 @@ class GlooCommunicator(Communicator):
                 thread.join(max(0.0, deadline - time.monotonic()))
                 if thread.is_alive():
                     connection.abort()
+
+
+def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_worker: bool) -> tuple[Any, Any]:
+    """Return the groups to send in and to receive in; one and the same to the root."""
+    name = pair_name(rank, peer)
+    first = connect(name)
+    if not is_worker:
+        return first, first
+    second = connect(f"{name}/down")
+    return (first, second) if rank > peer else (second, first)
 
 
 class _Link(PeerConnection):
