@@ -147,9 +147,7 @@ class _Posts:
         now = begins[routes.sources]
         has_left = self._waits & (self._free <= now)
         self._free += np.where(has_left, routes.seconds, 0.0)
-        if self._arrivals:
-            self._arrivals[-1][self._waits & ~has_left] = np.inf  # replaced by the new message
-        self._waits = self._free > now
+        self._waits = self._free > now  # a message that still waits is replaced, and arrives no later
         arrivals = np.maximum(self._free, now) + routes.seconds
         self._free = np.where(self._waits, self._free, arrivals)
         self._arrivals = [*self._arrivals, arrivals][-1 - self._age :]
