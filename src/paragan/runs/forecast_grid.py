@@ -74,12 +74,7 @@ def _without_scores(config: RunConfig) -> RunConfig:
     return replace(config, evaluation=replace(config.evaluation, features=None))
 
 
-def _obtain_profile(
-    config: RunConfig,
-    request: PlanRequest,
-    path: Path | None,
-    say: Say,
-) -> GridProfile:
+def _obtain_profile(config: RunConfig, request: PlanRequest, path: Path | None, say: Say) -> GridProfile:
     """Return the profile in a file, or measure it, and write the file if one is named."""
     if path is not None and path.exists():
         profile = read_grid_profile(path)

@@ -34,12 +34,7 @@ _NO_COST = ("age", "heartbeat_s")  # options that do not change what a worker co
 Say = Callable[[str], None]
 
 
-def measure_grid_profile(
-    config: RunConfig,
-    recipe: str,
-    found: build.Data,
-    say: Say,
-) -> GridProfile:
+def measure_grid_profile(config: RunConfig, recipe: str, found: build.Data, say: Say) -> GridProfile:
     """Time generations by the number of a worker's cells, and count what an exchange would send.
 
     Needs up to some minutes, and a machine that does nothing else. On a CPU, generations are also
