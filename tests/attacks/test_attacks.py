@@ -70,7 +70,7 @@ def test_a_crash_that_changes_the_outcome_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("every", "runs", "least"),
     [
-        (80, {"plain": PLAIN}, 120),
+        (160, {"plain": PLAIN}, 120),
         pytest.param(1, {"plain": PLAIN, "scored": SCORED}, 259, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
     ids=["some", "all"],

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.metric import SamplePairs
 from paragan.core.source import Source, image_specs
 from paragan.evaluation.pair_evaluator import PairEvaluator
@@ -148,5 +148,5 @@ def test_pair_evaluator_uses_and_records_mode():
 
 
 def test_pair_evaluator_images_not_finite_is_refused():
-    with pytest.raises(ConfigError, match="diverged"):
+    with pytest.raises(DivergedError, match="diverged"):
         PairEvaluator(Held(), 5).score(lambda first, condition: condition * torch.nan)

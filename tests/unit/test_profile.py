@@ -119,7 +119,7 @@ def test_profile_is_read_as_it_was_written(tmp_path, measured):
     ("text", "problem"),
     [
         ("", "JSONDecodeError"),
-        ("[]", "TypeError"),
+        ("[]", "AttributeError"),
         ("{}", "KeyError"),
         ('{"version": 99}', "a profile of version 99, not 2; measure it again"),
         (json.dumps(profile().to_dict() | {"step_s": {"rows": [4, 2], "values": [1, 2]}}), "increasing rows"),
