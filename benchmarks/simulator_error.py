@@ -168,7 +168,7 @@ def _slower(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
 
 
 def _contended(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
-    """The profile with computation that takes a fifth longer beside busy neighbours."""
+    """The profile with computation that takes a fifth longer next to busy neighbours."""
     if isinstance(profile, GridProfile):
         return replace(profile, busy_s=_times(profile.busy_s, 1.2))
     return replace(profile, busy_step_s=_times(profile.busy_step_s, 1.2))

@@ -66,7 +66,7 @@ def test_profile_has_times_of_each_batch_size(measured):
     assert all(0 < share <= 1 for share in measured.cpu_share.values)
 
 
-def test_profile_has_steps_beside_busy_neighbours(measured):
+def test_profile_has_steps_next_to_busy_neighbours(measured):
     assert measured.busy_workers == min(16, num_cores())
     assert measured.busy_step_s.rows == (4, 16) and all(value > 0 for value in measured.busy_step_s.values)
 
@@ -85,6 +85,13 @@ def test_a_neighbour_that_fails_says_why(config, monkeypatch):
         pytest.raises(RankError, match=r"keeps the host busy failed: .*the profiled config"),
         busy_host.busy_neighbours(config, build.open_data(config), 1) as others,
     ):
+        others.run(4)
+
+
+def test_a_neighbour_imports_nothing_from_the_working_directory(config, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise ImportError('planted')")
+    monkeypatch.chdir(tmp_path)
+    with busy_host.busy_neighbours(config, build.open_data(config), 1) as others:
         others.run(4)
 
 

@@ -21,6 +21,7 @@ import torch
 from paragan import build
 from paragan.config import RunConfig, dump, parse_recipe
 from paragan.config.sections import ANY
+from paragan.core.answering_processes import source_environment
 from paragan.core.errors import RankError
 from paragan.core.process_environment import num_cores
 from paragan.runs.measured_times import noise_batches
@@ -36,7 +37,7 @@ def workers_of_host(threads: int) -> int:
     return max(1, min(_MOST_WORKERS, num_cores() // threads))
 
 
-def measure_beside_neighbours(
+def measure_with_neighbours(
     config: RunConfig,
     found: build.Data,
     number: int,
@@ -48,7 +49,7 @@ def measure_beside_neighbours(
 
     step_s: times steps of a batch size.
     """
-    say(f"measuring steps beside {number} other processes")
+    say(f"measuring steps next to {number} other processes")
     seconds = []
     with busy_neighbours(config, found, number) as neighbours:
         for size in sizes:
@@ -82,9 +83,13 @@ def busy_neighbours(config: RunConfig, found: build.Data, number: int) -> Iterat
         "is_image": found.is_image,
         "threads": torch.get_num_threads(),
     }
-    words = [sys.executable, "-m", "paragan.runs.busy_host"]
+    command = [sys.executable, "-P", "-m", "paragan.runs.busy_host"]
     pipe = subprocess.PIPE
-    processes = [subprocess.Popen(words, text=True, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(number)]
+    environment = source_environment()
+    processes = []
+    for _ in range(number):
+        process = subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+        processes.append(process)
     try:
         for process in processes:
             _write(process, json.dumps(about))

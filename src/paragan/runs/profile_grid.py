@@ -122,10 +122,10 @@ def _busy_workers(config: RunConfig, factory: GridFactory) -> int:
 def _measure_busy(
     timed: TimedGenerations, places: Sequence[WorkerPlace], config: RunConfig, neighbours: int
 ) -> list[GenerationCost]:
-    """Time generations beside so many processes that train one pair; empty without one."""
+    """Time generations next to so many processes that train one pair; empty without one."""
     if not neighbours:
         return []
-    timed.say(f"measuring generations beside {neighbours} other processes")
+    timed.say(f"measuring generations next to {neighbours} other processes")
     pair = replace(config, grid=None, adversarial=config.adversarial.started)
     with busy_neighbours(pair, timed.factory.data, neighbours) as others:
         others.run(config.train.batch)

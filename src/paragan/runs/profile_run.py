@@ -26,7 +26,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
-from paragan.runs.busy_host import measure_beside_neighbours, workers_of_host
+from paragan.runs.busy_host import measure_with_neighbours, workers_of_host
 from paragan.runs.measured_times import noise_batches
 from paragan.runs.norm_collectives import count_norms
 from paragan.runs.shape_only_data import ShapeOnlySource
@@ -98,7 +98,7 @@ def _measure_sizes(
         busy_s = [cost.step_s for cost in costs]
         if neighbours:
             step_s = partial(_step_s, config, found, game, device)
-            busy_s = measure_beside_neighbours(config, found, neighbours, sizes, step_s, say)
+            busy_s = measure_with_neighbours(config, found, neighbours, sizes, step_s, say)
         players = {side.value: _player(game, side, sizes, costs, counts[side.value]) for side in Side}
     values = {
         "generate_s": [cost.generate_s for cost in costs],
