@@ -1,7 +1,7 @@
 """Predicted and measured seconds of a step: 2 and 4 ranks with shaped links and injected jitter, from a profile of one.
 
-The prediction is made first, from the profile of one worker and the figures of the link, which a
-probe measures between two idle ranks; no parameter is fitted to the runs. Each update is made
+The prediction is made first, from the profile of one worker and the figures of the link, which a probe measures between
+as many ranks that compute; no parameter is fitted to the runs. Each update is made
 `DEVICE_MS` longer, as on an accelerator, so that four ranks do not mostly wait for two cores, and
 takes a lognormal factor. Those of a grid: `simulated_grid_workers.py`. Needs root and `ip`; else it prints why it did
 not run.
@@ -12,10 +12,10 @@ python -m benchmarks.simulator_error [CASE ...]
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks import simulated_grid_workers as grids
+from benchmarks.awake_cores import awake_cores, stolen_s
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
@@ -36,7 +37,6 @@ from tests.shaped_hosts import lacking, run_ranks, shaped_hosts
 
 DEVICE_MS, JITTER, CORES = 60.0, 0.2, 2
 STEPS, SIMULATED, LIMIT_S = 40, 2000, 400.0
-RUNS = 1
 RECIPES = {
     "digits": ("digits", ("every.sample_kimg=0",), "100mbit"),
     "mlp": ("vanilla-mnist", ("data.name=synthetic", "g.precision=fp32"), "100mbit"),
@@ -76,14 +76,15 @@ CASES = {
 }
 
 
-def probe(rate: str, folder: Path) -> Link:
-    """Latency and bytes per second of an all-reduce between two idle hosts."""
-    with shaped_hosts(2, rate) as hosts:
+def probe(rate: str, ranks: int, folder: Path) -> Link:
+    """Latency of a message and bytes per second, from all-reduces between so many hosts."""
+    with shaped_hosts(ranks, rate) as hosts:
         text = run_ranks(hosts, ["-m", "benchmarks.link_probe"], folder / "probe", LIMIT_S)[0]
     times = json.loads(text.strip().splitlines()[-1])
-    latency_s = times["4"] / 2  # an all-reduce of two ranks is two messages, one after the other
-    large = max(times, key=int)
-    return Link(latency_s, int(large) / (times[large] - times["4"]))
+    messages = 2 * (ranks - 1)  # a ring: one after the other, each an n-th of the bytes
+    small, large = sorted(map(int, times))
+    difference_s = times[str(large)] - times[str(small)]
+    return Link(times[str(small)] / messages, messages / ranks * (large - small) / difference_s)
 
 
 def with_device(profile: RunProfile, seconds: float) -> RunProfile:
@@ -124,12 +125,8 @@ def predicted(case: Case, profile: RunProfile | GridProfile, link: Link) -> floa
     return float(np.diff(ends)[20:].mean())
 
 
-def measured(case: Case, folder: Path) -> list[float]:
-    """Mean seconds of a step of the slowest rank, in each of `RUNS` runs."""
-    return [_measured_once(case, folder / str(number)) for number in range(RUNS)]
-
-
-def _measured_once(case: Case, folder: Path) -> float:
+def measured(case: Case, folder: Path) -> float:
+    """Mean seconds of a step of the slowest rank, or of a generation."""
     if case.recipe == GRID:
         return grids.measured_grid(case.ranks, case.jitter, case.rate, folder, LIMIT_S, case.words)
     recipe, words, _ = RECIPES[case.recipe]
@@ -178,38 +175,52 @@ def _times(curve: Curve, by: float) -> Curve:
     return replace(curve, values=tuple(value * by for value in curve.values))
 
 
+def row_of(case: Case, profile: RunProfile | GridProfile, link: Link, folder: Path) -> dict[str, object]:
+    """Prediction, measurement and sensitivity of a case."""
+    forecast_s = predicted(case, profile, link)
+    began = time.monotonic()
+    stolen = stolen_s()
+    found_s = measured(case, folder)
+    stolen = (stolen_s() - stolen) / (time.monotonic() - began) / CORES
+    return {
+        "predicted_ms": round(1000 * forecast_s, 2),
+        "measured_ms": round(1000 * found_s, 2),
+        "error": round(forecast_s / found_s - 1, 4),
+        "stolen_share": round(stolen, 3),
+        "sensitivity": sensitivity(case, profile, link),
+    }
+
+
+def measure(chosen: Mapping[str, Case], folder: Path) -> dict[str, object]:
+    """Probe links, profile recipes, and compare predictions with runs."""
+    wanted = {(case.rate, case.ranks) for case in chosen.values()}
+    links = {(rate, ranks): probe(rate, ranks, folder / f"{rate}-{ranks}") for rate, ranks in sorted(wanted)}
+    profiles = {recipe: profile_of(recipe) for recipe in dict.fromkeys(case.recipe for case in chosen.values())}
+    rows = {}
+    for name, case in chosen.items():
+        row = row_of(case, profiles[case.recipe], links[case.rate, case.ranks], folder / f"run-{len(rows)}")
+        rows[name] = row
+        print(f"{name}: {row['predicted_ms']} ms predicted, {row['measured_ms']} ms measured, {row['error']:+.1%}")
+    figures = {}
+    for (rate, ranks), link in links.items():
+        figures[f"{rate}, {ranks} ranks"] = {
+            "latency_us": 1e6 * link.latency_s,
+            "mbit_per_s": link.bytes_per_s * 8e-6,
+        }
+    return {"links": figures, "rows": rows}
+
+
 def main(names: Sequence[str]) -> None:
     if reason := lacking():
         print(f"not run: {reason}")
         return
     torch.set_num_threads(1)
     chosen = {name: case for name, case in CASES.items() if not names or name in names}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        links = {rate: probe(rate, folder / rate) for rate in {case.rate for case in chosen.values()}}
-        profiles = {recipe: profile_of(recipe) for recipe in dict.fromkeys(c.recipe for c in chosen.values())}
-        forecasts = {}
-        for name, case in chosen.items():
-            forecasts[name] = predicted(case, profiles[case.recipe], links[case.rate])
-        rows = {}
-        for number, (name, case) in enumerate(chosen.items()):
-            runs = measured(case, folder / f"run-{number}")
-            found = statistics.median(runs)
-            error = forecasts[name] / found - 1
-            rows[name] = {
-                "predicted_ms": round(1000 * forecasts[name], 2),
-                "measured_ms": round(1000 * found, 2),
-                "runs_ms": [round(1000 * run, 2) for run in runs],
-                "error": round(error, 4),
-                "sensitivity": sensitivity(case, profiles[case.recipe], links[case.rate]),
-            }
-            print(f"{name}: {1000 * forecasts[name]:.1f} ms predicted, {1000 * found:.1f} ms measured, {error:+.1%}")
-    figures = {
-        rate: {"latency_us": 1e6 * one.latency_s, "mbit_per_s": one.bytes_per_s * 8e-6} for rate, one in links.items()
-    }
     longer = f"each update {DEVICE_MS:g} ms longer, each cell of a grid {grids.DEVICE_MS:g} ms in a generation"
-    note = f"{longer}, lognormal factor of sigma {JITTER:g}; wall seconds"
-    write("simulator-error", {"note": note, "links": figures, "rows": rows})
+    with tempfile.TemporaryDirectory() as name, awake_cores() as cores:
+        found = measure(chosen, Path(name))
+    note = f"{longer}, lognormal factor of sigma {JITTER:g}; wall seconds; {cores}"
+    write("simulator-error", {"note": note, **found})
 
 
 if __name__ == "__main__":
