@@ -64,10 +64,13 @@ class Table:
         return self.steps * self.batch / self.points / 1000
 
 
+RATES = {"g.optimizer.lr": 1e-3, "d.optimizer.lr": 1e-3}  # of the recipe
+
 TABLES = {
     table.name: table
     for table in (
-        Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS), {"g.optimizer.lr": 1e-3, "d.optimizer.lr": 1e-3}),
+        Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS), RATES),
+        Table("digits, long", "fd[judge]", 32, 1500, 5, ("sync", "preset"), RATES),
         Table("ring", "sliced distance", 64, 4000, 4, ("sync", "preset"), {}),
     )
 }

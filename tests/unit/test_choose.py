@@ -76,6 +76,12 @@ def test_memory_limit_decides_micro_batches_first_then_the_strategy(limit, strat
     assert made.settings.get("d.strategy.name", "ddp") == strategy
 
 
+def test_memory_limit_splits_the_micro_batches_of_the_config():
+    players = {Side.G: PlayerOptions(micro_batches=2), Side.D: PlayerOptions(micro_batches=4)}
+    made, _ = plan(replace(GOAL, memory_bytes=74_000_000), players=players)
+    assert [made.settings[f"{side.value}.micro_batches"] for side in Side] == [4, 8]
+
+
 def test_memory_that_nothing_fits_is_refused():
     with pytest.raises(ConfigError, match=r"no strategy fits into 0.001 GB on 4 workers: one sample needs 0.0375 GB"):
         plan(replace(GOAL, memory_bytes=1_000_000))

@@ -88,7 +88,7 @@ def choose_plan(
     _refuse_impossible(goal, hours, cluster.workers)
     decisions = (
         PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
-        *fitted.decisions(),
+        *fitted.decisions(players),
         *_explain(possible[best], chosen),
         *_rates(goal, players, round(goal.kimg * 1000 / (goal.batch * profile.d_updates))),
         *_averages(goal, players),
@@ -139,14 +139,17 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 
 @dataclass(frozen=True)
 class _Fit:
-    """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit."""
+    """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit.
+
+    parts: into which each of the config's micro-batches is split.
+    """
 
     strategy: str = "ddp"
     parts: int = 1
     peak: float | None = None
     limit: int = 0
 
-    def decisions(self) -> list[PlannedSetting]:
+    def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
         if self.peak is None:
             unchanged = "strategy and micro-batches as configured"
             return [PlannedSetting("", unchanged, "no memory limit is known")]
@@ -156,7 +159,7 @@ class _Fit:
             if self.strategy != "ddp":
                 values[f"{side.value}.strategy.name"] = self.strategy
             if self.parts > 1:
-                values[f"{side.value}.micro_batches"] = self.parts
+                values[f"{side.value}.micro_batches"] = self.parts * players[side].micro_batches
         return [PlannedSetting(key, value, reason) for key, value in values.items()] or [
             PlannedSetting("", "memory", reason)
         ]
