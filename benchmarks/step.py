@@ -5,8 +5,8 @@
 SNGAN and BigGAN are those of CIFAR-10 at their published width, batch 32; pix2pix is the paper's at 256 px, batch 1,
 where both sides make images once for both turns. CPU seconds at one thread, pair by pair.
 
-Aims, plain loop / ours, SNGAN | BigGAN: 1.0 in fp32, 1.3 | 1.25 channels last, 2.7 | 2.4 with bf16 as well, 3.3 | 2.9
-with shared fakes as well; pix2pix 1.4. Those with bf16 are of processors that multiply it at twice the rate of fp32.
+Aims, plain loop / ours: SNGAN and BigGAN 7 with channels last, bf16 and shared fakes on a processor with AMX or AMD's
+avx512_bf16, pix2pix 3.5. In fp32 and on other processors, SNGAN | BigGAN: 1.0 in fp32, 1.3 | 1.25 channels last.
 """
 
 from __future__ import annotations
@@ -143,23 +143,31 @@ def levers(case: Case) -> Iterator[tuple[str, Callable[[], tuple[Callable[[], ob
     if case.classes:
         label = "resize and convolution / both at once"
         yield label, lambda: (case.ours(*last, unfolded=True), case.ours(*last))
-    if "bf16" in machine():
+    if not bf16_reason():
         yield "fp32 / bf16", lambda: (case.ours(*last), case.ours(*BF16, last[-1]))
 
 
-def measured(case: Case, pairs: int, only: str, with_levers: bool) -> dict[str, Ratio]:
+def bf16_reason() -> str:
+    """Why rows with bf16 say nothing here; empty where bf16 products have at least the rate of fp32.
+
+    Intel's avx512_bf16 without AMX has half of it (docs/journal.md, 2026-11-20).
+    """
+    kind = machine()
+    is_fast = "amx_bf16" in kind or ("AMD" in kind and "avx512_bf16" in kind)
+    return "" if is_fast else "neither AMX nor AMD's avx512_bf16"
+
+
+def measured(case: Case, pairs: int, only: str) -> dict[str, Ratio]:
     """By label; what this processor cannot do is printed. only: part of a label, and then run on any processor."""
-    wanted = {f"plain loop / {name}": words for name, words in rows(case).items()}
     found = {}
-    for label, words in wanted.items():
+    for name, words in rows(case).items():
+        label = f"plain loop / {name}"
         if only and not label.endswith(only):
             continue
-        if not only and "bf16" in label and "bf16" not in machine():
-            print(f"{label}: not run: no avx512_bf16")
+        if not only and "bf16" in label and bf16_reason():
+            print(f"{label}: not run: {bf16_reason()}")
             continue
         found[label] = compare(case.plain(), case.ours(*words), pairs)
-    if with_levers:
-        found |= {f"lever: {label}": compare(*make(), pairs) for label, make in levers(case)}
     return found
 
 
@@ -169,12 +177,17 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--only", default="", help="rows that end so; bf16 is then run on any processor")
     parser.add_argument("--levers", action="store_true", help="also what each lever gives by itself")
+    parser.add_argument("--lever", help="nothing but the levers whose label has this text")
     arguments = parser.parse_args()
     case = CASES[arguments.net]
-    found = measured(case, arguments.pairs, arguments.only, arguments.levers)
+    found = {} if arguments.lever else measured(case, arguments.pairs, arguments.only)
+    if arguments.levers or arguments.lever:
+        chosen = [(label, make) for label, make in levers(case) if (arguments.lever or "") in label]
+        found |= {f"lever: {label}": compare(*make(), arguments.pairs) for label, make in chosen}
     note = f"width {case.width}, batch {case.batch}, {case.side} px, one D and one G update, no average of weights"
-    missing = "" if "bf16" in machine() else "; bf16 not run: no avx512_bf16"
-    keep(f"step-{arguments.net}", found, note + missing)
+    missing = f"; bf16 not run: {bf16_reason()}" if bf16_reason() else ""
+    suffix = "-levers" if arguments.lever else ""
+    keep(f"step-{arguments.net}{suffix}", found, note + missing)
 
 
 if __name__ == "__main__":
