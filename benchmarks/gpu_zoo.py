@@ -34,6 +34,7 @@ from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.hardware import executors
 from paragan.layers.init import initialise
 from paragan.layers.update_once import begin_update
 from paragan.losses import hinge, nonsaturating, relativistic
@@ -75,12 +76,16 @@ CASES = {
     ),
     "R3GAN 32": Case("r3gan", 32, 10, 256, relativistic, slopes=0.05, peers="none published"),
 }
-LEVERS: dict[str, tuple[Calling, Any]] = {
-    "float32": (Calling(), synchronous),
-    "bf16": (Calling(torch.bfloat16), synchronous),
-    "bf16 channels-last": (Calling(torch.bfloat16, channels_last=True), synchronous),
-    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes.Scheme()),
+LAST = Calling(torch.bfloat16, channels_last=True)
+LEVERS: dict[str, tuple[Calling, Any, str]] = {  # call, scheme, executor
+    "float32": (Calling(), synchronous, "eager"),
+    "bf16": (Calling(torch.bfloat16), synchronous, "eager"),
+    "bf16 channels-last": (LAST, synchronous, "eager"),
+    "bf16 channels-last shared fakes": (LAST, shared_fakes.Scheme(), "eager"),
+    "bf16 channels-last shared fakes, compiled": (LAST, shared_fakes.Scheme(), "compile"),
+    "bf16 channels-last shared fakes, CUDA graphs": (LAST, shared_fakes.Scheme(), "graphs"),
 }
+TRACED = "bf16 channels-last shared fakes"
 
 
 def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch: int) -> Callable[[], object]:
@@ -183,6 +188,22 @@ def rate(step: Callable[[], object], batch: int, seconds: float) -> float:
     return batch * done / (time.perf_counter() - start)
 
 
+def time_shares(step: Callable[[], object], most: int = 15) -> dict[str, float]:
+    """Shares of a step's time by operation, the longest first: what is left to make faster."""
+    for _ in range(2):
+        step()
+    with torch.profiler.profile() as profile:
+        step()
+        _wait()
+    events = profile.key_averages()
+    times = {event.key: event.self_device_time_total for event in events}
+    if not any(times.values()):  # no accelerator
+        times = {event.key: event.self_cpu_time_total for event in events}
+    whole = sum(times.values())
+    longest = sorted(times, key=lambda name: -times[name])[:most]
+    return {name: round(times[name] / whole, 4) for name in longest}
+
+
 def _wait() -> None:
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
@@ -196,9 +217,10 @@ def row(case: Case, seconds: float, batch: int, device: torch.device) -> dict[st
         step()
     flops = counted.flops / batch
     rates = {"plain loop, float32": rate(step, batch, seconds)}
-    for name, (calling, scheme) in LEVERS.items():
+    for name, (calling, scheme, executor) in LEVERS.items():
         try:
-            rates[name] = rate(ours(case, calling, scheme, device, batch), batch, seconds)
+            compiled = replace(calling, compiler=executors.call_compiler(executor, device))
+            rates[name] = rate(ours(case, compiled, scheme, device, batch), batch, seconds)
         except Exception as error:
             rates[name] = f"not run: {type(error).__name__}: {str(error)[:200]}"
     peak = next(
@@ -210,6 +232,7 @@ def row(case: Case, seconds: float, batch: int, device: torch.device) -> dict[st
         "flop_per_image": flops,
         "images_per_s": rates,
         "share_of_peak": shares,
+        "time_of_operations": time_shares(ours(case, *LEVERS[TRACED][:2], device, batch)),
         "peers": case.peers,
     }
 
@@ -229,6 +252,7 @@ def main(seconds: float = 10.0, batch: int = 0) -> None:
                 else f"{value:.0f} images/s" + (f", {share:.1%} of peak" if share else "")
             )
             print(f"{name}: {variant}: {text}", flush=True)
+        print(f"{name}: time of operations: {found[name]['time_of_operations']}")
         print(f"{name}: others: {case.peers}")
     write("gpu-zoo", found, on=torch.cuda.get_device_name())
 
