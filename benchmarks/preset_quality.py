@@ -3,7 +3,8 @@
     python -m benchmarks.preset_quality [digits] [ring] [--seeds 5] [--only ROW ...] [--keep FOLDER]
         [--no-result]
 
-Every run is four processes (gloo, one thread each): two of G and two of D, or four of both under `sync`. All rows of a
+Every run is four processes (gloo, one thread each): two of G and two of D, or four of both under `sync`; or one process,
+which makes the same steps as four under `sync` (the law "ranks are the batch", tests/distributed/test_laws.py). All rows of a
 table have the optimisers of the preset, the same global batch, length, data and initial weights; they differ in
 asynchrony, the period H of the synchronisation, and rounding. One judge scores all runs of the digits; the ring has
 the distance of `asynchronous_ring`. Finished runs stay in FOLDER, so a table that was stopped resumes.
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 
 from benchmarks.asynchronous_summary import interval
-from benchmarks.preset_ranks import RANKS, ROWS, TABLES, Table, run_rank
+from benchmarks.preset_ranks import RANKS, ROWS, TABLES, Table, num_ranks, run_rank
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
@@ -67,7 +68,7 @@ def finished_run(table: Table, row: str, seed: int, keep: Path) -> dict[str, Any
     folder = path.with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if not start(run_rank, [(n, table, row, seed, keep, folder) for n in range(RANKS)], LIMIT_S):
+    if not start(run_rank, [(n, table, row, seed, keep, folder) for n in range(num_ranks(row))], LIMIT_S):
         texts = [log.read_text(errors="replace")[-1500:] for log in sorted(folder.glob("*.log"))]
         raise SystemExit(f"{path.stem} failed or took more than {LIMIT_S:g} s\n" + "\n".join(texts))
     run = json.loads((folder / "run.json").read_text())
@@ -85,13 +86,13 @@ def prepare_judge(keep: Path) -> None:
 
 
 def summary(table: Table, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return means with intervals, and differences from `sync` seed by seed."""
+    """Return means with intervals, and differences from the first row, `sync`, seed by seed."""
     values = {row: [run["points"][-1][table.metric] for run in of] for row, of in runs.items()}
     ends = {row: interval(of) for row, of in values.items()}
     rows = {row: _row(of, ends[row]) for row, of in runs.items()}
-    for row in rows:
-        if "sync" in ends and row != "sync":
-            rows[row]["less sync"] = _difference(ends, values, row)
+    first, *others = rows
+    for row in others if first.startswith("sync") else ():
+        rows[row]["less sync"] = _difference(ends, values, first, row)
     scores = {row: [run["points"] for run in of] for row, of in runs.items()}
     return {**asdict(table), "rows": rows, "points of every seed": scores}
 
@@ -109,14 +110,14 @@ def _row(runs: Sequence[Mapping[str, Any]], end: Mapping[str, float]) -> dict[st
 
 
 def _difference(
-    ends: Mapping[str, Mapping[str, float]], values: Mapping[str, Sequence[float]], row: str
+    ends: Mapping[str, Mapping[str, float]], values: Mapping[str, Sequence[float]], sync: str, row: str
 ) -> dict[str, Any]:
-    distance = abs(ends[row]["mean"] - ends["sync"]["mean"])
-    found = interval([b - a for a, b in zip(values["sync"], values[row], strict=True)])
+    distance = abs(ends[row]["mean"] - ends[sync]["mean"])
+    found = interval([b - a for a, b in zip(values[sync], values[row], strict=True)])
     return {
         **found,
         "is zero within it": abs(found["mean"]) <= found["half"],
-        "its mean is within the interval of sync": distance <= ends["sync"]["half"],
+        "its mean is within the interval of sync": distance <= ends[sync]["half"],
         "the mean of sync is within its interval": distance <= ends[row]["half"],
     }
 
@@ -161,7 +162,7 @@ def main(words: Sequence[str] | None = None) -> None:
         tables[name] = summary(table, runs)
         print_table(tables[name])
     if not given.no_result:
-        write("preset-quality", {"ranks": RANKS, "threads of a rank": 1, "tables": tables})
+        write("-".join(["preset-quality", *given.tables]), {"ranks": RANKS, "threads of a rank": 1, "tables": tables})
 
 
 if __name__ == "__main__":

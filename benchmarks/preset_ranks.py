@@ -37,6 +37,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {  # in addition to the preset
     "preset, batch norm over ranks": {"g.norm_ranks": 2},
     "preset, exact": {"scheme.state_dtype": "exact", "scheme.fakes_dtype": "exact"},
     "sync, H = 2": SYNC,
+    "sync, one process": {**SYNC, "g.strategy": {"name": "none"}, "d.strategy": {"name": "none"}},
 }
 
 
@@ -69,8 +70,8 @@ RATES = {"g.optimizer.lr": 1e-3, "d.optimizer.lr": 1e-3}  # of the recipe
 TABLES = {
     table.name: table
     for table in (
-        Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS), RATES),
-        Table("digits, long", "fd[judge]", 32, 1500, 5, ("sync", "preset"), RATES),
+        Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS)[:-1], RATES),
+        Table("digits-preset-rates", "fd[judge]", 32, 2000, 5, ("sync, one process", "preset"), {}),
         Table("ring", "sliced distance", 64, 4000, 4, ("sync", "preset"), {}),
     )
 }
@@ -134,12 +135,18 @@ def _ring_score(path: Path, seed: int) -> dict[str, float]:
     return {"step": checkpoint.values["clock"]["step"], **ring.measured(made, ring.points(seed, "score", rows))}
 
 
+def num_ranks(row: str) -> int:
+    """Processes of a run."""
+    return 1 if row == "sync, one process" else RANKS
+
+
 def run_rank(number: int, table: Table, row: str, seed: int, keep: Path, folder: Path) -> None:
     """Be rank `number` of a run: train, and let rank 0 write `run.json`."""
     log = os.open(folder / f"rank-{number}.log", os.O_CREAT | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.environ.update(rank_environment(number, RANKS, str(folder / "store")))
+    if num_ranks(row) > 1:
+        os.environ.update(rank_environment(number, num_ranks(row), str(folder / "store")))
     began = time.monotonic()
     train = train_ring if table.name == "ring" else train_digits
     run, scores = train(table, row, seed, keep, folder / "run")
