@@ -3,8 +3,8 @@
     python -m benchmarks.preset_quality [digits] [ring] [--seeds 5] [--only ROW ...] [--keep FOLDER]
         [--no-result]
 
-Every run is four processes (gloo, one thread each): two of G and two of D, or four of both under `sync`; or one process,
-which makes the same steps as four under `sync` (the law "ranks are the batch", tests/distributed/test_laws.py). All rows of a
+Every run is four processes (gloo, one thread each): two of G and two of D, or four of both under `sync`; or one
+process, which makes the steps of four (the law "ranks are the batch", tests/distributed/test_laws.py). All rows of a
 table have the optimisers of the preset, the same global batch, length, data and initial weights; they differ in
 asynchrony, the period H of the synchronisation, and rounding. One judge scores all runs of the digits; the ring has
 the distance of `asynchronous_ring`. Finished runs stay in FOLDER, so a table that was stopped resumes.
