@@ -15,6 +15,7 @@ from paragan.core.types import Side
 _WARM_UP = 2
 _STEPS = 4
 _ROUNDS = 4
+_LIMIT_S = 20.0  # after which no further round begins
 
 
 class AutoExecutor:
@@ -46,7 +47,10 @@ class AutoExecutor:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
+        until = time.perf_counter() + _LIMIT_S
         for number in range(_ROUNDS):
+            if number and time.perf_counter() > until:
+                break
             for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)

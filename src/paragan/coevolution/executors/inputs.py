@@ -90,6 +90,7 @@ class MixedLoss:
     """
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:
+        self.device = device
         self._number_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
         self._rows = rows
         self._assigned: tuple[int, ...] = ()

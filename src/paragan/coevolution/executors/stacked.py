@@ -34,8 +34,9 @@ from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
-from paragan.game.player import Player
+from paragan.game.player import Player, layer_seed
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
+from paragan.layers.random import CellGenerators
 
 _LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
 
@@ -90,7 +91,8 @@ class _StackedCells:
         self.cells = list(cells)
         self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows) for s in Side}
+        draws = _CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
+        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
         self.gan = GAN(
             self.slots[Side.G],
             self.slots[Side.D],
@@ -154,6 +156,23 @@ class _StackedCells:
         return scalars
 
 
+class _CellDraws:
+    """Generators of the cells, from which the layers of both networks draw.
+
+    seeds: of the cells' games.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.seeds = seeds
+        self.generators = CellGenerators(len(seeds), device)
+
+    def begin(self, turn: Turn, players: Sequence[Player], *nets: Network) -> None:
+        """Seed the generators as each player does at the beginning of its turn."""
+        if any(net.draws for net in nets if isinstance(net, CalledNetwork)):
+            pairs = zip(players, self.seeds, strict=True)
+            self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
+
+
 class _StackedSlot:
     """`core.protocols.PlayerSlot` for the players of one side.
 
@@ -164,13 +183,14 @@ class _StackedSlot:
     graph: Callable[[], Graph] | None = None
     loss: Loss | None = None
 
-    def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
+    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: _CellDraws) -> None:
         self.side = side
         self.players = players
-        self.stack = StackedNetwork([player.net for player in players], rows)
-        self.plain_network = CalledNetwork(self.stack, players[0].calling)
+        self.draws = draws
+        self.stack = StackedNetwork([player.net for player in players], rows, draws.generators)
+        self.plain_network = _called(self.stack, players[0].plain_network)
         together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
-        self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
+        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 
@@ -190,6 +210,8 @@ class _StackedSlot:
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        self.stack.begin_update()
+        self.draws.begin(turn, self.players, self.plain_network)
         return (generate(self.plain_network, turn.feed).images,)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
@@ -198,6 +220,7 @@ class _StackedSlot:
                 update = player.update(turn, against)
             return update
         given = tensors_of(turn.feed)
+        self.draws.begin(turn, self.players, self.plain_network, against.network())
         if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
             given["average"] = weight
         self.scalars |= self._work(turn, against)(given)
@@ -218,6 +241,8 @@ class _StackedSlot:
         turn = replace(turn, feed=with_tensors(turn.feed, given))
         opponent = against.network()
         turn = with_d_fakes(turn, opponent, 1)
+        if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
+            self.stack.begin_update()
         nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
@@ -239,6 +264,14 @@ class _StackedSlot:
         shape = (len(self.players), -1)
         parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
         return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}
+
+
+def _called(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
+    """Return a stack as a network that is called as those of its cells."""
+    called = CalledNetwork(stack, of_cell.calling)
+    for name in ("mixes", "draws"):  # the stack does not register their layers
+        object.__setattr__(called, name, getattr(of_cell, name))
+    return called
 
 
 def _is_faster_unstacked(flat_CP: Tensor) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paragan.coevolution.executors.stacked_networks import stack_in_place
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.game import schedule
 from paragan.game.player import Player
@@ -21,20 +22,24 @@ _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
-    """Whether all players use the same plain Adam, without groups, up to their learning rates."""
+    """Whether all players use the same plain Adam for all weights, up to their learning rates."""
     first = players[0]
     is_plain = not first.policy.groups and all(
         first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items()
     )
     are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
     is_adam = type(first.optimizer) is torch.optim.Adam
-    return is_adam and is_plain and are_equal and first.scaler is None
+    all_train = all(weight.requires_grad for weight in first.net.parameters())
+    return is_adam and is_plain and are_equal and all_train and first.scaler is None
 
 
 class StackedAdam:
-    """Adam over the weights of all cells: rows of `flat_CP`, of which the players hold views."""
+    """Adam over the weights of all cells: rows of `flat_CP`, of which the players hold views.
 
-    def __init__(self, players: Sequence[Player], flat_CP: Tensor) -> None:
+    buffers_C: of the networks, which averages copy.
+    """
+
+    def __init__(self, players: Sequence[Player], flat_CP: Tensor, buffers_C: Sequence[Tensor] = ()) -> None:
         self.players = players
         self.flat_CP = flat_CP
         self._shapes = [weight.shape for weight in players[0].net.parameters()]
@@ -46,6 +51,8 @@ class StackedAdam:
         self.m_CP = torch.zeros_like(flat_CP)
         self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
+        averages = [list(player.ema.net.buffers()) for player in players if player.ema is not None]
+        self._copied_buffers = list(zip(buffers_C, stack_in_place(averages), strict=False))
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
@@ -103,6 +110,8 @@ class StackedAdam:
         if self.average_CP is not None:
             assert average is not None
             self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
+        for theirs, mine in self._copied_buffers:
+            mine.copy_(torch.where(ok_C.view(-1, *(1 for _ in mine.shape[1:])), theirs, mine))
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
