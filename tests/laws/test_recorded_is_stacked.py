@@ -148,7 +148,10 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     ("words", "told"),
     [
         ((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto"),
-        (("model={name: dcgan, width: 8}",), "grid.executor=recorded is not possible: G has buffers"),
+        (
+            ("model={name: dcgan, width: 8}", "loss={name: relativistic_average}"),
+            "grid.executor=recorded is not possible: a loss compares the samples of a batch",
+        ),
     ],
 )
 def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):

@@ -16,6 +16,7 @@ from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
+from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -32,6 +33,7 @@ from paragan.penalties import r1
 from paragan.schemes import shared_fakes, synchronous
 
 CELLS, BATCH, SHAPE, CLASSES = 4, 4, (1, 8, 8), 3
+ADAM = torch.optim.Adam
 
 
 class Painter(nn.Module):
@@ -115,24 +117,26 @@ class Stream:
         return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, CLASSES)})
 
 
-def player(side, number, make, per_step, kind, eps):
+def player(side, number, make, per_step, kind, eps, channels_last):
     def net():
         torch.manual_seed(number)  # torch's spectral norm draws
         made = make().double()
         initialise(made, number, side.value)
-        return made
+        return made.to(memory_format=torch.channels_last) if channels_last else made
 
     arguments = {"betas": (0.5, 0.99), "eps": eps}
     policy = Policy(kind, 1e-3 * (1 + number), arguments, updates_per_step=per_step)
     average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    return Player(side, net(), none.Strategy(), policy, ema=average)
+    return Player(side, net(), none.Strategy(), policy, Calling(channels_last=channels_last), average)
 
 
-def cells(nets, scheme=synchronous.step, per_step=1, penalties=(), kind=torch.optim.Adam, eps=1e-3):
+def cells(
+    nets, scheme=synchronous.step, per_step=1, penalties=(), kind=torch.optim.Adam, eps=1e-3, channels_last=False
+):
     found = []
     for number in range(CELLS):
-        g = player(Side.G, number, NETS[nets][Side.G], 1, kind, eps)
-        d = player(Side.D, number, NETS[nets][Side.D], per_step, kind, eps)
+        g = player(Side.G, number, NETS[nets][Side.G], 1, kind, eps, channels_last)
+        d = player(Side.D, number, NETS[nets][Side.D], per_step, kind, eps, channels_last)
         prior = Prior(number, 5, CLASSES, dtype=torch.float64)
         gan = GAN(g, d, hinge.loss, prior, d_penalties=penalties)
         found.append(Cell(number, gan, FunctionScheme(scheme) if callable(scheme) else scheme, Stream(number)))
@@ -166,6 +170,10 @@ def evolve(executor, found, generations=3, steps=3):
     return scalars
 
 
+def buffers_of(net):
+    return {name: value.clone() for name, value in net.named_buffers() if "noise" not in name}
+
+
 def assert_equal(one, other, rounding=lambda name: 1e-12):
     (tensors, counters), (others, counted) = everything(one), everything(other)
     assert counters == counted and tensors.keys() == others.keys()
@@ -181,16 +189,27 @@ def test_stacked_cells_with_state_equal_the_loop(name, large, monkeypatch):
     monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", large)
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
     assert choice.unstackable_reason(other) is None
-    buffers = {f"net/{name}": value for name, value in one[0].gan.g.net.named_buffers() if "noise" not in name}
-    before = {name: value.clone() for name, value in buffers.items()}
+    before = buffers_of(one[0].gan.g.net)
     scalars, stacked_scalars = evolve(loop.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
     assert_equal(one, other)
-    changed = [not torch.equal(value, before[name]) for name, value in buffers.items()]
+    changed = [not torch.equal(value, before[name]) for name, value in buffers_of(one[0].gan.g.net).items()]
     assert sum(changed) >= len(changed) / 2  # a vector of length 1 stays
     for number, values in scalars.items():
         assert values.keys() == stacked_scalars[number].keys()
         for key, value in values.items():
             assert float(stacked_scalars[number][key]) == pytest.approx(float(value), rel=1e-5, abs=1e-6), key
+
+
+@pytest.mark.parametrize("name", ["dcgan", "dropout", "torch-dropout", "new-buffers"])
+def test_loop_and_stack_may_take_turns(name):
+    """As while they are measured, in channels-last memory."""
+    one, other = cells(**GAMES[name], channels_last=True), cells(**GAMES[name], channels_last=True)
+    executors = [loop.LoopExecutor(), stacked.StackedExecutor(BATCH)]
+    for number in range(4):
+        evolve(loop.LoopExecutor(), one, 1), evolve(executors[number % 2], other, 1)
+    assert_equal(one, other)
+    layouts = [[p.stride() for p in cell.gan.g.net.parameters()] for cell in (one[1], other[1])]
+    assert layouts[0] == layouts[1]
 
 
 @pytest.mark.parametrize("name", ["dcgan", "sngan"])

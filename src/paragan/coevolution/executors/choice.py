@@ -54,8 +54,8 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} recomputes its activations"
             if len({weight.dtype for weight in player.net.parameters()}) > 1:
                 return f"{name} has weights of several dtypes"
-            if player.calling.channels_last or player.calling.scaled:
-                return f"{name} uses channels-last memory or a loss scale"
+            if player.calling.scaled:
+                return f"{name} uses a loss scale"
             module = player.strategy.training_module(player.net)
             if player.policy.micro_batches > 1 or module is not player.net:
                 return f"{name} uses micro-batches or a strategy"

@@ -19,6 +19,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.executors.inputs import (
     CellAugments,
+    CellDraws,
     CellPriors,
     CellStreams,
     MixedLoss,
@@ -26,17 +27,15 @@ from paragan.coevolution.executors.inputs import (
     with_tensors,
 )
 from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
-from paragan.coevolution.executors.stacked_networks import StackedNetwork
+from paragan.coevolution.executors.stacked_networks import StackedNetwork, called_stack
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.loss import Loss
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN
-from paragan.game.network import CalledNetwork
-from paragan.game.player import Player, layer_seed
+from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
-from paragan.layers.random import CellGenerators
 
 _LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam is faster on a CPU
 
@@ -91,7 +90,7 @@ class _StackedCells:
         self.cells = list(cells)
         self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        draws = _CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
+        draws = CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
         self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
         self.gan = GAN(
             self.slots[Side.G],
@@ -111,6 +110,7 @@ class _StackedCells:
     def begin(self, graph: Callable[[], Graph] | None) -> None:
         """Begin a generation without scalars of earlier ones, or of a measurement."""
         for slot in self.slots.values():
+            slot.stack.take_over([player.net for player in slot.players])
             slot.graph = graph
             slot.scalars = {}
 
@@ -156,23 +156,6 @@ class _StackedCells:
         return scalars
 
 
-class _CellDraws:
-    """Generators of the cells, from which the layers of both networks draw.
-
-    seeds: of the cells' games.
-    """
-
-    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
-        self.seeds = seeds
-        self.generators = CellGenerators(len(seeds), device)
-
-    def begin(self, turn: Turn, players: Sequence[Player], *nets: Network) -> None:
-        """Seed the generators as each player does at the beginning of its turn."""
-        if any(net.draws for net in nets if isinstance(net, CalledNetwork)):
-            pairs = zip(players, self.seeds, strict=True)
-            self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
-
-
 class _StackedSlot:
     """`core.protocols.PlayerSlot` for the players of one side.
 
@@ -183,14 +166,17 @@ class _StackedSlot:
     graph: Callable[[], Graph] | None = None
     loss: Loss | None = None
 
-    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: _CellDraws) -> None:
+    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: CellDraws) -> None:
         self.side = side
         self.players = players
         self.draws = draws
-        self.stack = StackedNetwork([player.net for player in players], rows, draws.generators)
-        self.plain_network = _called(self.stack, players[0].plain_network)
-        together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
-        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
+        nets = [player.net for player in players]
+        self.stack = StackedNetwork(nets, rows, draws.generators, players[0].calling.channels_last)
+        self.plain_network = called_stack(self.stack, players[0].plain_network)
+        flat_CP = self.stack.flat_CP
+        is_large = flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
+        together = can_stack(players) and not is_large
+        self.adam = StackedAdam(players, flat_CP, self.stack.buffers_C) if together else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 
@@ -264,15 +250,3 @@ class _StackedSlot:
         shape = (len(self.players), -1)
         parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
         return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}
-
-
-def _called(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
-    """Return a stack as a network that is called as those of its cells."""
-    called = CalledNetwork(stack, of_cell.calling)
-    for name in ("mixes", "draws"):  # the stack does not register their layers
-        object.__setattr__(called, name, getattr(of_cell, name))
-    return called
-
-
-def _is_faster_unstacked(flat_CP: Tensor) -> bool:
-    return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from paragan.coevolution.executors.stacked_networks import stack_in_place
+from paragan.coevolution.executors.stacked_networks import stack_in_place, views_of_rows
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.game import schedule
 from paragan.game.player import Player
@@ -42,7 +42,7 @@ class StackedAdam:
     def __init__(self, players: Sequence[Player], flat_CP: Tensor, buffers_C: Sequence[Tensor] = ()) -> None:
         self.players = players
         self.flat_CP = flat_CP
-        self._shapes = [weight.shape for weight in players[0].net.parameters()]
+        self._weights = list(players[0].net.parameters())
         first = players[0]
         self.beta1, self.beta2 = first.optimizer.defaults["betas"]
         self.eps = first.optimizer.defaults["eps"]
@@ -127,10 +127,8 @@ class StackedAdam:
         self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
-        """Return views of a cell's row of each matrix, in the shapes of the parameters."""
-        sizes = [shape.numel() for shape in self._shapes]
-        rows = [zip(m_CP[cell].split(sizes), self._shapes, strict=True) for m_CP in matrices_CP]
-        return [[part.view(shape) for part, shape in row] for row in rows]
+        """Return views of a cell's row of each matrix, as the parameters are in memory."""
+        return [[view[0] for view in views_of_rows(m_CP[cell : cell + 1], self._weights)] for m_CP in matrices_CP]
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:

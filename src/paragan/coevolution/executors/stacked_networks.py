@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.func import functional_call, vmap
 
 from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.game.network import CalledNetwork
 from paragan.layers.random import CellGenerators, uses_random_numbers
 from paragan.layers.update_once import begin_update, update_once_layers
 
@@ -27,16 +29,25 @@ class StackedNetwork(nn.Module):
     """Stack of networks that differ only in their weights and buffers.
 
     rows: of each network in a batch, or a divisor of their number. generators: of the cells, for
-    networks that draw. `vmap` calls the network for each cell; buffers change in place. If all
-    weights belong to linear layers, and a first call shows that rows are independent, it is called
-    on all rows at once instead, which is faster on a CPU. What `vmap` refuses in a first call, such
-    as torch's dropout, is called cell by cell.
+    networks that draw. channels_last: how cells are called one by one.
+
+    `vmap` calls the network for each cell; buffers change in place. If all weights belong to linear
+    layers, and a first call shows that rows are independent, it is called on all rows at once
+    instead, which is faster on a CPU. If `vmap` refuses a first call, as of torch's dropout, cells
+    are called one by one.
     """
 
-    def __init__(self, nets: Sequence[nn.Module], rows: int, generators: CellGenerators | None = None) -> None:
+    def __init__(
+        self,
+        nets: Sequence[nn.Module],
+        rows: int,
+        generators: CellGenerators | None = None,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__()
         self.num = len(nets)
         self.rows = rows
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._generators = generators or CellGenerators(self.num, next(nets[0].parameters()).device)
         # in a tuple: its weights must not be registered
         self._template = (copy.deepcopy(nets[0]),)
@@ -44,6 +55,7 @@ class StackedNetwork(nn.Module):
         self.flat_CP, weights = _stack_weights([list(net.parameters()) for net in nets])
         self.weights = nn.ParameterList(weights)
         self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
+        self._memory_orders = tuple(map(_memory_order, self._in_order))
         self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
         self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
         self._buffers_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
@@ -60,6 +72,10 @@ class StackedNetwork(nn.Module):
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
         return self._by_row(output)
 
+    def take_over(self, nets: Sequence[nn.Module]) -> None:
+        """Take over buffers that the networks replaced by new tensors while they ran alone."""
+        move_into(self.buffers_C, [list(net.buffers()) for net in nets])
+
     def begin_update(self) -> None:
         """Mark the layers whose state the next call advances (`layers.update_once`)."""
         begin_update(self._template[0])
@@ -71,8 +87,9 @@ class StackedNetwork(nn.Module):
 
     def gradient(self) -> Tensor:
         """Return the gradients of all weights, (C, P); zero for unused ones."""
-        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
-        return torch.cat([gradient.reshape(self.num, -1) for gradient in gradients], dim=1)
+        gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in self._in_order)
+        pairs = zip(gradients, self._memory_orders, strict=True)
+        return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
 
     def _by_cells(self, given: Sequence[Tensor]) -> Any:
         if self._is_mappable is None:
@@ -106,6 +123,7 @@ class StackedNetwork(nn.Module):
         for cell, inputs in enumerate(zip(*given, strict=True)):
             self._mark(due)
             buffers = {name: value[cell] for name, value in self._buffers_C.items()}
+            inputs = [x.contiguous(memory_format=self._layout) if x.dim() == 4 else x for x in inputs]
             with self._generators.of(cell):
                 output = self._one({n: of[cell] for n, of in weights.items()}, buffers, *inputs)
             outputs.append(output)
@@ -152,26 +170,53 @@ class StackedNetwork(nn.Module):
         return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
 
 
+def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
+    """Return a stack as a network that is called as those of its cells, in any memory layout."""
+    called = CalledNetwork(stack, replace(of_cell.calling, channels_last=False))
+    for name in ("mixes", "draws"):  # the stack does not register their layers
+        object.__setattr__(called, name, getattr(of_cell, name))
+    return called
+
+
 def stack_in_place(tensors: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Stack the tensors of each cell with those of the others, and make them views of the stacks."""
-    stacks = []
-    for of_cells in zip(*tensors, strict=True):
-        stacks.append(torch.stack(of_cells))
-        for tensor, row in zip(of_cells, stacks[-1], strict=True):
-            tensor.data = row
+    stacks = [torch.stack(of_cells) for of_cells in zip(*tensors, strict=True)]
+    move_into(stacks, tensors)
     return stacks
+
+
+def move_into(stacks: Sequence[Tensor], tensors: Sequence[Sequence[Tensor]]) -> None:
+    """Make the tensors of each cell views of stacks, with their values, where they are not."""
+    for stack, *of_cells in zip(stacks, *tensors, strict=True):
+        for tensor, row in zip(of_cells, stack, strict=True):
+            if tensor.data_ptr() != row.data_ptr():
+                tensor.data = row.copy_(tensor.data)
+
+
+def views_of_rows(rows_CP: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return views (C, …) of rows with the shapes and memory layouts of the weights of a network."""
+    views = []
+    first = rows_CP.storage_offset()
+    for weight in weights:
+        strides = (rows_CP.stride(0), *torch.empty_like(weight).stride())
+        views.append(rows_CP.as_strided((len(rows_CP), *weight.shape), strides, first))
+        first += weight.numel()
+    return views
 
 
 def _stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, list[nn.Parameter]]:
     """Return the weights of each cell as rows of one matrix, (C, P), and as stacks that view it."""
-    flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in weights])
-    parts = flat_CP.split([weight.numel() for weight in weights[0]], dim=1)
-    stacks = []
-    for part, *of_cells in zip(parts, *weights, strict=True):
-        stacks.append(nn.Parameter(part.view(len(weights), *of_cells[0].shape), of_cells[0].requires_grad))
-        for weight, row in zip(of_cells, stacks[-1].data, strict=True):
-            weight.data = row
-    return flat_CP, stacks
+    first = weights[0]
+    flat_CP = first[0].new_empty(len(weights), sum(weight.numel() for weight in first))
+    views = views_of_rows(flat_CP, first)
+    move_into(views, weights)
+    return flat_CP, [nn.Parameter(view, of.requires_grad) for view, of in zip(views, first, strict=True)]
+
+
+def _memory_order(weight: Tensor) -> tuple[int, ...]:
+    """Return the axes of a stack in the order of their memory: first the cells."""
+    strides = torch.empty_like(weight[0]).stride()
+    return (0, *(1 + axis for axis in sorted(range(len(strides)), key=lambda axis: -strides[axis])))
 
 
 def _as_tensors(output: Any) -> Any:
