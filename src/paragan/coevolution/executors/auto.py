@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -48,9 +49,7 @@ class AutoExecutor:
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         until = time.perf_counter() + _LIMIT_S
-        for number in range(_ROUNDS):
-            if number and time.perf_counter() > until:
-                break
+        for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
             for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)

@@ -110,7 +110,7 @@ class _StackedCells:
     def begin(self, graph: Callable[[], Graph] | None) -> None:
         """Begin a generation without scalars of earlier ones, or of a measurement."""
         for slot in self.slots.values():
-            slot.stack.take_over([player.net for player in slot.players])
+            slot.stack.take_over(slot.nets)
             slot.graph = graph
             slot.scalars = {}
 
@@ -138,8 +138,7 @@ class _StackedCells:
 
     def step(self) -> None:
         first = self.cells[0]
-        self.gan.clock.step = first.gan.clock.step
-        self.gan.clock.images = first.gan.clock.images
+        self.gan.clock = replace(first.gan.clock)
         first.scheme.step(self.gan, self.batches)
         for cell in self.cells:
             cell.gan.clock.step = self.gan.clock.step
@@ -170,13 +169,12 @@ class _StackedSlot:
         self.side = side
         self.players = players
         self.draws = draws
-        nets = [player.net for player in players]
-        self.stack = StackedNetwork(nets, rows, draws.generators, players[0].calling.channels_last)
+        self.nets = [player.net for player in players]
+        self.stack = StackedNetwork(self.nets, rows, draws.generators, players[0].calling.channels_last)
         self.plain_network = called_stack(self.stack, players[0].plain_network)
-        flat_CP = self.stack.flat_CP
-        is_large = flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
+        is_large = self.stack.flat_CP.is_cpu and self.stack.flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
         together = can_stack(players) and not is_large
-        self.adam = StackedAdam(players, flat_CP, self.stack.buffers_C) if together else None
+        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 

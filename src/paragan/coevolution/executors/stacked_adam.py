@@ -51,8 +51,7 @@ class StackedAdam:
         self.m_CP = torch.zeros_like(flat_CP)
         self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
-        averages = [list(player.ema.net.buffers()) for player in players if player.ema is not None]
-        self._copied_buffers = list(zip(buffers_C, stack_in_place(averages), strict=False))
+        self._buffer_pairs = list(zip(buffers_C, _averaged_buffers(players), strict=False))
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
@@ -107,11 +106,8 @@ class StackedAdam:
             lr_C = lr_C * schedule.factor(self.schedule, self.updates_C).to(lr_C.dtype)
         self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
         self.updates_C += ok_C
-        if self.average_CP is not None:
-            assert average is not None
-            self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
-        for theirs, mine in self._copied_buffers:
-            mine.copy_(torch.where(ok_C.view(-1, *(1 for _ in mine.shape[1:])), theirs, mine))
+        if average is not None:
+            self._follow(average, ok_C)
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
@@ -126,9 +122,21 @@ class StackedAdam:
         denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
         self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
+    def _follow(self, average: Tensor, ok_C: Tensor) -> None:
+        """Average in the weights, and copy the buffers, of the cells that stepped."""
+        assert self.average_CP is not None
+        self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
+        for theirs, mine in self._buffer_pairs:
+            mine.copy_(torch.where(ok_C.view(-1, *(1 for _ in mine.shape[1:])), theirs, mine))
+
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
         """Return views of a cell's row of each matrix, as the parameters are in memory."""
         return [[view[0] for view in views_of_rows(m_CP[cell : cell + 1], self._weights)] for m_CP in matrices_CP]
+
+
+def _averaged_buffers(players: Sequence[Player]) -> list[Tensor]:
+    """Stack the buffers of the averages; none without averages."""
+    return stack_in_place([list(player.ema.net.buffers()) for player in players if player.ema is not None])
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:

@@ -120,10 +120,10 @@ class StackedNetwork(nn.Module):
         due = [layer.update_due for layer in self._update_once]
         weights = {name: weight.unbind() for name, weight in self._weights.items()}
         outputs = []
-        for cell, inputs in enumerate(zip(*given, strict=True)):
+        for cell in range(self.num):
             self._mark(due)
             buffers = {name: value[cell] for name, value in self._buffers_C.items()}
-            inputs = [x.contiguous(memory_format=self._layout) if x.dim() == 4 else x for x in inputs]
+            inputs = [x[cell].contiguous(memory_format=self._layout) if x.dim() == 5 else x[cell] for x in given]
             with self._generators.of(cell):
                 output = self._one({n: of[cell] for n, of in weights.items()}, buffers, *inputs)
             outputs.append(output)
