@@ -29,7 +29,7 @@ from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
-from paragan.runs import choose_executor, rank_checks
+from paragan.runs import choose_executor, choose_layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
@@ -59,6 +59,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
     config = choose_executor.choose_executor(
         request.config, request.out, _starts_fresh(request), world, say, request.model
     )
+    config = choose_layout.choose_layout(config, request.out, _starts_fresh(request), world, say, request.model)
     request = replace(request, config=config)
     trainer = _trainer(request, world, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
