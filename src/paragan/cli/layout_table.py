@@ -40,7 +40,14 @@ def describe_choice(plan: LayoutPlan) -> str:
 
 def _row(one: LayerPlan) -> tuple[str, ...]:
     waste = (f"{one.waste_before:.0%}", f"-> {one.waste_after:.0%}")
-    return (f"{one.side}.{one.layer}", one.operator, f"{one.calls}x", *_shares([one]), *waste, one.change or "as written")
+    return (
+        f"{one.side}.{one.layer}",
+        one.operator,
+        f"{one.calls}x",
+        *_shares([one]),
+        *waste,
+        one.change or "as written",
+    )
 
 
 def _shares(layers: Any) -> tuple[str, str]:
@@ -49,4 +56,4 @@ def _shares(layers: Any) -> tuple[str, str]:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value)  # type: ignore[call-overload]
+    return json.dumps(value, default=dataclasses.asdict)

@@ -14,7 +14,8 @@ from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.game.options import PlayerOptions
 from paragan.runs.choose_executor import recorded_config
-from paragan.runs.layout_trial import Say, find_layout
+from paragan.runs.layout_search import Say
+from paragan.runs.layout_trial import find_layout
 from paragan.runs.trial_steps import TrialRun
 
 _SETTINGS = ("channels_last", "layout", "micro_batches")

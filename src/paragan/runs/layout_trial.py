@@ -1,10 +1,9 @@
-"""Measurement of layouts: operators of a recorded step, then whole steps in pairs."""
+"""Measurement of layouts: operators of a recorded step, and what may make whole steps faster."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,21 +12,20 @@ import torch
 from torch import nn
 
 from paragan.config import RunConfig
-from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.options import LayoutOptions, PlayerOptions
 from paragan.game.player import Player
 from paragan.hardware import precision
-from paragan.hardware.executors import error_line, synchronized_time
 from paragan.layers.operator_layout import run_merged
+from paragan.runs.layout_search import LayoutCandidate, LayoutSearch, Say, step_seconds
 from paragan.runs.trial_steps import TrialRun
-from paragan.scaling.layout_advisor import GroupTimes, LayerTimes, NetworkTimes, step_gain
+from paragan.scaling.layout_advisor import GroupTimes, LayerTimes, NetworkTimes
 from paragan.scaling.layout_plan import LayoutPlan, plan_layers
 from paragan.scaling.operator_record import Operator, StepRecord, record_operators
 from paragan.scaling.operator_times import (
     Place,
-    forward_backward,
+    differentiated_call,
     least_seconds,
     random_tensor,
     time_operator,
@@ -35,22 +33,8 @@ from paragan.scaling.operator_times import (
 )
 
 OPERATORS_S = 30.0  # for all operators
-STEPS_S = 180.0  # for whole steps
-_FORECAST = 0.01  # least gain that is worth the trial of whole steps
 _PARTS = (2, 4)
 _PART_ROWS = 8  # micro-batches have a multiple of these rows
-
-Say = Callable[[str], None]
-Change = Callable[[RunConfig], RunConfig]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A change of the config that may make steps faster. forecast: of its gain; None: unknown."""
-
-    text: str
-    change: Change
-    forecast: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,72 +55,27 @@ def find_layout(trial: TrialRun, config: RunConfig, say: Say) -> FoundLayout:
         nets = {player.side: player.net for player in _players(game)}
         with record_operators(nets) as record:
             step()
-        clock = partial(_seconds, trial.device, step)
+        clock = partial(step_seconds, trial.device, step)
         step_s = min(clock(), clock())
         say("layout    timing operators")
         deadline_s = time.perf_counter() + OPERATORS_S
         measured = partial(_measure_network, config, trial, record, deadline_s)
         times = {side: measured(side, net) for side, net in nets.items()}
-        search = _Search(trial, config, clock, say)
+        search = LayoutSearch(trial, config, clock, say)
         for candidate in _candidates(config, times, game, trial.rows, step_s):
             search.try_candidate(candidate)
     return FoundLayout(search.config, _plan(trial, config, search, times, step_s))
-
-
-class _Search:
-    """The fastest config so far. Each candidate changes it, and stays if its steps are faster."""
-
-    def __init__(self, trial: TrialRun, config: RunConfig, step_s: Callable[[], float], say: Say) -> None:
-        self.config = config
-        self.trials: list[str] = []
-        self.gain = 0.0
-        self._trial = trial
-        self._step_s = step_s
-        self._say = say
-        self._deadline_s = time.perf_counter() + STEPS_S
-
-    def try_candidate(self, candidate: Candidate) -> None:
-        """Measure a candidate against the fastest config so far."""
-        if candidate.forecast is not None and candidate.forecast < _FORECAST:
-            return self._report(candidate, f"not tried, {candidate.forecast:.1%} of a step is too little to measure")
-        if time.perf_counter() > self._deadline_s:
-            return self._report(candidate, "not tried, the time is over")
-        changed = candidate.change(self.config)
-        try:
-            step_s = partial(_seconds, self._trial.device, self._trial.stepper(changed))
-            step_s()
-            gain = step_gain(self._step_s, step_s)
-        except Exception as error:
-            if not isinstance(error, ConfigError) and not is_out_of_memory(error):
-                raise
-            return self._report(candidate, f"left out ({error_line(error)})")
-        if gain is None:
-            return self._report(candidate, "not faster")
-        self.config = changed
-        self._step_s = step_s
-        self.gain = 1 - (1 - self.gain) * (1 - gain)
-        return self._report(candidate, f"chosen, a step takes {gain:.1%} less")
-
-    def _report(self, candidate: Candidate, result: str) -> None:
-        self.trials.append(f"{candidate.text}: {result}")
-        self._say(f"layout    {self.trials[-1]}")
 
 
 def _players(game: GAN) -> list[Player]:
     return [player for player in (game.g, game.d) if isinstance(player, Player)]
 
 
-def _seconds(device: torch.device, step: Callable[[], object]) -> float:
-    began = synchronized_time(device)
-    step()
-    return synchronized_time(device) - began
-
-
 def _measure_network(
     config: RunConfig, trial: TrialRun, record: StepRecord, deadline_s: float, side: Side, net: nn.Module
 ) -> list[NetworkTimes]:
     """Return the times of a network's layers, in each open memory format; that of the run first."""
-    options = player_options(config, side)
+    options = options_of_side(config, side)
     formats = precision.layout_candidates(options.channels_last, net)
     dtype = precision.dtype_of(options.precision, net, trial.device)
     weight_dtype = next(net.parameters()).dtype
@@ -174,10 +113,10 @@ def _measure_group(
     members = [net.get_submodule(name) for name in names]
     times = next(one for one in layers if one.layer == names[0])
     x = random_tensor(times.operator.x, place).requires_grad_(times.operator.x_grad)
-    weights = [weight for member in members for weight in member.parameters()]
+    weights = list(nn.ModuleList(members).parameters())
     works = {
-        "written": forward_backward(lambda: [member(x) for member in members], [x, *weights], place),
-        "merged": forward_backward(lambda: run_merged(members, x), [x, *weights], place),
+        "written": differentiated_call(lambda: [member(x) for member in members], [x, *weights], place),
+        "merged": differentiated_call(lambda: run_merged(members, x), [x, *weights], place),
     }
     found = least_seconds(works, place.device, deadline_s)
     return GroupTimes(names, times.calls * found["written"], times.calls * found["merged"])
@@ -185,7 +124,7 @@ def _measure_group(
 
 def _candidates(
     config: RunConfig, times: dict[Side, list[NetworkTimes]], game: GAN, rows: int, step_s: float
-) -> list[Candidate]:
+) -> list[LayoutCandidate]:
     """Return the changes that are worth a trial of whole steps, or say why they are not."""
     found = []
     for side, (now, *others) in times.items():
@@ -193,17 +132,17 @@ def _candidates(
             text = f"{side.value}.channels_last={str(other.channels_last).lower()}"
             gain = (now.laid_out_s - other.laid_out_s) / step_s
             settings: dict[str, Any] = {"channels_last": other.channels_last, "layout": other.layout}
-            found.append(Candidate(text, partial(_with_settings, side, settings), gain))
-        if player_options(config, side).layout is None and now.layout is not None:
+            found.append(LayoutCandidate(text, partial(_with_settings, side, settings), gain))
+        if options_of_side(config, side).layout is None and now.layout is not None:
             gain = (now.written_s - now.laid_out_s) / step_s
             text = f"{side.value}.layout of {describe_layout(now.layout)}"
-            found.append(Candidate(text, partial(_with_layout, side, now), gain))
+            found.append(LayoutCandidate(text, partial(_with_layout, side, now), gain))
     for player in _players(game):
-        is_open = player_options(config, player.side).micro_batches == 1 and not player.plain_network.mixes
+        is_open = options_of_side(config, player.side).micro_batches == 1 and not player.plain_network.mixes
         for parts in _PARTS if is_open else ():
             if rows % (parts * _PART_ROWS) == 0:
                 text = f"{player.side.value}.micro_batches={parts}"
-                found.append(Candidate(text, partial(_with_settings, player.side, {"micro_batches": parts})))
+                found.append(LayoutCandidate(text, partial(_with_settings, player.side, {"micro_batches": parts})))
     return found
 
 
@@ -213,35 +152,36 @@ def describe_layout(layout: LayoutOptions) -> str:
     return ", ".join(f"{count} layers {how}" for how, count in counts.items() if count)
 
 
-def player_options(config: RunConfig, side: Side) -> PlayerOptions:
+def options_of_side(config: RunConfig, side: Side) -> PlayerOptions:
     """Return the options of a side."""
     return config.g if side is Side.G else config.d
 
 
 def _with_settings(side: Side, settings: dict[str, Any], config: RunConfig) -> RunConfig:
-    return replace(config, **{side.value: replace(player_options(config, side), **settings)})
+    player = replace(options_of_side(config, side), **settings)
+    return replace(config, g=player) if side is Side.G else replace(config, d=player)
 
 
 def _with_layout(side: Side, times: NetworkTimes, config: RunConfig) -> RunConfig:
     """Return the config with a layout, unless another memory format was chosen with its layout."""
-    if player_options(config, side).channels_last not in (None, times.channels_last):
+    if options_of_side(config, side).channels_last not in (None, times.channels_last):
         return config
     return _with_settings(side, {"layout": times.layout}, config)
 
 
 def _plan(
-    trial: TrialRun, before: RunConfig, search: _Search, times: dict[Side, list[NetworkTimes]], step_s: float
+    trial: TrialRun, before: RunConfig, search: LayoutSearch, times: dict[Side, list[NetworkTimes]], step_s: float
 ) -> LayoutPlan:
     tile = precision.channel_multiples(trial.device)[0]
     layers = []
     settings: dict[str, Any] = {}
     for side, found in times.items():
-        chosen = player_options(search.config, side)
+        chosen = options_of_side(search.config, side)
         after = next((one for one in found if one.channels_last == chosen.channels_last), found[0])
         layers += plan_layers(side.value, found[0], after, step_s, tile)
         for name in ("channels_last", "layout", "micro_batches"):
             value = getattr(chosen, name)
-            if value != getattr(player_options(before, side), name):
+            if value != getattr(options_of_side(before, side), name):
                 settings[f"{side.value}.{name}"] = value
     layers.sort(key=lambda one: -one.share_before)
     trials = tuple(search.trials)

@@ -119,8 +119,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
     """Measure layouts of the networks with as many rows as the measured steps had."""
-    players = {"g": replace(config.g, layout=None), "d": replace(config.d, layout=None)}
-    config = replace(config, train=replace(config.train, batch=batch), **players)
+    config = replace(config, train=replace(config.train, batch=batch))
     return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
 
 
@@ -151,8 +150,9 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
 
 
 def _simulated_config(config: RunConfig) -> RunConfig:
-    """Return the config of one eager process whose players take turns."""
-    config = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    """Return the config of one eager process whose players take turns, in their plain layout."""
+    config = replace(config, g=replace(config.g, layout=None), d=replace(config.d, layout=None))
+    config = replace(config, devices=None, train=replace(config.train, executor="eager", layout="fixed"))
     if build.scheme(config).is_concurrent:
         return replace(config, scheme=choose("schemes", "synchronous"))
     return config

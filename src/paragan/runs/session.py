@@ -56,10 +56,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
     rank_checks.refuse_small_batch(request.config, world)
-    config = choose_executor.choose_executor(
-        request.config, request.out, _starts_fresh(request), world, say, request.model
-    )
-    config = choose_layout.choose_layout(config, request.out, _starts_fresh(request), world, say, request.model)
+    config = _measured_config(request, world, say)
     request = replace(request, config=config)
     trainer = _trainer(request, world, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
@@ -92,6 +89,12 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
             _release(trainer)
+
+
+def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
+    """Return the config with the executor and layout of the run, measured if they are `auto`."""
+    rest = (request.out, _starts_fresh(request), world, say, request.model)
+    return choose_layout.choose_layout(choose_executor.choose_executor(request.config, *rest), *rest)
 
 
 def _release(trainer: TrainingLoop) -> None:

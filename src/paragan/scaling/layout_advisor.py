@@ -57,8 +57,11 @@ class NetworkTimes:
     @property
     def merged(self) -> dict[str, GroupTimes]:
         """Groups that are computed as one product, by each of their layers."""
-        groups = (group for group in self.groups if group.is_faster)
-        return {layer: group for group in groups for layer in group.layers}
+        found: dict[str, GroupTimes] = {}
+        for group in self.groups:
+            if group.is_faster:
+                found |= dict.fromkeys(group.layers, group)
+        return found
 
     @property
     def layout(self) -> LayoutOptions | None:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paragan.core.types import Side
-from paragan.layers.operator_layout import OperatorCall, bind_call, can_merge, is_single_layer, merge_key
+from paragan.layers.operator_call import OperatorCall, bind_call
+from paragan.layers.operator_layout import can_merge, is_single_layer, merge_key
 
 Shape = tuple[int, ...]
 

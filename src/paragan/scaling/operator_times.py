@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paragan.hardware.executors import synchronized_time
-from paragan.layers.operator_layout import OperatorCall, can_use_taps, run_padded, run_taps
+from paragan.layers.operator_call import OperatorCall, can_use_taps, run_padded, run_taps
 from paragan.scaling.operator_record import Operator
 
 _ROUNDS = 5
@@ -141,10 +141,10 @@ def random_tensor(shape: tuple[int, ...], place: Place) -> Tensor:
 
 def _work(variant: Variant, call: OperatorCall, operator: Operator, place: Place) -> Callable[[], object]:
     tensors = (call.x, call.weight, call.bias)
-    return forward_backward(lambda: [variant.run(call)], [one for one in tensors if one is not None], place)
+    return differentiated_call(lambda: [variant.run(call)], [one for one in tensors if one is not None], place)
 
 
-def forward_backward(run: Callable[[], list[Tensor]], tensors: list[Any], place: Place) -> Callable[[], object]:
+def differentiated_call(run: Callable[[], list[Tensor]], tensors: list[Any], place: Place) -> Callable[[], object]:
     """Return a function that runs forward, and backward to those tensors that require gradients."""
     wanted = [one for one in tensors if one.requires_grad]
     ones: list[Tensor] = []

@@ -122,8 +122,9 @@ class ForecastPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    layout: of the networks on this device, if measured. parallel: settings chosen for several workers, forecast: their time; both if requested. notes:
-    what the numbers leave out for this recipe.
+    layout: of the networks on this device, if measured. parallel: settings chosen for several
+    workers, forecast: their time; both if requested. notes: what the numbers leave out for this
+    recipe.
     """
 
     recipe: str
