@@ -12,7 +12,7 @@ from paragan.core.errors import ConfigError
 from paragan.game.options import LayoutOptions
 from paragan.runs import layout_search, layout_trial
 from paragan.runs.layout_search import LayoutCandidate, LayoutSearch
-from paragan.scaling.layout_advisor import PAIRS, GroupTimes, LayerTimes, NetworkTimes, padding_waste, step_gain
+from paragan.scaling.layout_advisor import GAMES, PAIRS, GroupTimes, LayerTimes, NetworkTimes, padding_waste, step_gain
 from paragan.scaling.operator_record import Operator
 from paragan.scaling.operator_times import AS_WRITTEN, Variant, variants
 
@@ -41,20 +41,31 @@ class Steps:
         return self.seconds[(self.number - 1) % len(self.seconds)]
 
 
-def test_step_gain_of_faster_steps_is_the_median():
-    assert step_gain(Steps(1.0), Steps(0.8)) == pytest.approx(0.2)
+def gain(plain, *others):
+    """The gain over games whose other steps take these seconds."""
+    made = iter(others)
+    return step_gain(lambda: (plain, Steps(*next(made))))
+
+
+def test_step_gain_of_faster_steps_is_the_median_of_games():
+    assert gain(Steps(1.0), [0.9], [0.6], [0.8]) == pytest.approx(0.2)
 
 
 def test_step_gain_allows_one_pair_in_favour_of_the_plain_step():
-    assert step_gain(Steps(1.0), Steps(*[0.9] * 3, 1.1, *[0.9] * 4)) == pytest.approx(0.1)
+    assert gain(Steps(1.0), [0.9], [0.9, 1.1, 0.9, 0.9], [0.9]) == pytest.approx(0.1)
     plain = Steps(1.0)
-    assert step_gain(plain, Steps(0.9, 1.1, 1.1, *[0.5] * 5)) is None
-    assert plain.number == 3 < PAIRS  # it ends at once
+    assert gain(plain, [0.9, 1.1, 0.9, 0.9], [0.5, 1.1, 0.5, 0.5], [0.5]) is None
+    assert plain.number == PAIRS + 2  # it ends at once
 
 
 @pytest.mark.parametrize("seconds", [1.0, 0.99, 1.02])
 def test_step_gain_within_the_noise_is_none(seconds):
-    assert step_gain(Steps(1.0), Steps(seconds)) is None
+    assert gain(Steps(1.0), *[[seconds]] * GAMES) is None
+
+
+def test_step_gain_of_one_game_alone_is_none():
+    """Where its tensors are may make one game faster."""
+    assert gain(Steps(1.0), [0.9], [0.9], [0.99]) is None
 
 
 def test_layer_as_fast_as_written_stays_as_written():
@@ -112,7 +123,7 @@ def search(monkeypatch):
             return partial(float, seconds[parts])
 
     monkeypatch.setattr(layout_search, "step_seconds", lambda device, step: step())
-    return LayoutSearch(Trial(), read_recipe("digits", []), lambda: 1.0, lambda text: None)
+    return LayoutSearch(Trial(), read_recipe("digits", []), lambda text: None)
 
 
 def candidate(parts, forecast=None):

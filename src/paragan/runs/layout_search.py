@@ -34,12 +34,11 @@ class LayoutCandidate:
 class LayoutSearch:
     """The fastest config so far. Each candidate changes it, and stays if its steps are faster."""
 
-    def __init__(self, trial: TrialRun, config: RunConfig, step_s: Callable[[], float], say: Say) -> None:
+    def __init__(self, trial: TrialRun, config: RunConfig, say: Say) -> None:
         self.config = config
         self.trials: list[str] = []
         self.gain = 0.0
         self._trial = trial
-        self._step_s = step_s
         self._say = say
         self._deadline_s = time.perf_counter() + _STEPS_S
 
@@ -51,9 +50,7 @@ class LayoutSearch:
             return self._report(candidate, "not tried, the time is over")
         changed = candidate.change(self.config)
         try:
-            step_s = partial(step_seconds, self._trial.device, self._trial.stepper(changed))
-            step_s()
-            gain = step_gain(self._step_s, step_s)
+            gain = step_gain(lambda: (self._warm_step(self.config), self._warm_step(changed)))
         except Exception as error:
             if not isinstance(error, ConfigError) and not is_out_of_memory(error):
                 raise
@@ -61,9 +58,14 @@ class LayoutSearch:
         if gain is None:
             return self._report(candidate, "not faster")
         self.config = changed
-        self._step_s = step_s
         self.gain = 1 - (1 - self.gain) * (1 - gain)
         return self._report(candidate, f"chosen, a step takes {gain:.1%} less")
+
+    def _warm_step(self, config: RunConfig) -> Callable[[], float]:
+        """Build a game and make its first step; return a function that makes and times a step."""
+        step = self._trial.stepper(config)
+        step()
+        return partial(step_seconds, self._trial.device, step)
 
     def _report(self, candidate: LayoutCandidate, result: str) -> None:
         self.trials.append(f"{candidate.text}: {result}")

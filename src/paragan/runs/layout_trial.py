@@ -61,7 +61,7 @@ def find_layout(trial: TrialRun, config: RunConfig, say: Say) -> FoundLayout:
         deadline_s = time.perf_counter() + OPERATORS_S
         measured = partial(_measure_network, config, trial, record, deadline_s)
         times = {side: measured(side, net) for side, net in nets.items()}
-        search = LayoutSearch(trial, config, clock, say)
+        search = LayoutSearch(trial, config, say)
         for candidate in _candidates(config, times, game, trial.rows, step_s):
             search.try_candidate(candidate)
     return FoundLayout(search.config, _plan(trial, config, search, times, step_s))

@@ -13,7 +13,10 @@ from paragan.scaling.operator_times import AS_WRITTEN, Variant
 
 OPERATOR_GAIN = 0.05  # least gain of a layer's layout
 STEP_GAIN = 0.015  # least median gain of a step
-PAIRS = 8  # of steps; at most one of them may be in favour of the plain networks
+GAMES = 3  # built for each comparison
+PAIRS = 4  # of steps of each; one of all may be in favour of the plain networks
+
+Step = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -109,21 +112,31 @@ def padding_waste(channels: tuple[int, int], tile: int) -> float:
     return 1 - prod(channels) / filled
 
 
-def step_gain(plain_s: Callable[[], float], other_s: Callable[[], float]) -> float | None:
+def step_gain(make_steps: Callable[[], tuple[Step, Step]]) -> float | None:
     """Time steps in pairs; return the median gain of the other, None if it is not clearly faster.
 
-    plain_s, other_s: make one step and return its seconds. It ends with the second pair in favour
-    of the plain step.
+    make_steps: returns two new games' steps, plain and other, each of which returns its seconds. The
+    same game made twice may differ by some per cent, by where its tensors are: so several are
+    made. It ends with the second pair in favour of the plain step.
     """
-    ratios: list[float] = []
-    for number in range(PAIRS):
-        if number % 2:
-            seconds = other_s()
-            ratios.append(seconds / plain_s())
-        else:
-            seconds = plain_s()
-            ratios.append(other_s() / seconds)
-        if sum(ratio >= 1 for ratio in ratios) > 1:
-            return None
-    gain = 1 - statistics.median(ratios)
-    return gain if gain >= STEP_GAIN else None
+    gains: list[float] = []
+    num_slower = 0
+    for _ in range(GAMES):
+        plain_s, other_s = make_steps()
+        ratios = []
+        for number in range(PAIRS):
+            ratios.append(_time_pair(plain_s, other_s, number % 2 == 0))
+            num_slower += ratios[-1] >= 1
+            if num_slower > 1:
+                return None
+        gains.append(1 - statistics.median(ratios))
+    return statistics.median(gains) if min(gains) >= STEP_GAIN else None
+
+
+def _time_pair(plain_s: Step, other_s: Step, is_plain_first: bool) -> float:
+    """Return the seconds of the other step as a ratio to those of the plain one."""
+    if is_plain_first:
+        seconds = plain_s()
+        return other_s() / seconds
+    seconds = other_s()
+    return seconds / plain_s()
