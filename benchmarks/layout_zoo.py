@@ -41,7 +41,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "contragan-cifar10": (*SYNTHETIC, "model.width=16", "train.batch=16"),
     "reacgan-cifar10": (*SYNTHETIC, "model.width=16", "train.batch=16"),
     "stylegan2-cifar10": (*SYNTHETIC, "model.width=16", "train.batch=8"),
-    "r3gan-cifar10": (*SYNTHETIC, "model.width=16", "train.batch=8"),
+    "r3gan-cifar10": (*SYNTHETIC, "model.width=16", "model.groups=4", "train.batch=8"),
     "pix2pix-facades": ("data.path=nowhere", "model.width=8"),
     "vqgan-cifar10": ("data=digits", "model.width=16", "train.batch=8"),
     "vocoder": (*SPEECH, "train.batch=4"),
