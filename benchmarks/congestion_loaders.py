@@ -127,13 +127,8 @@ class Sampler(threading.Thread):
                     self.sizes.append((round(time.monotonic() - self.began, 2), *sizes))
 
 
-def consume(
-    asked: dict[str, Any], restart: Callable[[], None], step: Callable[[], object] | None = None
-) -> dict[str, Any]:
-    """Take batches for some seconds, after `restart` has begun a period of the proxy.
-
-    step: called with each batch in hand; None: the consumer waits `step_s`.
-    """
+def consume(asked: dict[str, Any], restart: Callable[[], None]) -> dict[str, Any]:
+    """Take batches for some seconds, after `restart` has begun a period of the proxy."""
     before_mb = memory_mb()
     stream, measured = batches(asked)
     for _ in range(4):  # threads and processes have started
@@ -147,7 +142,7 @@ def consume(
         before_s = time.monotonic()
         next(stream)
         waits.append(time.monotonic() - before_s)
-        time.sleep(asked["step_s"]) if step is None else step()
+        time.sleep(asked["step_s"])
     seconds = time.monotonic() - began
     sampler.is_ended.set()
     sampler.join()

@@ -2,11 +2,12 @@
 
     python -m benchmarks.layout [--rounds 1] [--seconds 20]
 
-SNGAN of CIFAR-10 with 37 channels, batch 16, trains at one thread on images that the proxy of `benchmarks.congestion`
-delays (50 ms, ten times that in 5 s of every 20 s). The row `naive` has a loader of a fixed setting and contiguous
-networks in their plain layout. `loader` has the congestion-aware controller, `layout` what the advisor chooses (memory
-format included), `both` both. Images per second of wall clock, in turns; aim: both / naive >= 1.3. `compute` is the
-ratio of CPU seconds of a step, without loading, in pairs. Rounds of one day are added to one file.
+SNGAN of CIFAR-10 with 37 channels, batch 16. `compute` is the time of its steps at one thread, in pairs: contiguous
+networks in their plain layout against what the advisor chooses, memory format included. The other rows take batches
+of images that the proxy of `benchmarks.congestion` delays (50 ms, ten times that in 5 s of every 20 s), and wait for the
+CPU seconds of a step, so that other load on the machine changes neither. `naive` has a loader of a fixed setting and the
+naive step, `loader` the congestion-aware controller, `layout` the advised step, `both` both. Images per second of wall
+clock, in turns; aim: both / naive >= 1.3. Rounds of one day are added to one file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
@@ -39,7 +39,10 @@ WORDS = (
     *("data=synthetic", "data.size=32", "model.width=37", f"train.batch={BATCH}", "train.threads=1"),
     *("d.updates_per_step=1", "g.precision=fp32", "d.precision=fp32"),
 )
-FIXED = {"readers": 6, "depth": 4}  # keeps up with the steps while storage is quiet
+FIXED = {
+    "readers": 6,
+    "depth": 4,
+}  # what `benchmarks.congestion` finds for a consumer of 64 images/s; here it is at most 60
 ROWS = {"naive": (True, False), "loader": (False, False), "layout": (True, True), "both": (False, True)}
 
 
@@ -53,13 +56,13 @@ def configs() -> tuple[RunConfig, RunConfig, TrialRun]:
     return replace(open_config, **players), advised, trial
 
 
-def measure_round(proxy: Proxy, steps: dict[bool, Callable[[], object]], seconds: float) -> dict[str, Any]:
+def measure_round(proxy: Proxy, step_s: dict[bool, float], seconds: float) -> dict[str, Any]:
     """Images per second of all rows, in turns."""
     found = {}
     for name, (is_fixed, is_advised) in ROWS.items():
         asked: dict[str, Any] = {"url": proxy.url, "loader": "paragan", "batch": BATCH, "seconds": seconds}
-        asked |= {"max_mb": MAX_MB, **(FIXED if is_fixed else {})}
-        row = consume(asked, proxy.restart, steps[is_advised])
+        asked |= {"max_mb": MAX_MB, "step_s": step_s[is_advised], **(FIXED if is_fixed else {})}
+        row = consume(asked, proxy.restart)
         found[name] = {key: round(row[key], 3) for key in ("images_per_s", "stalls")}
         print(name, found[name], flush=True)
     return found
@@ -71,23 +74,25 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     arguments = parser.parse_args()
     path = RESULTS / f"{date.today().isoformat()}-{NAME}.json"
-    rounds = json.loads(path.read_text())["rounds"] if path.exists() else []
+    before = json.loads(path.read_text()) if path.exists() else {"rounds": [], "compute": []}
+    rounds = before["rounds"]
+    computed = before["compute"]
     naive, advised, trial = configs()
-    steps = {False: trial.stepper(naive), True: trial.stepper(advised)}
-    compute = compare(steps[False], steps[True], 15)
+    compute = compare(trial.stepper(naive), trial.stepper(advised), 15)
+    step_s = {False: compute.a_seconds, True: compute.b_seconds}
     with tempfile.TemporaryDirectory() as name:
         write_shards(Path(name) / "shards", 32)
         proxy = Proxy(Path(name) / "shards", latency_ms=MEDIAN_MS, sigma=SIGMA, **BURST)
         for _ in range(arguments.rounds):
-            rounds.append(measure_round(proxy, steps, arguments.seconds))
+            rounds.append(measure_round(proxy, step_s, arguments.seconds))
         proxy.end()
     ratios = {
         row: [round(one[row]["images_per_s"] / one["naive"]["images_per_s"], 3) for one in rounds]
         for row in ("loader", "layout", "both")
     }
     medians = {row: statistics.median(values) for row, values in ratios.items()}
-    print(medians)
-    about = {"note": __doc__, "compute": asdict(compute), "advised": str((advised.g, advised.d))}
+    print(medians, compute)
+    about = {"note": __doc__, "compute": [*computed, asdict(compute)], "fixed": FIXED}
     write(NAME, {**about, "medians": medians, "ratios": ratios, "rounds": rounds})
 
 
