@@ -4,10 +4,10 @@
 
 SNGAN of CIFAR-10 with 37 channels, batch 16. `compute` is the time of its steps at one thread, in pairs: contiguous
 networks in their plain layout against what the advisor chooses, memory format included. The other rows take batches
-of images that the proxy of `benchmarks.congestion` delays (50 ms, ten times that in 5 s of every 20 s), and wait for the
-CPU seconds of a step, so that other load on the machine changes neither. `naive` has a loader of a fixed setting and the
-naive step, `loader` the congestion-aware controller, `layout` the advised step, `both` both. Images per second of wall
-clock, in turns; aim: both / naive >= 1.3. Rounds of one day are added to one file.
+of images that the proxy of `benchmarks.congestion` delays (50 ms, ten times that in 5 s of every 20 s), and wait for
+the CPU seconds of a step, so that other load on the machine changes neither. `naive` has a loader of a fixed setting
+and the naive step, `loader` the congestion-aware controller, `layout` the advised step, `both` both. Images per second
+of wall clock, in turns; aim: both / naive >= 1.3. Rounds of one day are added to one file.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ WORDS = (
     *("data=synthetic", "data.size=32", "model.width=37", f"train.batch={BATCH}", "train.threads=1"),
     *("d.updates_per_step=1", "g.precision=fp32", "d.precision=fp32"),
 )
-FIXED = {
-    "readers": 6,
-    "depth": 4,
-}  # what `benchmarks.congestion` finds for a consumer of 64 images/s; here it is at most 60
+# as `benchmarks.congestion` finds for 64 images/s; the steps here take less
+FIXED = {"readers": 6, "depth": 4}
 ROWS = {"naive": (True, False), "loader": (False, False), "layout": (True, True), "both": (False, True)}
 
 
