@@ -52,7 +52,7 @@ def choose_executor(
     def choose() -> dict[str, Any] | None:
         if not world.is_main:
             return None
-        chosen = (None if fresh else _recorded(config, out)) or _fastest(config, world, say, model, measure)
+        chosen = (None if fresh else recorded_config(config, out)) or _fastest(config, world, say, model, measure)
         return {"executor": chosen.train.executor, "g": _open_settings(chosen.g), "d": _open_settings(chosen.d)}
 
     found: Any = choose() if world.size == 1 else run_on_all_ranks(world, choose)[0]
@@ -61,7 +61,7 @@ def choose_executor(
     return replace(config, train=train, g=g, d=_with_open_settings(config.d, found["d"]))
 
 
-def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
+def recorded_config(config: RunConfig, out: Path) -> RunConfig | None:
     """Return the config of the run in `out`, if any; a later check refuses an unreadable one."""
     path = out / "config.yaml"
     if not path.exists():
