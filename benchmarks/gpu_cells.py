@@ -4,8 +4,8 @@ python -m benchmarks.gpu_cells [steps]
 
 Aims: the faster of the last two 8 times as fast as the first at 4x4, 25 times at 8x8; recorded 3 times as fast at 2x2;
 a grid of 16x16 that trains. Networks as MNIST has: batch 100, networks 64-256-256-1024 and
-1024-256-256-1; images are made up, for time does not depend on them. Then DCGANs with batch norm at 2x2 and 4x4, without
-an aim.
+1024-256-256-1; images are made up, for time does not depend on them. Then DCGANs with batch norm at 2x2 and 4x4,
+without an aim.
 """
 
 from __future__ import annotations
