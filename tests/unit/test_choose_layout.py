@@ -75,6 +75,15 @@ def test_stopped_run_with_a_layout_resumes_bit_for_bit(tmp_path):
     assert files and all((once / name).read_bytes() == (twice / name).read_bytes() for name in files)
 
 
+@pytest.mark.parametrize(("strategy", "is_plain"), [("zero3", True), ("ddp", False)])
+def test_sharded_weights_are_not_measured(strategy, is_plain):
+    config = read_recipe("digits", [*WORDS, f"d.strategy={strategy}"])
+    said = []
+    found = choose_layout._found(config, World(size=2), said.append, None, with_layout)
+    assert (found == config) == is_plain
+    assert said == (["layout    plain: sharded weights have no layout"] if is_plain else [])
+
+
 def test_choice_leaves_what_a_user_set(tmp_path):
     words = ("train.layout=auto", "g.channels_last=true", "d.micro_batches=4")
     found, _ = choose(read_recipe("digits", [*WORDS, *words]), tmp_path)

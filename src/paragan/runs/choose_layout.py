@@ -12,6 +12,7 @@ from paragan.config import RunConfig
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import World
 from paragan.core.network_factory import Model
+from paragan.core.types import Can
 from paragan.game.options import PlayerOptions
 from paragan.runs.choose_executor import recorded_config
 from paragan.runs.layout_search import Say
@@ -62,7 +63,15 @@ def _found(config: RunConfig, world: World, say: Say, model: Model | None, find:
     if config.g.recompute or config.d.recompute:
         say("layout    plain: recomputed activations have no layout")
         return config
+    if world.size > 1 and _shards_weights(config, world):
+        say("layout    plain: sharded weights have no layout")
+        return config
     return find(config) if find is not None else find_layout(TrialRun(config, world, model), config, say).config
+
+
+def _shards_weights(config: RunConfig, world: World) -> bool:
+    strategies = (build.strategy_on_ranks(player, world.device) for player in (config.g, config.d))
+    return any(Can.WHOLE_WEIGHTS not in strategy.can for strategy in strategies)
 
 
 def _settings(player: PlayerOptions) -> dict[str, Any]:
