@@ -107,10 +107,10 @@ def test_layout_is_not_searched_where_it_does_not_apply(tmp_path, words, message
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["g.layout={taps: [blocks.9]}"], "layout: the network has no layer 'blocks.9'"),
+        (["g.layout={taps: [blocks.9]}"], "g.layout: the network has no layer 'blocks.9'"),
         (["g.layout={pad: {blocks.1.conv: [1, 1]}}"], "layout.pad: [1, 1] does not fit a layer of"),
         (["g.layout={taps: [blocks.1.conv]}"], "layout.taps: a layer is no convolution"),
-        (["g.layout={merge: [[blocks.1.conv, blocks.2.conv]]}"], "layout.merge: blocks.1.conv, blocks.2.conv"),
+        (["g.layout={merge: [[blocks.1.conv, blocks.2.conv]]}"], "g.layout.merge: blocks.1.conv, blocks.2.conv"),
         (["g.layout={}", "train.executor=compile"], "g.layout is for eager networks"),
         (["d.layout={}", "d.recompute=true"], "d.layout does not support d.recompute"),
         (["d.layout={}", "grid.shape=2x2"], "d.layout is not available for a grid"),

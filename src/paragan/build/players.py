@@ -51,7 +51,7 @@ def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOpt
         if Can.WHOLE_WEIGHTS not in strategy.can:
             problem = f"{side.value}.layout does not support a strategy that shards weights"
             raise ConfigError(f"{problem}; set {side.value}.strategy=ddp, or leave the layout out")
-        apply_layout(net, layout.pad, layout.taps, layout.merge)
+        apply_layout(net, layout.pad, layout.taps, layout.merge, f"{side.value}.layout")
     return net
 
 

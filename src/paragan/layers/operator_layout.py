@@ -59,30 +59,32 @@ def apply_layout(
     pad: Mapping[str, tuple[int, int]],
     taps: Iterable[str],
     merge: Iterable[Sequence[str]],
+    key: str = "layout",
 ) -> None:
     """Set the layout of layers, by their names in the network.
 
-    pad: channels of input and output. taps: convolutions. merge: groups of siblings. Raises
-    `ConfigError` for a name that the network does not have, and for layers that cannot be merged.
+    pad: channels of input and output. taps: convolutions. merge: groups of siblings. key: of the
+    setting, for messages. Raises `ConfigError` for a name that the network does not have, and for
+    layers that cannot be merged.
     """
     for name, channels in pad.items():
-        _replace(_layer(net, name), partial(run_padded, inputs=channels[0], outputs=channels[1]))
+        _replace(_layer(net, name, key), partial(run_padded, inputs=channels[0], outputs=channels[1]))
     for name in taps:
-        _replace(_layer(net, name), run_taps)
+        _replace(_layer(net, name, key), run_taps)
     for names in merge:
-        layers = [_layer(net, name) for name in names]
+        layers = [_layer(net, name, key) for name in names]
         if not can_merge(layers):
-            raise ConfigError(f"layout.merge: {', '.join(names)} are not layers of one kind; leave them out")
+            raise ConfigError(f"{key}.merge: {', '.join(names)} are not layers of one kind; leave them out")
         siblings = _Siblings(layers)
         for number, layer in enumerate(layers):
             layer.forward = partial(siblings.result, number)
 
 
-def _layer(net: nn.Module, name: str) -> nn.Module:
+def _layer(net: nn.Module, name: str, key: str) -> nn.Module:
     found = dict(net.named_modules()).get(name)
     if found is None or not is_single_layer(found):
         hint = "measure again with train.layout=auto and --fresh"
-        raise ConfigError(f"layout: the network has no layer {name!r} with weights; {hint}, or leave it out")
+        raise ConfigError(f"{key}: the network has no layer {name!r} with weights; {hint}, or leave it out")
     return found
 
 
