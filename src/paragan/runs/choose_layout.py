@@ -9,7 +9,7 @@ from typing import Any
 
 from paragan import build
 from paragan.config import RunConfig
-from paragan.core.collective import run_on_all_ranks
+from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.core.types import Can
@@ -42,13 +42,11 @@ def choose_layout(
         return config
     fixed = replace(config, train=replace(config.train, layout="fixed"))
 
-    def choose() -> dict[str, Any] | None:
-        if not world.is_main:
-            return None
+    def choose() -> dict[str, Any]:
         found = (None if fresh else recorded_config(config, out)) or _found(fixed, world, say, model, find)
         return {"g": _settings(found.g), "d": _settings(found.d)}
 
-    chosen: Any = choose() if world.size == 1 else run_on_all_ranks(world, choose)[0]
+    chosen = run_on_main(world, choose)
     return replace(fixed, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
 
 
