@@ -68,10 +68,10 @@ class Strategy(none.Strategy):
         across = ReduceGroup(here.world.group, "a penalty", here.world.count)
         return Reduction(here.world.size, around, tied, across)
 
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         for weight in placement_of(net).idle:
             weight.grad = None
-        return super().finish(net, max_norm, scale)
+        return super().finished_gradients(net, scale)
 
     def _tied(
         self,
