@@ -73,6 +73,7 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.pipeline.rank
             self.add_module(str(number), block if here else AbsentBlock(block))
+        self._mixes = mixes_samples(self)
 
     def stage_of(self, number: int) -> int:
         """Return the rank of a block in its pipeline."""
@@ -105,7 +106,9 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
             if chunk.first < stop and chunk.stop > first
         ]
         value, structure = _take_apart(h)
-        rows = _RowSplit.of(self.ranks, len(value[0]), self.micro_batches)
+        # as `core.fakes.detached_fakes`: without a gradient, layers that mix samples see the whole batch
+        is_whole = self.training and self._mixes and not torch.is_grad_enabled()
+        rows = _RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         labels = rows.gather(y_B)
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
