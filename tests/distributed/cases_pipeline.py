@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
+from paragan.core.errors import RankError
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
+from paragan.engine.consistency import ConsistencyCheck
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
@@ -24,7 +28,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.parallel import none
-from paragan.penalties import r1
+from paragan.parallel._row_moves import Messages
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
 from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, game, player, stream
@@ -73,14 +77,19 @@ def _zoo_player(side: Side, model: str, placed: none.Strategy, world: World, par
     return Player(side, net, placed, policy, ema=ema)
 
 
-def _zoo_game(model: str, world: World, placed: Sequence[none.Strategy], parts: int, share: tuple[int, int]):
+def _zoo_game(
+    model: str, world: World, placed: Sequence[none.Strategy], parts: int, share: tuple[int, int], penalty: str
+):
     seats = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
-    latent = importlib.import_module(f"paragan.models.{model}").Generator(
-        importlib.import_module(f"paragan.models.{model}").Options(**ZOO[model]), (3, SIDE, SIDE), CLASSES
-    ).latent
+    latent = (
+        importlib.import_module(f"paragan.models.{model}")
+        .Generator(importlib.import_module(f"paragan.models.{model}").Options(**ZOO[model]), (3, SIDE, SIDE), CLASSES)
+        .latent
+    )
     prior = Prior(5, latent, CLASSES, dtype=torch.float64)
-    penalty = r1.Penalty(r1.Options(weight=0.3))
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(penalty,)), _batches(*share)
+    module = importlib.import_module(f"paragan.penalties.{penalty}")
+    term = module.Penalty(module.Options(weight=0.3))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(term,)), _batches(*share)
 
 
 def _batches(first: int = 0, count: int = ROWS):
@@ -92,15 +101,50 @@ def _batches(first: int = 0, count: int = ROWS):
         step += 1
 
 
-def zoo(world: World, model: str, options: dict[str, Any], steps: int = 2) -> float:
+def zoo(world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2) -> float:
     """The largest difference of any weight or average from one process with equal micro-batches."""
     parts = options.get("micro_batches", 4)
-    plain, batches = _zoo_game(model, ALONE, (none.Strategy(), none.Strategy()), parts, (0, ROWS))
+    plain, batches = _zoo_game(model, ALONE, (none.Strategy(), none.Strategy()), parts, (0, ROWS), penalty)
     for _ in range(steps):
         synchronous.step(plain, batches)
     placed = (strategy("pipeline", options), strategy("pipeline", options))
-    gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS))
+    gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS), penalty)
     for _ in range(steps):
         synchronous.step(gan, batches)
     nets = ((gan.g, gan.g.net, plain.g.net), (gan.d, gan.d.net, plain.d.net), (gan.g, gan.g.ema.net, plain.g.ema.net))
     return max(distance(seat.strategy.weights(net), dict(one.state_dict())) for seat, net, one in nets)
+
+
+def differ(world: World, what: str) -> str:
+    """What the check of consistency says where the last rank of two pipelines has something else."""
+    options = {"stages": 2, "micro_batches": 1}
+    gan = game(MATRIX[31], *(player(side, MATRIX[31], strategy("pipeline", options), world) for side in Side))
+    check = ConsistencyCheck(world, 1)
+    players = {"g": gan.g, "d": gan.d}
+    check.check(gan.clock, players)
+    gan.clock.step += 1
+    if world.rank == world.size - 1:
+        with torch.no_grad():
+            net = gan.g.net if what == "a weight" else gan.g.ema.net
+            next(weight for name, weight in net.named_parameters() if ("blocks" in name) == (what == "a weight")).add_(
+                1
+            )
+    try:
+        check.check(gan.clock, players)
+    except RankError as error:
+        return str(error)
+    return "equal"
+
+
+def silent(world: World) -> str:
+    """What a rank says whose pipeline has a rank that does not answer."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    messages = Messages(replace(world, group=group))
+    said = ""
+    if world.rank == 0:
+        try:
+            messages.receive(torch.empty(1), 1)
+        except RankError as error:
+            said = str(error)
+    world.barrier()
+    return said
