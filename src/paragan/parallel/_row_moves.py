@@ -54,9 +54,9 @@ class Messages:
 
     def flush(self) -> None:
         """Wait until all messages have arrived."""
-        sent, self._sent = self._sent, []
-        for work, _ in sent:
+        for work, _ in self._sent:
             self._checked(work.wait)
+        self._sent = []
 
     def _checked(self, act: Any) -> Any:
         try:
@@ -97,7 +97,8 @@ class RowMove:
     def transfer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows without their graph."""
         me = self.messages.ranks.rank
-        mine, wanted = _spans(self.before), _spans(self.after)
+        mine = _spans(self.before)
+        wanted = _spans(self.after)
         moved = [tensor.new_empty((self.after[me], *tensor.shape[1:])) for tensor in tensors]
         for rank, span in enumerate(wanted):
             common = _overlap(mine[me], span)

@@ -75,6 +75,10 @@ class Strategy:
         """Number of updates after which all ranks have equal weights again."""
         return 1
 
+    def refusal(self, net: nn.Module, num_ranks: int) -> str:
+        """Return why that many ranks cannot train a network under this strategy; empty if they can."""
+        return ""
+
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         """Build and shard the network; forward and names do not change."""
         return self.apply_memory_options(make())

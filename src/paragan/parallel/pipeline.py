@@ -7,17 +7,14 @@ replicas, under `data`: `ddp` and `zero1` to `zero3` as for whole networks.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
@@ -29,10 +26,9 @@ from paragan.core.protocols import Network, Turn
 from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
-from paragan.layers.update_once import mixing_layers
 from paragan.parallel import ddp, none, zero1, zero2, zero3
 from paragan.parallel._forward_backward import Reduction
-from paragan.parallel._fully_shard import build_sharded
+from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
 from paragan.parallel._pipeline_cuts import refuse_invalid_cuts
 from paragan.parallel._pipelined_blocks import PipelinedBlocks
 from paragan.parallel._stage_ranks import StageRanks, stage_ranks
@@ -49,8 +45,11 @@ class Options:
     """Ranks of one pipeline; a divisor of the player's ranks; null: all of them."""
     chunks: Count = 1
     """Chunks of blocks per rank; more than one makes the schedule interleaved."""
-    micro_batches: Count = 4
-    """Micro-batches of each call of the network."""
+    micro_batches: Count | None = None
+    """Micro-batches of each call of the network; null: 4, or 1 where layers mix the samples of a batch.
+
+    Batch norm then has the statistics of a micro-batch, as in accumulation.
+    """
     cuts: tuple[Count, ...] | None = None
     """Numbers of the blocks that begin the second and later chunks; null: equal counts."""
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
@@ -67,6 +66,15 @@ class Strategy(none.Strategy):
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
         self._copies = _OF_COPIES[options.data].Strategy(None, memory)
+
+    def refusal(self, net: nn.Module, num_ranks: int) -> str:
+        stages = num_ranks if self.options.stages is None else self.options.stages
+        try:
+            if stages > 1:
+                self._edges(len(list(blocks_to_cut(net).children())), stages)
+        except ConfigError as error:
+            return str(error)
+        return ""
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         if self.memory.norm_ranks is not None:
@@ -91,11 +99,11 @@ class Strategy(none.Strategy):
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
         terms = super().forward_backward(turn, nets, parts, scale)
-        _placed(nets[turn.side].module).ranks.messages.flush()
+        pipelined(nets[turn.side].module).ranks.messages.flush()
         return terms
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        ranks = _placed(net).ranks
+        ranks = pipelined(net).ranks
         of_copies = self._copies.reduction(turn, net)
         differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
@@ -113,25 +121,25 @@ class Strategy(none.Strategy):
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         gradient = self._copies.input_gradient(net, out_B, x, scale)
         # A backward from here must reach all moves, or none, on every rank.
-        for token in _placed(net).ranks.messages.tokens or ():
+        for token in pipelined(net).ranks.messages.tokens or ():
             gradient = gradient + token.sum().to(gradient.dtype)
         return gradient
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = self._copies.finished_gradients(net, scale)
-        pipeline = _placed(net).ranks.pipeline
+        pipeline = pipelined(net).ranks.pipeline
         for name, grad in grads.items():
-            if pipeline.size > 1 and not _is_in_block(name):  # so far of the rows of this rank
+            if pipeline.size > 1 and not is_in_block(name):  # so far of the rows of this rank
                 pipeline.count("parameters", grad)
                 dist.all_reduce(grad, group=pipeline.group)
         return grads
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
-        pipeline = _placed(net).ranks.pipeline
+        pipeline = pipelined(net).ranks.pipeline
         if pipeline.size == 1:
             return self._copies.gradient_norm(net, grads)  # bit-equal to a run without ranks
         # weights outside of the blocks are on all ranks, and count once
-        mine = {name: grad for name, grad in grads.items() if _is_in_block(name) or not pipeline.rank}
+        mine = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
         squared = self._copies.gradient_norm(net, mine).square()
         pipeline.count("control", squared)
         dist.all_reduce(squared, group=pipeline.group)
@@ -144,7 +152,7 @@ class Strategy(none.Strategy):
         return self._copies.device(net)
 
     def world(self, net: nn.Module) -> World:
-        return _placed(net).ranks.world
+        return pipelined(net).ranks.world
 
     def layout(self, net: nn.Module) -> Layout:
         return self._with_stage(net, self._copies.layout(net))
@@ -153,13 +161,13 @@ class Strategy(none.Strategy):
         return self._with_stage(net, self._copies.optimizer_layout(net))
 
     def shapes(self, net: nn.Module) -> dict[str, Shape]:
-        return dict(_placed(net).shapes)
+        return dict(pipelined(net).shapes)
 
     def parameter_names(self, net: nn.Module) -> list[str]:
-        return list(_placed(net).parameters)
+        return list(pipelined(net).parameters)
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        placed = _placed(net)
+        placed = pipelined(net)
         here = self._copies.weights(net)
         pipeline = placed.ranks.pipeline
         dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
@@ -182,15 +190,15 @@ class Strategy(none.Strategy):
         """Return a factory of this rank's part of the network, which never holds the others' weights."""
         if isinstance(make, NetworkFactory):
             construct = make.construct
-            return _PartFactory(lambda: self._cut(construct(), ranks), make.fill, make.device)
+            return PartFactory(lambda: self._cut(construct(), ranks), make.fill, make.device)
         return lambda: self._cut(make(), ranks)
 
     def _cut(self, net: nn.Module, ranks: StageRanks) -> nn.Module:
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
-        object.__setattr__(net, "_pipelined", _Placed(ranks, shapes, parameters))
+        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, shapes, parameters))
         if ranks.pipeline.size > 1:
-            blocks = _blocks_to_cut(net)
+            blocks = blocks_to_cut(net)
             edges = self._edges(len(list(blocks.children())), ranks.pipeline.size)
             net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
         return net
@@ -210,51 +218,6 @@ class Strategy(none.Strategy):
             return layout
         found = dict(layout)
         for name, box in layout.items():
-            if _is_in_block(name):
+            if is_in_block(name):
                 found[name] = replace(box, stage=blocks.stage_of(int(name.split(".")[1])))
         return found
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """What a pipelined network is part of: ranks, shapes of all tensors, names of all parameters."""
-
-    ranks: StageRanks
-    shapes: Mapping[str, Shape]
-    parameters: Sequence[str]
-
-
-def _is_in_block(name: str) -> bool:
-    return name.startswith("blocks.")
-
-
-def _placed(net: nn.Module) -> _Placed:
-    inner = net.module if isinstance(net, DistributedDataParallel) else net
-    return cast(_Placed, inner._pipelined)
-
-
-class _PartFactory(NetworkFactory):
-    """Factory of a part of a network, whose other weights have no memory at any time."""
-
-    def __call__(self) -> nn.Module:
-        return super().__call__() if self.fill is None else build_sharded(self, lambda net: net)
-
-
-def _blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
-    """Return the blocks of a network; raise `ConfigError` if they cannot be on several ranks."""
-    name = type(net).__name__
-    declared = getattr(net, "blocks", None)
-    if not isinstance(declared, (nn.ModuleList, nn.Sequential)):
-        problem = f"strategy pipeline needs the attribute `blocks` of {name}, an nn.ModuleList or nn.Sequential"
-        raise ConfigError(f"{problem}, run by paragan.layers.blocks.run_blocks; add it, or use zero3")
-    inside = set(declared.modules())
-    mixing = [key for key, module in net.named_modules() if module in mixing_layers(net) - inside]
-    if mixing:
-        raise ConfigError(
-            f"strategy pipeline: {name} has layers outside of its blocks that mix samples ({', '.join(mixing[:3])}); "
-            "move them into a block, or use ddp"
-        )
-    owners = Counter(chain.from_iterable({id(p) for p in block.parameters()} for block in declared.children()))
-    if max(owners.values(), default=0) > 1:
-        raise ConfigError(f"strategy pipeline: blocks of {name} share a weight; use zero3")
-    return declared
