@@ -13,7 +13,7 @@ next; one backward pass goes through all of them in reverse. With one chunk per 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
@@ -21,10 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError
-from paragan.layers.blocks import BlockRunner
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import UpdateOnce, mixes_samples
+from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._row_moves import RowMove, absent
 from paragan.parallel._row_split import MicroBatch, RowSplit
 from paragan.parallel._stage_ranks import StageRanks
@@ -51,7 +50,7 @@ class AbsentBlock(UpdateOnce):
         self.draws = uses_random_numbers(block)
 
 
-class PipelinedBlocks(nn.ModuleList, BlockRunner):
+class PipelinedBlocks(ChainedBlocks):
     """`net.blocks` of a pipelined network: this rank's blocks, under their numbers.
 
     micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
@@ -65,11 +64,10 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
         ranks: StageRanks,
         micro_batches: int | None,
     ) -> None:
-        super().__init__()
+        super().__init__(blocks)
         num = ranks.pipeline.size
         self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
         self.ranks = ranks
-        self.takes_labels = isinstance(blocks, nn.ModuleList)
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.pipeline.rank
@@ -81,27 +79,10 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
         """Return the rank of a block in its pipeline."""
         return next(chunk.rank for chunk in self.chunks if chunk.first <= number < chunk.stop)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the blocks; each alone waits for the pipeline, unlike `run_blocks` of all of them."""
-        return (self[number] for number in range(len(self)))
-
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return a block, or consecutive ones, to be called."""
-        numbers = range(len(self))
-        if isinstance(index, slice):
-            return _SomeBlocks(self, numbers[index])
-        return _SomeBlocks(self, range(numbers[index], numbers[index] + 1))
-
-    def forward(self, h: Any, y_B: Tensor | None = None) -> Any:
-        """Run all blocks."""
-        return self.run(h, y_B)
-
-    def run(self, h: Any, y_B: Tensor | None = None) -> Any:
-        """Run all blocks on the rows of this rank, and return the output of these rows. Collective."""
-        return self.run_range(h, y_B, 0, len(self))
-
-    def run_range(self, h: Any, y_B: Tensor | None, first: int, stop: int) -> Any:
-        """Run the blocks first to stop - 1. Collective."""
+    def run_range(self, h: Any, y_B: Tensor | None, numbers: range) -> Any:
+        """Run consecutive blocks on the rows of this rank; return the output of these rows. Collective."""
+        first = numbers.start
+        stop = numbers.stop
         chunks = [
             Chunk(max(chunk.first, first), min(chunk.stop, stop), chunk.rank)
             for chunk in self.chunks
@@ -152,7 +133,7 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
                 for block in self._blocks_of(chunk):
-                    out = block(out, labels[number]) if self.takes_labels else block(out)
+                    out = self.call(block, out, labels[number])
                 value, found = take_apart(out)
                 produced = self._agree(chunk, structure, found)
                 if ends[1] != here:
@@ -184,20 +165,3 @@ class PipelinedBlocks(nn.ModuleList, BlockRunner):
             back = RowMove(self.ranks.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
-
-
-class _SomeBlocks(BlockRunner):
-    """A slice of pipelined blocks."""
-
-    def __init__(self, blocks: PipelinedBlocks, numbers: range) -> None:
-        if numbers.step != 1:
-            raise ConfigError("pipeline: blocks can be called in their order only; slice them without a step")
-        self._blocks = blocks
-        self._numbers = numbers
-
-    def __call__(self, h: Any, y_B: Tensor | None = None) -> Any:
-        return self.run(h, y_B)
-
-    def run(self, h: Any, y_B: Tensor | None = None) -> Any:
-        """Run these blocks. Collective."""
-        return self._blocks.run_range(h, y_B, self._numbers.start, self._numbers.stop)

@@ -27,9 +27,10 @@ from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
+from paragan.parallel._block_costs import block_costs, count_operations
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
-from paragan.parallel._pipeline_cuts import refuse_invalid_cuts
+from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
 from paragan.parallel._pipelined_blocks import PipelinedBlocks
 from paragan.parallel._stage_ranks import StageRanks, stage_ranks
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
@@ -51,9 +52,16 @@ class Options:
     Batch norm then has the statistics of a micro-batch, as in accumulation.
     """
     cuts: tuple[Count, ...] | None = None
-    """Numbers of the blocks that begin the second and later chunks; null: equal counts."""
+    """Numbers of the blocks that begin the second and later chunks.
+
+    null: so that the longest chunk has the fewest operations of a forward; for networks of outside
+    code, equal counts of blocks. `paragan plan --measure` measures the times of blocks.
+    """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
+
+
+_NEARLY_EQUAL = 0.02  # share by which the longest stage may exceed the shortest possible one
 
 
 class Strategy(none.Strategy):
@@ -190,24 +198,26 @@ class Strategy(none.Strategy):
         """Return a factory of this rank's part of the network, which never holds the others' weights."""
         if isinstance(make, NetworkFactory):
             construct = make.construct
-            return PartFactory(lambda: self._cut(construct(), ranks), make.fill, make.device)
+            return PartFactory(lambda: self._cut(construct(), ranks, make), make.fill, make.device)
         return lambda: self._cut(make(), ranks)
 
-    def _cut(self, net: nn.Module, ranks: StageRanks) -> nn.Module:
+    def _cut(self, net: nn.Module, ranks: StageRanks, make: NetworkFactory | None = None) -> nn.Module:
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, shapes, parameters))
         if ranks.pipeline.size > 1:
             blocks = blocks_to_cut(net)
-            edges = self._edges(len(list(blocks.children())), ranks.pipeline.size)
+            edges = self._edges(len(list(blocks.children())), ranks.pipeline.size, make)
             net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
         return net
 
-    def _edges(self, num_blocks: int, stages: int) -> tuple[int, ...]:
-        """Return where chunks begin and end."""
+    def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
+        """Return where chunks begin and end. make: counts the operations of a call, if it can."""
         chunks = stages * self.options.chunks
         cuts = self.options.cuts
-        if cuts is None:
+        if cuts is None and make is not None and make.inputs is not None:
+            cuts = balanced_cuts(_operations(make), chunks, _NEARLY_EQUAL)
+        elif cuts is None:
             cuts = tuple(num_blocks * number // chunks for number in range(1, chunks))
         refuse_invalid_cuts(cuts, num_blocks, chunks)
         return (0, *cuts, num_blocks)
@@ -221,3 +231,11 @@ class Strategy(none.Strategy):
             if is_in_block(name):
                 found[name] = replace(box, stage=blocks.stage_of(int(name.split(".")[1])))
         return found
+
+
+def _operations(make: NetworkFactory) -> list[BlockCost]:
+    """Return the operations of each block, counted without data."""
+    assert make.inputs is not None
+    with torch.device("meta"):
+        net = make.construct()
+    return block_costs(net, make.inputs(net), count_operations)
