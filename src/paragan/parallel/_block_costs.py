@@ -17,8 +17,8 @@ from paragan.core.tree import map_tensors
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._pipeline_cuts import BlockCost
 
-Cost = Callable[[nn.Module, Callable[[nn.Module], Any]], tuple[float, Any]]
-"""(block, call of a block with its inputs) to its cost and what it returned."""
+Cost = Callable[[nn.Module, Callable[[nn.Module], Any]], tuple[float, float, Any]]
+"""(block, call of a block with its inputs) to (forward, forward and backward, what it returned)."""
 
 
 def block_costs(net: nn.Module, inputs: Sequence[Tensor | None], cost: Cost) -> list[BlockCost]:
@@ -35,29 +35,35 @@ def block_costs(net: nn.Module, inputs: Sequence[Tensor | None], cost: Cost) -> 
     return costed.found
 
 
-def count_operations(block: nn.Module, call: Callable[[nn.Module], Any]) -> tuple[float, Any]:
-    """Return the multiplications and additions of a forward, without data: equal on every machine."""
+def count_operations(block: nn.Module, call: Callable[[nn.Module], Any]) -> tuple[float, float, Any]:
+    """Return the multiplications and additions, without data: equal on every machine.
+
+    A backward has twice those of a forward.
+    """
     with FlopCounterMode(display=False) as counter:
         output = call(block)
-    return float(counter.get_total_flops()), output
+    forward = float(counter.get_total_flops())
+    return forward, 3 * forward, output
 
 
 def measure_seconds(synchronized_time: Callable[[], float], device: torch.device, repetitions: int = 3) -> Cost:
     """Return a cost in seconds of forward and backward on a device: the least of some repetitions."""
 
-    def measure(block: nn.Module, call: Callable[[nn.Module], Any]) -> tuple[float, Any]:
+    def measure(block: nn.Module, call: Callable[[nn.Module], Any]) -> tuple[float, float, Any]:
         here = deepcopy(block).to_empty(device=device)
         with torch.no_grad():
             for tensor in (*here.parameters(), *(b for b in here.buffers() if b.is_floating_point())):
                 tensor.uniform_(-0.1, 0.1)
-        seconds = []
+        found = []
         for _ in range(repetitions + 1):
             start = synchronized_time()
             output = call(here)
+            forward = synchronized_time() - start
             roots = [tensor for tensor in _tensors(output) if tensor.requires_grad]
             torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
-            seconds.append(synchronized_time() - start)
-        return min(seconds[1:]), output
+            found.append((synchronized_time() - start, forward))
+        seconds, forward = min(found[1:])
+        return forward, seconds, output
 
     return measure
 
@@ -74,9 +80,10 @@ class _CostedBlocks(ChainedBlocks):
     def run_range(self, h: Any, y_B: Tensor | None, numbers: range) -> Any:
         for block in list(self.children())[numbers.start : numbers.stop]:
             h = map_tensors(_leaf, h)
-            seconds, output = self._cost(block, lambda block, h=h: self.call(block, h, y_B))  # type: ignore[misc]
+            forward, seconds, output = self._cost(block, lambda block, h=h: self.call(block, h, y_B))  # type: ignore[misc]
             tensors = _tensors(output)
-            self.found.append(BlockCost(seconds, sum(t.numel() * t.element_size() for t in tensors) // len(tensors[0])))
+            num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors) // len(tensors[0])
+            self.found.append(BlockCost(seconds, num_bytes, forward))
             h = output
         return h
 
