@@ -112,3 +112,13 @@ def test_pipelines_of_separate_players_without_delay_are_synchrony(four_ranks, r
 def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
     waiting, _ = two_ranks.run(f"{CASES}:silent")
     assert waiting.startswith("pipeline: a rank did not send or receive its rows")
+
+
+def test_pipeline_ranks_have_only_their_blocks(two_ranks):
+    """And what is outside of blocks, a layer of `width` weights."""
+    case = "tests.distributed.cases_memory:held"
+    whole = two_ranks.run(case, timeout=240, name="ddp", width=300)[0]
+    found = two_ranks.run(case, timeout=240, name="pipeline", width=300)
+    for kind in ("weights", "optimizer", "average"):
+        assert whole[kind] <= sum(held[kind] for held in found) <= 1.06 * whole[kind]
+        assert max(held[kind] for held in found) <= 0.72 * whole[kind]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from paragan.parallel._pipeline_cuts import idle_share
@@ -36,7 +38,7 @@ def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first():
     found = schedule(chunks([1.0, 2.5, 0.5, 1.5], 2), 3)
     for rank in range(2):
         mine = sorted((one.start_s, one.stop_s) for one in found if one.rank == rank)
-        assert all(before[1] <= after[0] for before, after in zip(mine, mine[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(mine))
     at = {(one.chunk, one.micro_batch, one.is_backward): one for one in found}
     assert len(at) == 4 * 3 * 2
     for (chunk, micro_batch, is_backward), one in at.items():

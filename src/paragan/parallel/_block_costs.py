@@ -72,15 +72,14 @@ class _CostedBlocks(ChainedBlocks):
     """Blocks that record their costs."""
 
     def __init__(self, blocks: nn.ModuleList | nn.Sequential, cost: Cost) -> None:
-        super().__init__(blocks)
+        super().__init__(blocks.children())
         self.found: list[BlockCost] = []
         self._cost = cost
-        self.extend(list(blocks.children()))
 
-    def run_range(self, h: Any, y_B: Tensor | None, numbers: range) -> Any:
+    def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
         for block in list(self.children())[numbers.start : numbers.stop]:
             h = map_tensors(_leaf, h)
-            forward, seconds, output = self._cost(block, lambda block, h=h: self.call(block, h, y_B))  # type: ignore[misc]
+            forward, seconds, output = self._cost(block, lambda block, h=h: block(h, *labels))  # type: ignore[misc]
             tensors = _tensors(output)
             num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors) // len(tensors[0])
             self.found.append(BlockCost(seconds, num_bytes, forward))

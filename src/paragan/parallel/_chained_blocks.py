@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,30 +13,19 @@ from paragan.layers.blocks import BlockRunner
 
 
 class ChainedBlocks(nn.ModuleList, BlockRunner):
-    """Replacement of `net.blocks`, whatever way the network calls them: whole, in slices, or one by one.
-
-    takes_labels: whether a block is called with labels, too, as members of an `nn.Sequential` are not.
-    """
-
-    def __init__(self, blocks: nn.ModuleList | nn.Sequential) -> None:
-        super().__init__()
-        self.takes_labels = isinstance(blocks, nn.ModuleList)
+    """Replacement of `net.blocks`, whatever way the network calls them: whole, in slices, or one by one."""
 
     @abstractmethod
-    def run_range(self, h: Any, y_B: Tensor | None, numbers: range) -> Any:
-        """Run consecutive blocks."""
+    def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
+        """Run consecutive blocks. labels: further arguments of each, without a gradient."""
 
     def run(self, h: Any, y_B: Tensor | None = None) -> Any:
-        """Run all blocks."""
-        return self.run_range(h, y_B, range(len(self)))
+        """Run all blocks, each as `block(h, y_B)`."""
+        return self(h, y_B)
 
-    def forward(self, h: Any, y_B: Tensor | None = None) -> Any:
-        """Run all blocks."""
-        return self.run(h, y_B)
-
-    def call(self, block: nn.Module, h: Any, y_B: Tensor | None) -> Any:
-        """Call one block."""
-        return block(h, y_B) if self.takes_labels else block(h)
+    def forward(self, h: Any, *labels: Tensor | None) -> Any:
+        """Run all blocks, each as `block(h, *labels)`."""
+        return self.run_range(h, labels, range(len(self)))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the blocks, to be called one by one."""
@@ -59,9 +48,9 @@ class _SomeBlocks(BlockRunner):
         self._blocks = blocks
         self._numbers = numbers
 
-    def __call__(self, h: Any, y_B: Tensor | None = None) -> Any:
-        return self.run(h, y_B)
+    def __call__(self, h: Any, *labels: Tensor | None) -> Any:
+        return self._blocks.run_range(h, labels, self._numbers)
 
     def run(self, h: Any, y_B: Tensor | None = None) -> Any:
         """Run these blocks."""
-        return self._blocks.run_range(h, y_B, self._numbers)
+        return self(h, y_B)

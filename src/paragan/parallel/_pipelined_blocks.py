@@ -64,7 +64,7 @@ class PipelinedBlocks(ChainedBlocks):
         ranks: StageRanks,
         micro_batches: int | None,
     ) -> None:
-        super().__init__(blocks)
+        super().__init__()
         num = ranks.pipeline.size
         self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
         self.ranks = ranks
@@ -79,7 +79,7 @@ class PipelinedBlocks(ChainedBlocks):
         """Return the rank of a block in its pipeline."""
         return next(chunk.rank for chunk in self.chunks if chunk.first <= number < chunk.stop)
 
-    def run_range(self, h: Any, y_B: Tensor | None, numbers: range) -> Any:
+    def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
         """Run consecutive blocks on the rows of this rank; return the output of these rows. Collective."""
         first = numbers.start
         stop = numbers.stop
@@ -92,12 +92,12 @@ class PipelinedBlocks(ChainedBlocks):
         # as `core.fakes.detached_fakes`: without a gradient, layers that mix samples see the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
-        labels = rows.gather(y_B)
+        whole = [rows.gather(each) for each in labels]
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
         for number, chunk in enumerate(chunks):
             ends = (route[number], route[number + 2])
-            structure = self._run_chunk(chunk, ends, held, rows, labels, structure)
+            structure = self._run_chunk(chunk, ends, held, rows, whole, structure)
         outputs = self._leave(held, rows, chunks[-1].rank)
         if not torch.is_grad_enabled():
             self.ranks.messages.flush()
@@ -118,7 +118,7 @@ class PipelinedBlocks(ChainedBlocks):
         ends: tuple[int, int],
         held: list[list[Tensor]],
         rows: RowSplit,
-        labels: Sequence[Tensor | None],
+        labels: Sequence[Sequence[Tensor | None]],
         structure: Any,
     ) -> Any:
         """Run one chunk on all micro-batches, in place in `held`; return the structure of its output.
@@ -133,7 +133,7 @@ class PipelinedBlocks(ChainedBlocks):
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
                 for block in self._blocks_of(chunk):
-                    out = self.call(block, out, labels[number])
+                    out = block(out, *(each[number] for each in labels))
                 value, found = take_apart(out)
                 produced = self._agree(chunk, structure, found)
                 if ends[1] != here:

@@ -68,7 +68,7 @@ class RowSplit:
         if y_B is None:
             return [None] * len(self.parts)
         if y_B.requires_grad:
-            problem = "pipeline: the second argument of run_blocks needs a gradient, but is sent without one"
+            problem = "pipeline: the second argument of a block needs a gradient, but is sent without one"
             raise ConfigError(f"{problem}; pass it as part of the first, a tuple")
         padded = y_B.new_zeros((max(self.counts), *y_B.shape[1:]))
         padded[: len(y_B)] = y_B
