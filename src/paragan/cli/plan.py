@@ -14,6 +14,7 @@ import typer
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
 from paragan.cli.forecast_tables import format_bytes, format_forecast, format_grid_plan, format_ms
 from paragan.cli.layout_table import format_layout
+from paragan.cli.pipeline_table import format_pipelines
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -142,6 +143,8 @@ def format_plan(plan: Plan) -> str:
     parts = [format_table(rows) + notes]
     if plan.layout is not None:
         parts.append(format_layout(plan.layout))
+    if plan.pipelines:
+        parts.append(format_pipelines(plan.pipelines))
     if plan.forecast is not None:
         parts.append(format_forecast(plan.forecast))
     if plan.parallel is not None:

@@ -32,6 +32,11 @@ from paragan.parallel._structures import put_together, specs_of_structure, take_
 _MICRO_BATCHES = 4
 
 
+def default_micro_batches(net: nn.Module) -> int:
+    """Return the micro-batches of a call where none are set: one for layers that mix samples."""
+    return 1 if mixes_samples(net) else _MICRO_BATCHES
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Consecutive blocks, first to stop - 1, on one rank of a pipeline."""
@@ -73,7 +78,7 @@ class PipelinedBlocks(ChainedBlocks):
             here = self.stage_of(number) == ranks.pipeline.rank
             self.add_module(str(number), block if here else AbsentBlock(block))
         self._mixes = mixes_samples(self)
-        self.micro_batches = micro_batches or (1 if self._mixes else _MICRO_BATCHES)
+        self.micro_batches = micro_batches or default_micro_batches(self)
 
     def stage_of(self, number: int) -> int:
         """Return the rank of a block in its pipeline."""

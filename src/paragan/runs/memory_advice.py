@@ -38,7 +38,7 @@ def _advice(request: RunRequest) -> str:
     except (ParaganError, RuntimeError, MemoryError):
         return small  # without the numbers
     state = sum(memory.terms.get(name, 0) for name in _STATE)
-    needs = f"by `paragan plan` a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries"
+    needs = f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan"
     parts = f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average"
     return (
         f"{needs}, {parts}: pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "

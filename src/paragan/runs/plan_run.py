@@ -27,6 +27,7 @@ from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_times import measure_times
+from paragan.runs.plan_pipelines import plan_pipelines
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
@@ -114,7 +115,9 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
     model = _plan_model(config, found, operations)
-    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, layout, chosen, ahead, notes)
+    data = _plan_data(config, found)
+    pipelines = plan_pipelines(request.config, found, device, request.is_measured)
+    return Plan(request.recipe, model, memory, data, measured, layout, chosen, ahead, notes, pipelines)
 
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
