@@ -49,6 +49,8 @@ _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
+_TIMELINE = "With --measure and strategy pipeline: SVG or PNG file for a plot of the ranks' schedules."
+TimelineFile = Annotated[Path | None, typer.Option("--timeline", metavar="FILE", help=_TIMELINE)]
 _PROBE = "With --choose: compare half, whole and double learning rates by runs of so many kimg."
 ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
@@ -71,6 +73,7 @@ def plan_command(
     choose: Choose = False,
     hours: Hours = None,
     plot: PlotFile = None,
+    timeline: TimelineFile = None,
     probe_kimg: ProbeKimg = None,
     as_json: AsJson = False,
     trust: Trust = False,
@@ -93,7 +96,7 @@ def plan_command(
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
-    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
+    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead, timeline)
     with show_lines() as say:
         document, text = _make_plan(request, say)
     print(json.dumps(document, indent=1) if as_json else text)

@@ -12,6 +12,7 @@ reverse in a backward: torch's engine runs the nodes of one device by descending
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -34,10 +35,12 @@ class Messages:
     """Messages of the ranks of one pipeline.
 
     tokens: empty tensors whose graphs reach all moves since the list was set; None: not recorded.
+    waits: times (`time.monotonic`) at which waits of this process for rows began and ended.
     """
 
     ranks: World
     tokens: list[Tensor] | None = None
+    waits: list[tuple[float, float]] | None = None
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
 
     def send(self, rows: Tensor, to: int) -> None:
@@ -50,7 +53,10 @@ class Messages:
 
     def receive(self, rows: Tensor, source: int) -> None:
         """Receive into contiguous rows, and wait for them."""
+        began = time.monotonic()
         self._checked(lambda: dist.recv(rows, group=self.ranks.group, group_src=source))
+        if self.waits is not None:
+            self.waits.append((began, time.monotonic()))
 
     def flush(self) -> None:
         """Wait until all messages have arrived."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
@@ -97,6 +98,10 @@ class Strategy(none.Strategy):
 
     def training_module(self, net: nn.Module) -> nn.Module:
         return self._copies.training_module(net)
+
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
+        problem = "strategy pipeline has no forecast on other numbers of workers"
+        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paragan import build
 from paragan.config import RunConfig
@@ -19,6 +22,7 @@ from paragan.parallel._block_costs import block_costs, count_operations, measure
 from paragan.parallel._pipeline_cuts import BlockCost
 from paragan.parallel._pipelined_blocks import default_micro_batches
 from paragan.scaling.pipeline_plan import PipelinePlan, PipelineSize, plan_pipeline
+from paragan.scaling.pipeline_plot import write_schedule_plot
 
 
 def pipeline_options(options: PlayerOptions) -> Any:
@@ -48,6 +52,21 @@ def plan_pipelines(
     return plans
 
 
+def write_timeline(
+    config: RunConfig, found: build.Data, plans: Mapping[str, PipelinePlan], path: Path, say: Callable[[str], None]
+) -> None:
+    """Draw the predicted schedules, and those of a run of these plans on this host, into a file."""
+    from paragan.runs.measured_schedule import measure_schedules
+
+    say("running the pipelines")
+    fixed = config
+    for side, plan in plans.items():
+        options = getattr(config, side)
+        chosen = replace(options.strategy, options=replace(options.strategy.options, cuts=plan.cuts))
+        fixed = replace(fixed, **{side: replace(getattr(fixed, side), strategy=chosen)})
+    write_schedule_plot(plans, measure_schedules(fixed, found), path)
+
+
 def pipeline_size(config: RunConfig, side: Side, options: Any, make: NetworkFactory) -> PipelineSize:
     """Return the size of a player's pipeline. Raises `ConfigError` if nothing says how many ranks."""
     devices = config.devices or 1
@@ -68,11 +87,16 @@ def costs_of_blocks(make: NetworkFactory, device: torch.device | None, rows: int
     """
     net = _on_meta(make)
     assert make.inputs is not None
-    inputs = make.inputs(net)
     if device is None:
-        return block_costs(net, inputs, count_operations)
-    given = [None if one is None else _noise(one, rows, device) for one in inputs]
+        return block_costs(net, make.inputs(net), count_operations)
+    given = noise_inputs(make, net, rows, device)
     return block_costs(net, given, measure_seconds(partial(synchronized_time, device), device))
+
+
+def noise_inputs(make: NetworkFactory, net: nn.Module, rows: int, device: torch.device) -> list[Tensor | None]:
+    """Return arguments of a network for `rows` samples: noise, and the class 0."""
+    assert make.inputs is not None
+    return [None if one is None else _noise(one, rows, device) for one in make.inputs(net)]
 
 
 def _on_meta(make: NetworkFactory) -> nn.Module:
@@ -80,8 +104,7 @@ def _on_meta(make: NetworkFactory) -> nn.Module:
         return make.construct()
 
 
-def _noise(like: torch.Tensor, rows: int, device: torch.device) -> torch.Tensor:
-    """Return a tensor for `rows` samples: noise, or the class 0."""
+def _noise(like: Tensor, rows: int, device: torch.device) -> Tensor:
     shape = (rows, *like.shape[1:])
     if not like.is_floating_point():
         return torch.zeros(shape, dtype=like.dtype, device=device)

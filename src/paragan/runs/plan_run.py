@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -27,12 +28,13 @@ from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_times import measure_times
-from paragan.runs.plan_pipelines import plan_pipelines
+from paragan.runs.plan_pipelines import pipeline_options, plan_pipelines, write_timeline
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.runs.trial_steps import TrialRun
 from paragan.scaling.allocations import to_fake
+from paragan.scaling.forecast_plot import check_plot_file
 from paragan.scaling.largest_batch import find_largest_batch
 from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, Plan
@@ -47,7 +49,8 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine. forecast: of several workers; None: none.
+    cost_per_hour: of the machine. forecast: of several workers; None: none. timeline: file for a
+    plot of the schedules of pipelines.
     """
 
     config: RunConfig
@@ -58,6 +61,7 @@ class PlanRequest:
     is_measured: bool = False
     cost_per_hour: float | None = None
     forecast: ForecastRequest | None = None
+    timeline: Path | None = None
 
 
 def _ignore(line: str) -> None:
@@ -84,6 +88,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
     _refuse_probe(request)
+    _refuse_pipelines(request)
     notes = _notes(config)
     config = _simulated_config(config)
     found = open_planned_data(request)
@@ -117,6 +122,8 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     model = _plan_model(config, found, operations)
     data = _plan_data(config, found)
     pipelines = plan_pipelines(request.config, found, device, request.is_measured)
+    if request.timeline is not None:
+        write_timeline(request.config, found, pipelines, request.timeline, say)
     return Plan(request.recipe, model, memory, data, measured, layout, chosen, ahead, notes, pipelines)
 
 
@@ -134,6 +141,21 @@ def _refuse_probe(request: PlanRequest) -> None:
         problem = "--probe-kimg trains on data, and --shape plans without it"
         raise ConfigError(f"{problem}; leave one of the two out")
     refuse_probe(request.config, request.forecast.probe_kimg)
+
+
+def _refuse_pipelines(request: PlanRequest) -> None:
+    """Raise `ConfigError` for a forecast of pipelines, and a timeline that cannot be drawn."""
+    config = request.config
+    is_pipelined = any(map(pipeline_options, (config.g, config.d)))
+    if request.forecast is not None and is_pipelined:
+        problem = "strategy pipeline has no forecast on other numbers of workers"
+        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
+    if request.timeline is None:
+        return
+    check_plot_file(request.timeline, "--timeline")
+    if not request.is_measured or (config.devices or 1) < 2 or not is_pipelined:
+        problem = "--timeline draws the schedules of pipelines, predicted and as they run"
+        raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
 
 
 def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:

@@ -18,6 +18,7 @@ class PipelinePlan:
     longest chunk. stage_shares: of the work, by rank. bubble: share of time in which ranks wait;
     equal_bubble: if each chunk had equally many blocks. sent_bytes: by one pipeline between chunks.
     turn_s: seconds, if block times were measured, else None: then shares are of counted operations.
+    schedule: when each rank computes, in seconds or operations.
     """
 
     stages: int
@@ -30,6 +31,7 @@ class PipelinePlan:
     equal_bubble: float
     sent_bytes: int
     turn_s: float | None = None
+    schedule: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def plan_pipeline(
         idle_share_of(intervals(costs, equal, size)),
         2 * rows * sum(costs[cut - 1].output_bytes for cut in chosen),  # activations, and their gradients
         max(one.stop_s for one in found) if is_measured else None,
+        tuple(found),
     )
 
 

@@ -21,15 +21,21 @@ class ChunkTime:
 
 
 @dataclass(frozen=True)
-class Interval:
+class Busy:
     """Time in which a rank computes, in seconds from the start of a call."""
 
     rank: int
-    chunk: int
-    micro_batch: int
     is_backward: bool
     start_s: float
     stop_s: float
+
+
+@dataclass(frozen=True)
+class Interval(Busy):
+    """Time in which a rank runs one chunk on one micro-batch."""
+
+    chunk: int
+    micro_batch: int
 
 
 def schedule(chunks: Sequence[ChunkTime], micro_batches: int) -> list[Interval]:
@@ -48,7 +54,7 @@ def schedule(chunks: Sequence[ChunkTime], micro_batches: int) -> list[Interval]:
             for micro_batch in numbers:
                 start = max(free[chunk.rank], ready[micro_batch])
                 free[chunk.rank] = ready[micro_batch] = start + seconds
-                found.append(Interval(chunk.rank, number, micro_batch, is_backward, start, start + seconds))
+                found.append(Interval(chunk.rank, is_backward, start, start + seconds, number, micro_batch))
 
     order = list(range(len(chunks)))
     numbers = list(range(micro_batches))
@@ -57,7 +63,7 @@ def schedule(chunks: Sequence[ChunkTime], micro_batches: int) -> list[Interval]:
     return found
 
 
-def idle_share_of(intervals: Sequence[Interval]) -> float:
+def idle_share_of(intervals: Sequence[Busy]) -> float:
     """Return the share of the ranks' time in which they wait (bubble)."""
     ranks = {one.rank for one in intervals}
     total_s = max(one.stop_s for one in intervals) * len(ranks)
