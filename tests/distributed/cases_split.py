@@ -191,7 +191,7 @@ def invalid_label(world, label):
 def leaves_out(world):
     """What a rank reports, after 2 s, if the other does not call the second layer."""
     patience = dist.new_group(timeout=timedelta(seconds=2))
-    waiting = replace(world, group=patience, meshes={})
+    waiting = replace(world, group=patience)
     splits = {"0": Split.OUTPUTS, "1": Split.OUTPUTS}
     net = split_layers(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), waiting, splits)
     try:

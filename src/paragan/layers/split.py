@@ -203,10 +203,11 @@ def _change_class(layer: nn.Module, split_class: type[SplitLayer], ranks: SplitR
 
 def _mesh(world: World) -> DeviceMesh:
     """Return the mesh of the ranks, created once."""
-    if "split" not in world.meshes:
-        assert world.group is not None
-        world.meshes["split"] = DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("split",))
-    return cast(DeviceMesh, world.meshes["split"])
+    assert world.group is not None
+    key = ("split", world.group)
+    if key not in world.meshes:
+        world.meshes[key] = DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("split",))
+    return cast(DeviceMesh, world.meshes[key])
 
 
 def _num_rows(table: nn.Embedding | ConditionalBatchNorm) -> int:
