@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core.dist import World
-from paragan.core.errors import RankError
+from paragan.core.errors import DataError, RankError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.shard import copy_full, gather_full, layout_of
 from paragan.layers.conditional_norm import ConditionalBatchNorm
@@ -185,6 +185,16 @@ def invalid_label(world, label):
         net(torch.tensor([1, label] if world.rank == 0 else [2]))
     except (IndexError, RuntimeError) as error:
         return type(error).__name__
+    return None
+
+
+def further_axes(world):
+    """What a split linear layer raises for inputs with an axis more."""
+    net = split_layers(nn.Sequential(nn.Linear(3, 4)), world, {"0": Split.OUTPUTS})
+    try:
+        net(torch.ones(2, 5, 3))
+    except DataError as error:
+        return str(error)
     return None
 
 

@@ -56,6 +56,11 @@ def test_invalid_label_fails_on_every_rank(two_ranks, label):
     assert two_ranks.run(f"{CASES}:invalid_label", label=label) == ["IndexError"] * 2
 
 
+def test_split_linear_layer_with_further_axes_is_refused(two_ranks):
+    message = "a split nn.Linear takes inputs of shape (B, features), not (2, 5, 3); flatten the other axes into B"
+    assert two_ranks.run(f"{CASES}:further_axes") == [message] * 2
+
+
 def test_split_layer_that_a_rank_leaves_out_is_reported(two_ranks):
     message, counts = two_ranks.run(f"{CASES}:leaves_out")
     assert counts == [2, 2]

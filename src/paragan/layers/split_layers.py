@@ -125,5 +125,6 @@ class SplitPair(SplitLayer):
 
 def _rows(layer: SplitProduct, x_B: Tensor) -> GroupRows:
     if isinstance(layer, nn.Linear) and x_B.dim() != 2:
-        raise DataError(f"a split nn.Linear takes inputs of shape (B, features), not {tuple(x_B.shape)}; flatten them")
+        problem = f"a split nn.Linear takes inputs of shape (B, features), not {tuple(x_B.shape)}"
+        raise DataError(f"{problem}; flatten the other axes into B")
     return layer.ranks.rows(len(x_B))
