@@ -62,6 +62,24 @@ def equals_accumulation(
     return found
 
 
+OPTIONS = {"pipeline": {"micro_batches": 1}, "tensor": {"rows": 3}}
+
+
+def mixed(world: World, g: str, d: str, number: int) -> float:
+    """The largest difference of players under two strategies from one process, on uneven rows."""
+    on = MATRIX[number]
+    seats = (
+        player(side, on, strategy(name, OPTIONS.get(name)), world) for side, name in zip(Side, (g, d), strict=True)
+    )
+    gan = game(on, *seats)
+    batches = stream(on, sum(UNEVEN[world.size][: world.rank]), UNEVEN[world.size][world.rank])
+    for _ in range(STEPS):
+        synchronous.step(gan, batches)
+    plain = alone(on, "synchronous")
+    nets = ((gan.g, gan.g.net), (gan.d, gan.d.net), (gan.g, gan.g.ema.net))
+    return max(distance(seat.strategy.weights(net), one) for (seat, net), one in zip(nets, plain, strict=False))
+
+
 def _zoo_player(side: Side, model: str, placed: none.Strategy, world: World, parts: int) -> Player:
     module = importlib.import_module(f"paragan.models.{model}")
     options = module.Options(**ZOO[model])

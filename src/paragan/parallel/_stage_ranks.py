@@ -34,15 +34,15 @@ class StageRanks:
         return self
 
 
-def stage_ranks(world: World, stages: int | None) -> StageRanks:
+def stage_ranks(world: World, stages: int | None, setting: str = "pipeline.stages") -> StageRanks:
     """Return the division into pipelines of `stages` ranks (None: all). Collective on first use.
 
-    Raises `ConfigError` if the number of ranks is no multiple.
+    Raises `ConfigError` if the number of ranks is no multiple. setting: name of `stages` there.
     """
     count = world.size if stages is None else stages
     if world.size % count:
         raise ConfigError(
-            f"pipeline.stages={count} does not divide {world.size} ranks; pass a divisor, or another number of devices"
+            f"{setting}={count} does not divide {world.size} ranks; pass a divisor, or another number of devices"
         )
     key = ("pipeline", count)
     if key not in world.meshes:  # on all ranks or on none
