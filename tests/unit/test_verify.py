@@ -53,8 +53,8 @@ def test_verify_good_networks_pass_in_one_process(verified):
     assert (failures(rows), code) == ({}, 0)
     results = {(row["law"], row["strategy"]): row["result"] for row in rows}
     assert results["parts are the whole", "G"] == "exempt"  # its batch norm
-    assert [result for (law, _), result in results.items() if law == "one is none"] == ["held"] * 6
-    assert [r for (law, name), r in results.items() if law == "ranks are the batch"] == ["not run"] * 11 + ["exempt"]
+    assert [result for (law, _), result in results.items() if law == "one is none"] == ["held"] * 7
+    assert [r for (law, name), r in results.items() if law == "ranks are the batch"] == ["not run"] * 13 + ["exempt"]
     assert "--ranks 1" in next(row["reason"] for row in rows if row["result"] == "not run")
 
 
@@ -99,7 +99,7 @@ def test_verify_good_networks_pass_on_two_ranks(verified):
     held = [row for row in several if row["result"] == "held"]
     assert len(held) == 8 and all(row["difference"] < 1e-12 for row in held)
     left = {row["strategy"]: (row["result"], row["reason"]) for row in several if row not in held}
-    assert left.keys() == {"pipeline", "pipeline, uneven", "hsdp", "local_sgd"}
+    assert left.keys() == {"pipeline", "pipeline, uneven", "tensor", "tensor, uneven", "hsdp", "local_sgd"}
     assert left["pipeline"][0] == "not run"
     assert left["pipeline"][1].startswith("strategy pipeline needs the attribute `blocks` of Generator")
     left = subprocess.run(
@@ -139,7 +139,7 @@ def test_verify_recipe_uses_its_game(capsys):
     assert main(["verify", *words]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0].split() == ["law", "strategy", "result", "difference", "reason"]
-    assert out.splitlines()[-1] == "12 held, 2 exempt, 11 not run"
+    assert out.splitlines()[-1] == "13 held, 2 exempt, 13 not run"
     assert err.splitlines()[0] == "twice differentiable, D: held"
 
 

@@ -124,7 +124,7 @@ class _Splitter:
         _change_class(layer, SplitPair, self.ranks, ())
 
     def _split_parameter(self, name: str, layer: nn.Module, role: str, axis: int) -> tuple[int, ...]:
-        """Replace a parameter by its shard of this rank; return the widths of all ranks."""
+        """Replace a parameter by this rank's shard; return the widths of all ranks."""
         holder: nn.Module = layer
         steps: list[SpectralNorm] = []
         if parametrize.is_parametrized(layer, role):

@@ -18,7 +18,7 @@ from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._pipeline_cuts import BlockCost
 
 Cost = Callable[[nn.Module, Callable[[nn.Module], Any]], tuple[float, float, Any]]
-"""(block, call of a block with its inputs) to (forward, forward and backward, what it returned)."""
+"""(block, call of it with its inputs) to (forward, forward and backward, what it returned)."""
 
 
 def block_costs(net: nn.Module, inputs: Sequence[Tensor | None], cost: Cost) -> list[BlockCost]:
@@ -47,7 +47,7 @@ def count_operations(block: nn.Module, call: Callable[[nn.Module], Any]) -> tupl
 
 
 def measure_seconds(synchronized_time: Callable[[], float], device: torch.device, repetitions: int = 3) -> Cost:
-    """Return a cost in seconds of forward and backward on a device: the least of some repetitions."""
+    """Return a cost in seconds on a device: the least of some repetitions."""
 
     def measure(block: nn.Module, call: Callable[[nn.Module], Any]) -> tuple[float, float, Any]:
         here = deepcopy(block).to_empty(device=device)

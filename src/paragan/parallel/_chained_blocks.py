@@ -13,7 +13,7 @@ from paragan.layers.blocks import BlockRunner
 
 
 class ChainedBlocks(nn.ModuleList, BlockRunner):
-    """Replacement of `net.blocks`, whatever way the network calls them: whole, in slices, or one by one."""
+    """Replacement of `net.blocks`, which a network may call whole, in slices or one by one."""
 
     @abstractmethod
     def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:

@@ -85,7 +85,7 @@ class PipelinedBlocks(ChainedBlocks):
         return next(chunk.rank for chunk in self.chunks if chunk.first <= number < chunk.stop)
 
     def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
-        """Run consecutive blocks on the rows of this rank; return the output of these rows. Collective."""
+        """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
         first = numbers.start
         stop = numbers.stop
         chunks = [
@@ -94,7 +94,7 @@ class PipelinedBlocks(ChainedBlocks):
             if chunk.first < stop and chunk.stop > first
         ]
         value, structure = take_apart(h)
-        # as `core.fakes.detached_fakes`: without a gradient, layers that mix samples see the whole batch
+        # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         whole = [rows.gather(each) for each in labels]
@@ -109,7 +109,7 @@ class PipelinedBlocks(ChainedBlocks):
         return put_together(outputs, structure)
 
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
-        """Move the rows of all ranks to the first chunk; a backward only follows if one needs it."""
+        """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
         return [
             RowMove(self.ranks.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
                 [tensor[rows.mine(part)] for tensor in value]
@@ -156,7 +156,7 @@ class PipelinedBlocks(ChainedBlocks):
         return list(self.children())[chunk.first : chunk.stop]
 
     def _agree(self, chunk: Chunk, before: Any, found: Any) -> Any:
-        """Return the structure of a chunk's output, which its rank sends once for each of its input."""
+        """Return the structure of a chunk's output, which its rank sends once per kind of input."""
         autocast = torch.is_autocast_enabled(self.ranks.pipeline.device.type)
         key = json.dumps([chunk.first, chunk.stop, before, autocast, self.training])
         if key not in self._structures:

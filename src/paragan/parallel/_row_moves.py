@@ -122,7 +122,7 @@ class RowMove:
 
 
 class _MoveRows(torch.autograd.Function):
-    """One move of the rows of several tensors; returns them, and an empty tensor with their graph."""
+    """One move of the rows of several tensors; returns them, and an empty tensor that reaches it."""
 
     @staticmethod
     def forward(ctx: Any, move: RowMove, leaf: Tensor | None, *tensors: Tensor) -> Any:

@@ -25,7 +25,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, starts: Sequence[int], counts: Sequence[int], number: int, num: int) -> MicroBatch:
-        """Return micro-batch `number` of `num`. starts: the first row of each rank in the batch."""
+        """Return micro-batch `number` of `num`. starts: first row of each rank in the batch."""
         rows = tuple(slice((number - start) % num, None, num) for start in starts)
         return cls(rows, tuple(len(range(count)[of]) for of, count in zip(rows, counts, strict=True)))
 

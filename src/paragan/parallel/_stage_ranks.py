@@ -35,7 +35,7 @@ class StageRanks:
 
 
 def stage_ranks(world: World, stages: int | None, setting: str = "pipeline.stages") -> StageRanks:
-    """Return the division into pipelines of `stages` ranks (None: all). Collective on first use.
+    """Return the division into groups of `stages` ranks (None: all). Collective on first use.
 
     Raises `ConfigError` if the number of ranks is no multiple. setting: name of `stages` there.
     """

@@ -200,7 +200,7 @@ class Strategy(none.Strategy):
         self._copies.load(net, weights)
 
     def _cut_network(self, make: Callable[[], nn.Module], ranks: StageRanks) -> Callable[[], nn.Module]:
-        """Return a factory of this rank's part of the network, which never holds the others' weights."""
+        """Return a factory of this rank's part of a network, without memory for other weights."""
         if isinstance(make, NetworkFactory):
             construct = make.construct
             return PartFactory(lambda: self._cut(construct(), ranks, make), make.fill, make.device)
@@ -217,7 +217,7 @@ class Strategy(none.Strategy):
         return net
 
     def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
-        """Return where chunks begin and end. make: counts the operations of a call, if it can."""
+        """Return where chunks begin and end. make: to count the operations of a call."""
         chunks = stages * self.options.chunks
         cuts = self.options.cuts
         if cuts is None and make is not None and make.inputs is not None:

@@ -10,8 +10,9 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.parallel._network_parts import pipelined
 from paragan.runs.plan_pipelines import noise_inputs, pipeline_options
 from paragan.runs.shape_only_data import shape_only_data
+from paragan.scaling.pipeline_plan import PipelinePlan
+from paragan.scaling.pipeline_plot import write_schedule_plot
 from paragan.scaling.pipeline_schedule import Busy
 
 _TIMEOUT_S = 240.0
@@ -38,8 +41,21 @@ _WARM_UP = 2  # the first call sends shapes
 _SHORTEST_S = 2e-4  # of computing between two waits
 
 
+def write_timeline(
+    config: RunConfig, found: build.Data, plans: Mapping[str, PipelinePlan], path: Path, say: Callable[[str], None]
+) -> None:
+    """Draw the predicted schedules, and those of a run of these plans on this host, into a file."""
+    say("running the pipelines")
+    fixed = config
+    for side, plan in plans.items():
+        options = getattr(config, side)
+        chosen = replace(options.strategy, options=replace(options.strategy.options, cuts=plan.cuts))
+        fixed = replace(fixed, **{side: replace(getattr(fixed, side), strategy=chosen)})
+    write_schedule_plot(plans, measure_schedules(fixed, found), path)
+
+
 def measure_schedules(config: RunConfig, found: build.Data) -> dict[str, list[Busy]]:
-    """Return when each rank of the first pipeline computes, for each player under strategy pipeline.
+    """Return when each rank of the first pipeline computes, for each pipelined player.
 
     Runs `config.devices` processes with noise. Raises `RankError` if one fails.
     """
@@ -70,7 +86,7 @@ def _busy_times(by_rank: Sequence[dict[str, Any]]) -> list[Busy]:
     began = min(found["start"] for found in first)
     busy = []
     for found in first:
-        edges = [found["start"], *(edge for wait in found["waits"] for edge in wait), found["stop"]]
+        edges = [found["start"], *chain.from_iterable(found["waits"]), found["stop"]]
         for start, stop in list(pairwise(edges))[::2]:
             if stop - start >= _SHORTEST_S:
                 busy.append(Busy(found["stage"], start >= found["turned"], start - began, stop - began))

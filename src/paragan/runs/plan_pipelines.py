@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,28 @@ from paragan.hardware.executors import synchronized_time
 from paragan.parallel._block_costs import block_costs, count_operations, measure_seconds
 from paragan.parallel._pipeline_cuts import BlockCost
 from paragan.parallel._pipelined_blocks import default_micro_batches
+from paragan.scaling.forecast_plot import check_plot_file
 from paragan.scaling.pipeline_plan import PipelinePlan, PipelineSize, plan_pipeline
-from paragan.scaling.pipeline_plot import write_schedule_plot
 
 
 def pipeline_options(options: PlayerOptions) -> Any:
     """Return the options of a player's pipeline; None for another strategy."""
     chosen = options.strategy
     return chosen.options if chosen is not None and chosen.name == "pipeline" else None
+
+
+def refuse_pipelines(config: RunConfig, is_forecast: bool, is_measured: bool, timeline: Path | None) -> None:
+    """Raise `ConfigError` for a forecast of pipelines, and a timeline that cannot be drawn."""
+    is_pipelined = any(map(pipeline_options, (config.g, config.d)))
+    if is_forecast and is_pipelined:
+        problem = "strategy pipeline has no forecast on other numbers of workers"
+        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
+    if timeline is None:
+        return
+    check_plot_file(timeline, "--timeline")
+    if not is_measured or (config.devices or 1) < 2 or not is_pipelined:
+        problem = "--timeline draws the schedules of pipelines, predicted and as they run"
+        raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
 
 
 def plan_pipelines(
@@ -52,23 +64,8 @@ def plan_pipelines(
     return plans
 
 
-def write_timeline(
-    config: RunConfig, found: build.Data, plans: Mapping[str, PipelinePlan], path: Path, say: Callable[[str], None]
-) -> None:
-    """Draw the predicted schedules, and those of a run of these plans on this host, into a file."""
-    from paragan.runs.measured_schedule import measure_schedules
-
-    say("running the pipelines")
-    fixed = config
-    for side, plan in plans.items():
-        options = getattr(config, side)
-        chosen = replace(options.strategy, options=replace(options.strategy.options, cuts=plan.cuts))
-        fixed = replace(fixed, **{side: replace(getattr(fixed, side), strategy=chosen)})
-    write_schedule_plot(plans, measure_schedules(fixed, found), path)
-
-
 def pipeline_size(config: RunConfig, side: Side, options: Any, make: NetworkFactory) -> PipelineSize:
-    """Return the size of a player's pipeline. Raises `ConfigError` if nothing says how many ranks."""
+    """Return the size of a pipeline. Raises `ConfigError` if nothing says how many ranks."""
     devices = config.devices or 1
     stages = options.stages or devices
     if stages == 1:

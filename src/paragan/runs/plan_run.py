@@ -27,14 +27,14 @@ from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.layout_trial import find_layout
+from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
-from paragan.runs.plan_pipelines import pipeline_options, plan_pipelines, write_timeline
+from paragan.runs.plan_pipelines import plan_pipelines, refuse_pipelines
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.runs.trial_steps import TrialRun
 from paragan.scaling.allocations import to_fake
-from paragan.scaling.forecast_plot import check_plot_file
 from paragan.scaling.largest_batch import find_largest_batch
 from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, Plan
@@ -83,14 +83,9 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
 
     say: called with a line before each long part. report: called with each result of a probe.
     """
-    config = request.config
-    if config.grid is not None:
-        problem = "plan supports one pair of networks, not a grid"
-        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
-    _refuse_probe(request)
-    _refuse_pipelines(request)
-    notes = _notes(config)
-    config = _simulated_config(config)
+    _refuse(request)
+    notes = _notes(request.config)
+    config = _simulated_config(request.config)
     found = open_planned_data(request)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, found, device)
@@ -110,7 +105,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     ahead = None
     chosen = None
     if request.forecast is not None:
-        peak = partial(_peak_bytes, simulated)
+        peak = simulated.peak_bytes
         ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
@@ -133,33 +128,18 @@ def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutP
     return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
 
 
-def _refuse_probe(request: PlanRequest) -> None:
-    """Raise `ConfigError` for a learning-rate probe that cannot be made."""
+def _refuse(request: PlanRequest) -> None:
+    """Raise `ConfigError` for what cannot be planned."""
+    if request.config.grid is not None:
+        problem = "plan supports one pair of networks, not a grid"
+        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
+    refuse_pipelines(request.config, request.forecast is not None, request.is_measured, request.timeline)
     if request.forecast is None or request.forecast.probe_kimg is None:
         return
     if request.shape is not None:
         problem = "--probe-kimg trains on data, and --shape plans without it"
         raise ConfigError(f"{problem}; leave one of the two out")
     refuse_probe(request.config, request.forecast.probe_kimg)
-
-
-def _refuse_pipelines(request: PlanRequest) -> None:
-    """Raise `ConfigError` for a forecast of pipelines, and a timeline that cannot be drawn."""
-    config = request.config
-    is_pipelined = any(map(pipeline_options, (config.g, config.d)))
-    if request.forecast is not None and is_pipelined:
-        problem = "strategy pipeline has no forecast on other numbers of workers"
-        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
-    if request.timeline is None:
-        return
-    check_plot_file(request.timeline, "--timeline")
-    if not request.is_measured or (config.devices or 1) < 2 or not is_pipelined:
-        problem = "--timeline draws the schedules of pipelines, predicted and as they run"
-        raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
-
-
-def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:
-    return simulated.memory(batch).peak_bytes
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -232,7 +212,7 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
 
         def peak_bytes(batch: int) -> int:
             say(f"simulating batch {batch:,}")
-            return simulated.memory(batch).peak_bytes
+            return simulated.peak_bytes(batch)
 
         parts = lcm(config.g.micro_batches, config.d.micro_batches)
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)

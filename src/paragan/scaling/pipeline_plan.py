@@ -1,4 +1,4 @@
-"""Plan of one player's pipeline: which blocks each rank has, how long ranks wait, what they send."""
+"""Plan of one player's pipeline: blocks of each rank, how long ranks wait, what they send."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Schedule of a pipeline: when which rank runs which chunk of blocks on which micro-batch.
 
-That of `parallel/pipeline`, breadth first: every rank runs all micro-batches of its first chunk, then
-of its next one, and the backward in reverse. It begins when the outputs of all micro-batches are at
+That of `parallel/pipeline`, breadth first: every rank runs all micro-batches of its first chunk,
+then of its next one, and the backward in reverse. It begins when the outputs of all micro-batches are at
 the ranks of their rows.
 """
 
