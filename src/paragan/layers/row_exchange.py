@@ -68,14 +68,14 @@ class GroupRows:
         return found.view(self.total, *x_B.shape[1:])
 
     def scatter_sum(self, x: Tensor) -> Tensor:
-        """Return the rows of this rank, summed over all ranks, from (total, ...) on each of them."""
+        """Return the rows of this rank, summed over ranks, from (total, ...) on each of them."""
         inner = prod(x.shape[1:])
         received = [self.count * inner] * len(self.counts)
         parts = self._exchange(x, [count * inner for count in self.counts], received)
         return parts.view(len(self.counts), self.count, *x.shape[1:]).sum(0)
 
     def scatter_columns(self, x: Tensor, widths: Sequence[int]) -> Tensor:
-        """Return the rows of this rank with all columns (axis 1), from all rows with `widths[rank]`."""
+        """Return this rank's rows with all columns (axis 1), from all rows with `widths[rank]`."""
         inner = prod(x.shape[2:])
         sent = [count * x.shape[1] * inner for count in self.counts]
         received = [self.count * width * inner for width in widths]
@@ -83,7 +83,7 @@ class GroupRows:
         return torch.cat([part.view(self.count, width, *x.shape[2:]) for width, part in parts], 1)
 
     def gather_columns(self, x_B: Tensor, widths: Sequence[int]) -> Tensor:
-        """Return all rows with `widths[rank]` columns (axis 1), from the rows of each with all of them."""
+        """Return all rows with `widths[rank]` columns (axis 1), from those of each rank with all."""
         width = widths[self.world.rank]
         inner = prod(x_B.shape[2:])
         # Not flat: the gradient of `cat` at an empty flat tensor is a constant without a graph, so

@@ -28,7 +28,7 @@ class SplitLayer(nn.Module):
     widths: tuple[int, ...]
 
     def shard(self, name: str) -> Tensor:
-        """Return this rank's shard of a parameter, parametrised or not, as a differentiable tensor."""
+        """Return this rank's shard of a parameter, parametrised or not, with its graph."""
         value: Tensor = getattr(self, name)
         return local_shard(value)
 
@@ -93,7 +93,7 @@ class SplitByOutputs(SplitProduct):
 
 
 class SplitByInputs(SplitProduct):
-    """Layer whose inputs are split: one exchange gathers this rank's inputs, one sums the outputs."""
+    """Layer whose inputs are split: one exchange gathers its inputs here, one sums the outputs."""
 
     def forward(self, x_B: Tensor) -> Tensor:
         rows = _rows(self, x_B)

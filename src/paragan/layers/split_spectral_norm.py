@@ -54,7 +54,7 @@ class SplitSpectralNorm(SpectralNorm):
 
 
 def split_spectral_norm(norm: SpectralNorm, weight: Tensor, ranks: ReduceGroup) -> None:
-    """Make a norm that of a split weight, in place; its vectors do not change. ranks: that have shards."""
+    """Make a norm that of a split weight, in place; its vectors stay. ranks: that have shards."""
     box = layout_of(weight)
     per_column = len(norm.v) // weight.shape[1]
     norm.__class__ = SplitSpectralNorm

@@ -21,7 +21,7 @@ from paragan.parallel._stage_ranks import StageRanks
 
 @dataclass(frozen=True)
 class PipelinedNetwork:
-    """What a pipelined network is part of: ranks, shapes of all tensors, names of all parameters."""
+    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
 
     ranks: StageRanks
     shapes: Mapping[str, Shape]

@@ -68,7 +68,7 @@ class RowSplit:
         if y_B is None:
             return [None] * len(self.parts)
         if y_B.requires_grad:
-            problem = "pipeline: the second argument of a block needs a gradient, but is sent without one"
+            problem = "pipeline: the second argument of a block is sent without a gradient"
             raise ConfigError(f"{problem}; pass it as part of the first, a tuple")
         padded = y_B.new_zeros((max(self.counts), *y_B.shape[1:]))
         padded[: len(y_B)] = y_B
@@ -83,5 +83,6 @@ class RowSplit:
         if len(pieces) == 1:
             return pieces[0]
         numbers = range(self.counts[self.pipeline.rank])
-        places = torch.tensor(list(chain.from_iterable(numbers[self.mine(part)] for part in self.parts)))
+        of_parts = [numbers[self.mine(part)] for part in self.parts]
+        places = torch.tensor(list(chain.from_iterable(of_parts)))
         return torch.cat(list(pieces))[places.argsort().to(pieces[0].device)]

@@ -20,10 +20,15 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
     if value is None:
         return [], None
     if not isinstance(value, (tuple, list)):
-        problem = f"pipeline: a block returned a {type(value).__name__}, which cannot be sent to another rank"
-        raise ConfigError(f"{problem}; return a tensor, or a tuple of tensors")
-    pieces = [take_apart(member) for member in value]
-    return list(chain.from_iterable(tensors for tensors, _ in pieces)), [structure for _, structure in pieces]
+        problem = f"pipeline: a block returned a {type(value).__name__}"
+        raise ConfigError(f"{problem}, which cannot be sent; return a tensor, or a tuple of tensors")
+    tensors: list[Tensor] = []
+    structures = []
+    for member in value:
+        found, structure = take_apart(member)
+        tensors += found
+        structures.append(structure)
+    return tensors, structures
 
 
 def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:

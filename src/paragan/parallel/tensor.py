@@ -103,7 +103,8 @@ class Strategy(ddp.Strategy):
             # the loss is multiplied by the ranks, because DDP takes the mean over them
             if isinstance(weight, DTensor) and weight.grad is not None and here.world.size > 1:
                 self._sum_over_copies(net, local_shard(weight.grad).div_(here.world.size))
-        grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net, scale).items()}
+        finished = super().finished_gradients(net, scale)
+        grads = {name: local_shard(grad) for name, grad in finished.items()}
         for (name, _), (_, piece) in zip(net.named_parameters(), here.shards, strict=True):
             piece.grad = grads.get(name)
         return grads
@@ -119,7 +120,8 @@ class Strategy(ddp.Strategy):
             return super().gradient_norm(net, grads)
         group = _split_ranks(net).pipeline
         shards = {name for name, weight in net.named_parameters() if isinstance(weight, DTensor)}
-        replicated = norm_of([grad for name, grad in grads.items() if name not in shards], group.device)
+        others = [grad for name, grad in grads.items() if name not in shards]
+        replicated = norm_of(others, group.device)
         of_shards = [grads[name] for name in grads.keys() & shards]
         assert group.group is not None
         return torch.hypot(replicated, norm_over(of_shards, group.group, group.device, group.count))

@@ -71,7 +71,8 @@ def measure_schedules(config: RunConfig, found: build.Data) -> dict[str, list[Bu
         for rank in range(size):
             words = [str(rank), str(size), str(Path(folder) / "store")]
             command = [sys.executable, "-P", "-m", "paragan.runs.measured_schedule", *words]
-            processes.start(command, source_environment(), Path(folder) / f"rank-{rank}.log", pipes=True)
+            log = Path(folder) / f"rank-{rank}.log"
+            processes.start(command, source_environment(), log, pipes=True)
         replies = processes.request(about, _TIMEOUT_S, _RANK_TIMEOUT_S)
     failed = next((reply["error"] for reply in replies if "error" in reply), None)
     if failed is not None:
