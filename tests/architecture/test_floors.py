@@ -60,3 +60,20 @@ def imports(module) -> list[tuple[str, ast.AST]]:
         elif isinstance(node, ast.ImportFrom):
             found += [(f"{node.module}.{alias.name}", node) for alias in node.names]
     return found
+
+
+@pytest.mark.parametrize("strategy", ["pipeline", "tensor"])
+def test_schemes_engine_game_and_models_name_no_strategy(modules, strategy):
+    """A strategy is one file: what plays the game and builds networks works under any."""
+    found = []
+    for module in modules:
+        if module.floor not in ("schemes", "engine", "game", "models", "losses", "penalties"):
+            continue
+        for node in module.code():
+            is_name = isinstance(node, ast.Constant) and node.value == strategy
+            source = getattr(node, "module", None) or ""
+            names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
+            is_import = source.startswith("paragan.parallel") and strategy in f"{source} {names}"
+            if is_name or is_import:
+                found.append(module.at(node))
+    assert found == []

@@ -12,13 +12,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from paragan.balancers import adaptive_weight
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import RankError
+from paragan.core.errors import ConfigError, RankError
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
+from paragan.game import balancing
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
@@ -29,6 +31,7 @@ from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.parallel import none
 from paragan.parallel._row_moves import Messages
+from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
 from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, game, player, stream
@@ -152,6 +155,18 @@ def differ(world: World, what: str) -> str:
     except RankError as error:
         return str(error)
     return "equal"
+
+
+def balancer_layer(world: World) -> str:
+    """What is said of a balancer that reads a layer of a pipelined G."""
+    on = MATRIX[0]
+    seat = player(Side.G, on, strategy("pipeline", {"micro_batches": 1}), world)
+    balancer = adaptive_weight.Balancer(adaptive_weight.Options(last_layer="blocks.0.layer"))
+    try:
+        balancing.begin(balancer, seat, (l1.Penalty(l1.Options()),))
+    except ConfigError as error:
+        return str(error)
+    return "accepted"
 
 
 def silent(world: World) -> str:

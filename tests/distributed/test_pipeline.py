@@ -114,6 +114,11 @@ def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
     assert waiting.startswith("pipeline: a rank did not send or receive its rows")
 
 
+def test_pipeline_balancer_of_a_layer_is_refused(two_ranks):
+    for said in two_ranks.run(f"{CASES}:balancer_layer"):
+        assert said.startswith("balancer.last_layer=blocks.0.layer is not supported by a strategy that divides")
+
+
 def test_pipeline_ranks_have_only_their_blocks(two_ranks):
     """And what is outside of blocks, a layer of `width` weights."""
     case = "tests.distributed.cases_memory:held"
