@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import shutil
 
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import paragan
+from paragan.checkpoint.reader import read_checkpoint
 from tests.distributed.test_laws import BOTH_WAYS, PAIRS, hold
+from tests.distributed.test_outside_strategy import SMALL, called
+from tests.tiny_run import newest
 
 pytestmark = pytest.mark.distributed
 
@@ -127,3 +135,34 @@ def test_pipeline_ranks_have_only_their_blocks(two_ranks):
     for kind in ("weights", "optimizer", "average"):
         assert whole[kind] <= sum(held[kind] for held in found) <= 1.06 * whole[kind]
         assert max(held[kind] for held in found) <= 0.72 * whole[kind]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("g.strategy=pipeline", "d.strategy=pipeline"),
+        ("g.strategy=pipeline", "d.strategy=tensor", "d.strategy.rows=10"),
+    ],
+    ids=["pipeline", "tensor"],
+)
+def test_run_resumes_anywhere_and_exports(tmp_path, words):
+    """A run that stops ends as one that does not: on its ranks bit for bit, in one process to rounding."""
+    train = ("train", "digits", *SMALL, "train.kimg=0.064", "every.save_kimg=0.032")
+    called(tmp_path, *train, *words, "devices=2", "--out", "straight")
+    for devices in (1, 2):
+        stopped = tmp_path / f"on-{devices}"
+        shutil.copytree(tmp_path / "straight", stopped)
+        shutil.rmtree(newest(stopped))
+        (stopped / "exit.json").unlink()
+        called(tmp_path, *train, *words, f"devices={devices}", "--out", stopped.name)
+    straight, one, two = (read_checkpoint(newest(tmp_path / name)).groups for name in ("straight", "on-1", "on-2"))
+    for side in ("g", "d"):
+        for name, value in straight[side].items():
+            assert torch.equal(two[side][name], value)
+            torch.testing.assert_close(one[side][name], value, rtol=1e-4, atol=1e-5)
+    called(tmp_path, "export", "on-2", "--out", "g.safetensors")
+    exported = load_file(tmp_path / "g.safetensors")
+    assert all(torch.equal(value, straight["g"][f"ema/{name}"]) for name, value in exported.items())
+    samples = [paragan.load(tmp_path / name).sample(2, seed=0).tensor for name in ("on-2", "g.safetensors")]
+    assert torch.equal(*samples)
