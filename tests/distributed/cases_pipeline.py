@@ -29,6 +29,7 @@ from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
+from paragan.models import pix2pix
 from paragan.parallel import none
 from paragan.parallel._row_moves import Messages
 from paragan.penalties import l1
@@ -155,6 +156,30 @@ def differ(world: World, what: str) -> str:
     except RankError as error:
         return str(error)
     return "equal"
+
+
+def u_net(world: World, norm: str, micro_batches: int) -> float:
+    """The largest difference of images and gradients of pix2pix's G, whose blocks pass all maps on."""
+    options = pix2pix.Options(width=2, norm=norm, dropout=0.0)
+
+    def construct() -> torch.nn.Module:
+        return pix2pix.Generator(options, (3, SIDE, SIDE)).double()
+
+    make = NetworkFactory(construct, partial(initialise, seed=0, stream="g"))
+    rows = Rows(0, 0, ROWS, ROWS)
+    condition = rng.uniform(3, "condition", rows, (3, SIDE, SIDE)).double()
+    plain = make()
+    expected = plain(None, None, condition)
+    expected.square().sum().backward()
+    placed = strategy("pipeline", {"micro_batches": micro_batches})
+    net = placed.prepare(make, world)
+    first, count = world.share(ROWS)
+    images = placed.training_module(net)(None, None, condition[first : first + count])
+    images.square().sum().backward()
+    grads = placed.finished_gradients(net)
+    assert len(grads) < len(list(plain.parameters()))
+    found = [distance({"x": images}, {"x": expected[first : first + count]})]
+    return max(found + [float((grads[k] - p.grad).abs().max()) for k, p in plain.named_parameters() if k in grads])
 
 
 def balancer_layer(world: World) -> str:

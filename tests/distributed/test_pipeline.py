@@ -70,6 +70,11 @@ def test_pipeline_of_zoo_networks_two_ranks_are_the_batch(two_ranks, model, opti
         assert difference <= TOLERANCE
 
 
+@pytest.mark.parametrize(("norm", "micro_batches"), [("batch", 1), ("instance", 3)])
+def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
+    assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE
+
+
 def test_pipeline_of_four_stages_is_the_batch(four_ranks):
     for difference in four_ranks.run(
         f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"
