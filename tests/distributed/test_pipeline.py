@@ -75,6 +75,34 @@ def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
     assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE
 
 
+@pytest.mark.parametrize("data", ["zero3", slow("ddp")])
+def test_pipelines_with_fewer_rows_than_micro_batches_are_the_batch(four_ranks, data):
+    """Copies of a block communicate, so both pipelines must run it equally often."""
+    assert max(four_ranks.run(f"{CASES}:few_rows", data=data, counts=(2, 1, 1, 1))) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("dict", "a block returned a dict"),
+        ("none", "a block takes and returns one row per sample, not shapes []"),
+        ("scalar", "a block takes and returns one row per sample, not shapes [(4, 4), ()] for 4 samples"),
+        ("other rows", "a block takes and returns one row per sample, not shapes [(2, 4)] for 4 samples"),
+        ("input without rows", "a block takes and returns one row per sample"),
+        ("labels of another batch", "further arguments of a block are None, or tensors of one row per sample"),
+        ("no weights", "rank 1 has no weight to train: none is in blocks 1 of Strange"),
+        ("frozen", "rank 1 has no weight to train"),
+    ],
+)
+def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, fault, message):
+    assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
+
+
+def test_pipeline_messages_are_released_by_the_next_call(two_ranks):
+    once = two_ranks.run(f"{CASES}:sent_after", calls=1)
+    assert two_ranks.run(f"{CASES}:sent_after", calls=3) == once
+
+
 def test_pipeline_of_four_stages_is_the_batch(four_ranks):
     for difference in four_ranks.run(
         f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"

@@ -43,6 +43,11 @@ def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
         assert difference <= TOLERANCE
 
 
+def test_tensor_scaled_gradients_are_unscaled(two_ranks):
+    """Those of shards are divided by the ranks, whose number multiplies the loss."""
+    assert two_ranks.run(f"{CASES}:unscaled") == [[0.25, 0.5]] * 2
+
+
 @pytest.mark.parametrize("saved_on", [2, 4])
 def test_tensor_checkpoint_is_read_by_any_other(tmp_path, one_rank, two_ranks, four_ranks, saved_on):
     checkpoints = "tests.distributed.cases_checkpoints"

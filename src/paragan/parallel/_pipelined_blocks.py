@@ -21,13 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import UpdateOnce, mixes_samples
 from paragan.parallel._chained_blocks import ChainedBlocks
+from paragan.parallel._network_parts import is_in_block
 from paragan.parallel._row_moves import RowMove, absent
 from paragan.parallel._row_split import MicroBatch, RowSplit
 from paragan.parallel._stage_ranks import StageRanks
-from paragan.parallel._structures import put_together, specs_of_structure, take_apart
+from paragan.parallel._structures import put_together, specs_of_structure, take_rows_apart
 
 _MICRO_BATCHES = 4
 
@@ -93,10 +95,11 @@ class PipelinedBlocks(ChainedBlocks):
             for chunk in self.chunks
             if chunk.first < stop and chunk.stop > first
         ]
-        value, structure = take_apart(h)
+        value, structure = take_rows_apart(h)
         # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
+        self.ranks.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
@@ -139,8 +142,7 @@ class PipelinedBlocks(ChainedBlocks):
                 out: Any = put_together(value, structure)
                 for block in self._blocks_of(chunk):
                     out = block(out, *(each[number] for each in labels))
-                value, found = take_apart(out)
-                produced = self._agree(chunk, structure, found)
+                value, produced = self._taken_apart(out, sum(part.counts), chunk, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)
             else:
@@ -155,12 +157,27 @@ class PipelinedBlocks(ChainedBlocks):
     def _blocks_of(self, chunk: Chunk) -> list[nn.Module]:
         return list(self.children())[chunk.first : chunk.stop]
 
+    def _taken_apart(self, out: Any, count: int, chunk: Chunk, before: Any) -> tuple[list[Tensor], Any]:
+        """Return the tensors of a chunk's output, and its structure."""
+        try:
+            value, found = take_rows_apart(out, count)
+        except ConfigError as error:
+            self._agree(chunk, before, str(error))
+            raise
+        return value, self._agree(chunk, before, found)
+
     def _agree(self, chunk: Chunk, before: Any, found: Any) -> Any:
-        """Return the structure of a chunk's output, which its rank sends once per kind of input."""
+        """Return the structure of a chunk's output, which its rank sends once per kind of input.
+
+        found: of that rank; a text is the message of an error, which all ranks raise.
+        """
         autocast = torch.is_autocast_enabled(self.ranks.pipeline.device.type)
         key = json.dumps([chunk.first, chunk.stop, before, autocast, self.training])
         if key not in self._structures:
-            self._structures[key] = self.ranks.pipeline.gather(found)[chunk.rank]
+            produced = self.ranks.pipeline.gather(found)[chunk.rank]
+            if isinstance(produced, str):
+                raise ConfigError(produced)
+            self._structures[key] = produced
         return self._structures[key]
 
     def _leave(self, held: Sequence[Sequence[Tensor]], rows: RowSplit, rank: int) -> list[Tensor]:
@@ -170,3 +187,15 @@ class PipelinedBlocks(ChainedBlocks):
             back = RowMove(self.ranks.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
+
+
+def refuse_empty_stages(net: nn.Module, edges: Sequence[int], stages: int) -> None:
+    """Raise `ConfigError` for a rank without weights to train. edges: where chunks begin and end."""
+    trained = {name.split(".")[1] if is_in_block(name) else "" for name, p in net.named_parameters() if p.requires_grad}
+    for stage in range(stages):
+        here = [str(n) for n in chain.from_iterable(range(*chunk) for chunk in list(pairwise(edges))[stage::stages])]
+        if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
+            problem = (
+                f"rank {stage} has no weight to train: none is in blocks {', '.join(here)} of {type(net).__name__}"
+            )
+            raise ConfigError(f"strategy pipeline: {problem}; pass other cuts, or fewer stages")

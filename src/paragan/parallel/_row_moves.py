@@ -44,9 +44,8 @@ class Messages:
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
 
     def send(self, rows: Tensor, to: int) -> None:
-        """Send without waiting; the tensor is held until it has arrived."""
+        """Send without waiting; the tensor is held until `flush`: gloo completes a send in a wait only."""
         rows = rows.contiguous()
-        self._sent = [(work, held) for work, held in self._sent if not work.is_completed()]
         self.ranks.count("activations", rows, collective=Collective.LINK)
         work = self._checked(lambda: dist.isend(rows, group=self.ranks.group, group_dst=to))
         self._sent.append((work, rows))

@@ -31,6 +31,17 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
     return tensors, structures
 
 
+def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor], Any]:
+    """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows (None: any)."""
+    tensors, structure = take_apart(value)
+    rows = {len(tensor) if tensor.dim() else None for tensor in tensors}
+    if len(rows) != 1 or None in rows or rows != {count, *rows} - {None}:
+        problem = f"a block takes and returns one row per sample, not shapes {[tuple(t.shape) for t in tensors]}"
+        fix = "expand tensors without rows, or compute them inside a block"
+        raise ConfigError(f"pipeline: {problem}{'' if count is None else f' for {count} samples'}; {fix}")
+    return tensors, structure
+
+
 def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:
     """Return the nest of this structure; lists become tuples."""
     left = iter(tensors)

@@ -32,7 +32,7 @@ from paragan.parallel._block_costs import block_costs, count_operations
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
 from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
-from paragan.parallel._pipelined_blocks import PipelinedBlocks
+from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
 from paragan.parallel._stage_ranks import StageRanks, stage_ranks
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
@@ -213,6 +213,7 @@ class Strategy(none.Strategy):
         if ranks.pipeline.size > 1:
             blocks = blocks_to_cut(net)
             edges = self._edges(len(list(blocks.children())), ranks.pipeline.size, make)
+            refuse_empty_stages(net, edges, ranks.pipeline.size)
             net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
         return net
 

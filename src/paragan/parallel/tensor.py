@@ -103,8 +103,9 @@ class Strategy(ddp.Strategy):
             # the loss is multiplied by the ranks, because DDP takes the mean over them
             if isinstance(weight, DTensor) and weight.grad is not None and here.world.size > 1:
                 self._sum_over_copies(net, local_shard(weight.grad).div_(here.world.size))
-        finished = super().finished_gradients(net, scale)
-        grads = {name: local_shard(grad) for name, grad in finished.items()}
+        grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net).items()}
+        if scale is not None and grads:  # of shards and others together
+            torch._foreach_mul_(list(grads.values()), 1 / scale)
         for (name, _), (_, piece) in zip(net.named_parameters(), here.shards, strict=True):
             piece.grad = grads.get(name)
         return grads
