@@ -184,7 +184,7 @@ def u_net(world: World, norm: str, micro_batches: int) -> float:
 
 
 def few_rows(world: World, data: str, counts: Sequence[int]) -> float:
-    """The largest difference of two pipelines from one process where some micro-batches are empty in one of them."""
+    """The largest difference from one process if a micro-batch is empty in one of two pipelines."""
     on = MATRIX[12]
     options = {"stages": 2, "data": data, "micro_batches": 4}
     gans = (
@@ -193,7 +193,8 @@ def few_rows(world: World, data: str, counts: Sequence[int]) -> float:
     )
     shares = ((sum(counts[: world.rank]), counts[world.rank]), (0, sum(counts)))
     for gan, share in zip(gans, shares, strict=True):
-        batches = (Batch(each.rows, {"image": each.image}) for each in small_gan.batches(*share, total=sum(counts)))
+        labelled = small_gan.batches(*share, total=sum(counts))
+        batches = (Batch(each.rows, {"image": each.image}) for each in labelled)
         for _ in range(2):
             synchronous.step(gan, batches)
     found, plain = gans
@@ -280,4 +281,5 @@ def unscaled(world: World) -> list[float]:
     net = player(Side.D, MATRIX[5], placed, world).net
     for weight in net.parameters():
         weight.grad = torch.ones_like(weight)
-    return sorted({float(grad.max()) for grad in placed.finished_gradients(net, torch.tensor(2.0)).values()})
+    found = placed.finished_gradients(net, torch.tensor(2.0))
+    return sorted({float(grad.max()) for grad in found.values()})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.distributed.cases_laws import strategy
 from tests.distributed.test_laws import PAIRS, hold
-from tests.laws.matrix_gan import MATRIX
+from tests.laws.matrix_gan import MATRIX, Discriminator
 
 pytestmark = pytest.mark.distributed
 
@@ -41,6 +42,18 @@ def test_tensor_with_copies_four_ranks_are_the_batch(four_ranks, numbers):
 def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
     for difference in two_ranks.run(f"{CASES}:mixed", g=g, d=d, number=31):
         assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"outputs": ("last",), "inputs": ("l*",)}, "last would be split by outputs and by inputs"),
+        ({"inputs": ("first",)}, "no layer of Discriminator matches 'first'"),
+        ({}, "Discriminator has no class table of 10,000 rows to split"),
+    ],
+)
+def test_tensor_invalid_layers_are_refused(options, message):
+    assert message in strategy("tensor", options).refusal(Discriminator(MATRIX[5]), 2)
 
 
 def test_tensor_scaled_gradients_are_unscaled(two_ranks):

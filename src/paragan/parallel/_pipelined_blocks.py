@@ -157,7 +157,7 @@ class PipelinedBlocks(ChainedBlocks):
     def _blocks_of(self, chunk: Chunk) -> list[nn.Module]:
         return list(self.children())[chunk.first : chunk.stop]
 
-    def _taken_apart(self, out: Any, count: int, chunk: Chunk, before: Any) -> tuple[list[Tensor], Any]:
+    def _taken_apart(self, out: Any, count: int, chunk: Chunk, before: Any) -> Any:
         """Return the tensors of a chunk's output, and its structure."""
         try:
             value, found = take_rows_apart(out, count)
@@ -190,12 +190,16 @@ class PipelinedBlocks(ChainedBlocks):
 
 
 def refuse_empty_stages(net: nn.Module, edges: Sequence[int], stages: int) -> None:
-    """Raise `ConfigError` for a rank without weights to train. edges: where chunks begin and end."""
-    trained = {name.split(".")[1] if is_in_block(name) else "" for name, p in net.named_parameters() if p.requires_grad}
+    """Raise `ConfigError` for a rank without weights to train. edges: of chunks."""
+    names = [name for name, weight in net.named_parameters() if weight.requires_grad]
+    trained = {name.split(".")[1] if is_in_block(name) else "" for name in names}
+    chunks = list(pairwise(edges))
     for stage in range(stages):
-        here = [str(n) for n in chain.from_iterable(range(*chunk) for chunk in list(pairwise(edges))[stage::stages])]
+        numbers = chain.from_iterable(range(*chunk) for chunk in chunks[stage::stages])
+        here = list(map(str, numbers))
         if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
-            problem = (
-                f"rank {stage} has no weight to train: none is in blocks {', '.join(here)} of {type(net).__name__}"
+            where = f"in blocks {', '.join(here)} of {type(net).__name__}"
+            raise ConfigError(
+                f"strategy pipeline: rank {stage} has no weight to train: none is {where}; "
+                "pass other cuts, or fewer stages"
             )
-            raise ConfigError(f"strategy pipeline: {problem}; pass other cuts, or fewer stages")

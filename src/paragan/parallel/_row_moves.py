@@ -44,7 +44,10 @@ class Messages:
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
 
     def send(self, rows: Tensor, to: int) -> None:
-        """Send without waiting; the tensor is held until `flush`: gloo completes a send in a wait only."""
+        """Send without waiting; the tensor is held until `flush`.
+
+        gloo completes a send in a wait only.
+        """
         rows = rows.contiguous()
         self.ranks.count("activations", rows, collective=Collective.LINK)
         work = self._checked(lambda: dist.isend(rows, group=self.ranks.group, group_dst=to))

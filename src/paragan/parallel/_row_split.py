@@ -58,7 +58,8 @@ class RowSplit:
         starts = [sum(everyone[:rank]) for rank in here]
         counts = tuple(everyone[rank] for rank in here)
         num = max(1, min(num, sum(everyone)))
-        return cls(ranks.pipeline, counts, tuple(MicroBatch.of(starts, counts, number, num) for number in range(num)))
+        parts = tuple(MicroBatch.of(starts, counts, number, num) for number in range(num))
+        return cls(ranks.pipeline, counts, parts)
 
     def mine(self, part: MicroBatch) -> slice:
         """Return the rows of this rank in a micro-batch."""
@@ -70,8 +71,8 @@ class RowSplit:
             return [None] * len(self.parts)
         count = self.counts[self.pipeline.rank]
         if not isinstance(y_B, Tensor) or y_B.requires_grad or y_B.shape[:1] != (count,):
-            problem = "further arguments of a block are None, or tensors of one row per sample without a gradient"
-            raise ConfigError(f"pipeline: {problem}; pass others as part of the first, a tuple")
+            problem = "further arguments of a block are None, or tensors of one row per sample"
+            raise ConfigError(f"pipeline: {problem} without a gradient; pass others as part of the first, a tuple")
         padded = y_B.new_zeros((max(self.counts), *y_B.shape[1:]))
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]

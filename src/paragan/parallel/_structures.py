@@ -32,13 +32,19 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
 
 
 def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor], Any]:
-    """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows (None: any)."""
+    """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows.
+
+    None: equally many.
+    """
     tensors, structure = take_apart(value)
     rows = {len(tensor) if tensor.dim() else None for tensor in tensors}
     if len(rows) != 1 or None in rows or rows != {count, *rows} - {None}:
-        problem = f"a block takes and returns one row per sample, not shapes {[tuple(t.shape) for t in tensors]}"
-        fix = "expand tensors without rows, or compute them inside a block"
-        raise ConfigError(f"pipeline: {problem}{'' if count is None else f' for {count} samples'}; {fix}")
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        samples = "" if count is None else f" for {count} samples"
+        raise ConfigError(
+            f"pipeline: a block takes and returns one row per sample, not shapes {shapes}{samples}; "
+            "expand tensors without rows, or compute them inside a block"
+        )
     return tensors, structure
 
 

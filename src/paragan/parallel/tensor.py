@@ -143,6 +143,10 @@ class Strategy(ddp.Strategy):
                     raise ConfigError(
                         f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
                     )
+                twice = next((name for name in matching if found.get(name, how) is not how), None)
+                if twice is not None:
+                    problem = f"{twice} would be split by {found[twice].value} and by {how.value}"
+                    raise ConfigError(f"strategy tensor: {problem}; leave one out")
                 found |= matching
         if not found:
             raise ConfigError(
