@@ -4,7 +4,8 @@ python -m benchmarks.gpu_cells [steps]
 
 Aims: the faster of the last two 8 times as fast as the first at 4x4, 25 times at 8x8; recorded 3 times as fast at 2x2;
 a grid of 16x16 that trains. Networks as MNIST has: batch 100, networks 64-256-256-1024 and
-1024-256-256-1; images are made up, for time does not depend on them.
+1024-256-256-1; images are made up, for time does not depend on them. Then DCGANs with batch norm at 2x2 and 4x4,
+without an aim.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from paragan.config import read_recipe
 from paragan.hardware import device as devices
 
 NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"
+CONVOLUTIONS = "model={name: dcgan, latent: 64, width: 32, d_norm: batch}"
 WORDS = (
     *("data={name: synthetic, kind: ring, num_images: 10000, size: 32}", "train.batch=100", "scheme=synchronous"),
     *("penalties=[]", "augment=null", "evaluation.features=null", "grid.fitness.num_images=100"),
@@ -74,6 +76,10 @@ def main(steps: int = 20) -> None:
         found[shape] = ratio(shape, steps)
         best = max(value for name, value in found[shape].items() if name.startswith("loop / "))
         print(f"{shape}: {best:.1f} times as fast, aim {aim:g}; {found[shape]}", flush=True)
+    for shape in ("2x2", "4x4"):
+        name = f"{shape}, DCGAN"
+        found[name] = ratio(shape, steps, CONVOLUTIONS)
+        print(f"{name}: {found[name]}", flush=True)
     found["16x16"] = {}
     for kind in ("stacked", "recorded"):
         large = stepper("16x16", kind)

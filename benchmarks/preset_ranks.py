@@ -71,7 +71,7 @@ TABLES = {
     table.name: table
     for table in (
         Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS)[:-1], RATES),
-        Table("digits-preset-rates", "fd[judge]", 32, 2000, 5, ("sync, one process", "preset"), {}),
+        Table("digits-long", "fd[judge]", 32, 1500, 5, ("sync, one process", "preset", "preset, H = 1"), RATES),
         Table("ring", "sliced distance", 64, 4000, 4, ("sync", "preset"), {}),
     )
 }

@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from paragan.build import grid
-from paragan.coevolution.executors import auto, loop, stacked
+from paragan.coevolution.executors import auto, choice, loop, stacked
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import EmaOptions, ScheduleOptions
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, GAMES, apart, cells, loss_of, weights
+from tests.laws.test_stacked_networks_with_state import BATCH as IMAGES, cells as of_convolutions
 from tests.tape_graph import TapeGraph
 
 WORDS = (
@@ -32,8 +33,8 @@ def counted():
     TapeGraph.replays = 0
 
 
-def recording() -> stacked.RecordedSteps:
-    return stacked.RecordedSteps(stacked.StackedExecutor(BATCH), TapeGraph)
+def recording(rows: int = BATCH) -> stacked.RecordedSteps:
+    return stacked.RecordedSteps(stacked.StackedExecutor(rows), TapeGraph)
 
 
 DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + cell.number // 2) % 3}
@@ -60,6 +61,21 @@ def test_recorded_turns_are_turns(name, draw):
         assert [p.version for p in a.players.values()] == [p.version for p in b.players.values()]
         assert [p.images for p in a.players.values()] == [p.images for p in b.players.values()]
         assert a.state().counters == b.state().counters and a.gan.clock == b.gan.clock
+
+
+@pytest.mark.parametrize("name", ["dcgan", "sngan"])
+def test_recorded_turns_change_buffers(name):
+    played, recorded = of_convolutions(name), of_convolutions(name)
+    for executor, found in ((stacked.StackedExecutor(IMAGES), played), (recording(IMAGES), recorded)):
+        executor.train(found, 6, lambda cell, batch: 0)
+    assert choice.unrecordable_reason(recorded) is None and TapeGraph.replays > 6
+    assert apart(weights(recorded), weights(played)) <= 1e-12
+
+
+def test_draws_are_not_recorded():
+    assert (
+        choice.unrecordable_reason(of_convolutions("dropout")) == "G draws random numbers in its forward pass (dropout)"
+    )
 
 
 def test_what_the_host_counts_is_no_part_of_the_recording():
@@ -132,7 +148,10 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     ("words", "told"),
     [
         ((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto"),
-        (("model={name: dcgan, width: 8}",), "grid.executor=recorded is not possible: G has buffers"),
+        (
+            ("model={name: dcgan, width: 8}", "loss={name: relativistic_average}"),
+            "grid.executor=recorded is not possible: a loss compares the samples of a batch",
+        ),
     ],
 )
 def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):

@@ -193,7 +193,10 @@ class TestWorker:
             socket.create_connection(listener.address).close()
             wait_for(lambda: listener.refused, seconds=5)
             assert server._accept() is None
-        assert len(said) == 1 and said[0].endswith(": the other end closed the connection")
+        assert len(said) == 1 and re.search(
+            r"refused connections: 1, the last: 127.0.0.1:\d+: the (other end closed the connection|connection broke)",
+            said[0],  # it depends on whether the close arrives before or after the challenge is sent
+        )
         server.silent_until = 0.0
         assert server._accept() is None and "refused connections: 1, the last: 127.0.0.1:" in said[1]
         assert server._accept() is None and len(said) == 2

@@ -13,7 +13,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Choice
-from paragan.core.types import Side
+from paragan.core.types import Can, Side
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
 from paragan.game.options import PlayerOptions
@@ -22,6 +22,7 @@ from paragan.game.policy import Policy
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.hardware import executors, precision
+from paragan.layers.operator_layout import apply_layout
 from paragan.parallel import MemoryOptions
 from paragan.parallel.none import Strategy
 
@@ -36,11 +37,22 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
-    net = strategy.prepare(make, world)
+    net = _laid_out(strategy.prepare(make, world), side, strategy, options)
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled)
     calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
     return Player(side, net, strategy, policy(options), calling, ema)
+
+
+def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOptions) -> nn.Module:
+    """Return the network of a player, with the layout of its options."""
+    layout = options.layout
+    if layout is not None:
+        if Can.WHOLE_WEIGHTS not in strategy.can:
+            problem = f"{side.value}.layout does not support a strategy that shards weights"
+            raise ConfigError(f"{problem}; set {side.value}.strategy=ddp, or leave the layout out")
+        apply_layout(net, layout.pad, layout.taps, layout.merge, f"{side.value}.layout")
+    return net
 
 
 def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:

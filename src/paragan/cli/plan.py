@@ -13,6 +13,7 @@ import typer
 
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
 from paragan.cli.forecast_tables import format_bytes, format_forecast, format_grid_plan, format_ms
+from paragan.cli.layout_table import format_layout
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from paragan.scaling.parallel_plan import ParallelPlan
     from paragan.scaling.plan import MeasuredTimes, Plan
 
-_MEASURE = "Also time some steps on this machine, in about 20 s."
+_MEASURE = "Also time some steps and the layout of each layer on this machine, in about a minute."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
@@ -139,6 +140,8 @@ def format_plan(plan: Plan) -> str:
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
     parts = [format_table(rows) + notes]
+    if plan.layout is not None:
+        parts.append(format_layout(plan.layout))
     if plan.forecast is not None:
         parts.append(format_forecast(plan.forecast))
     if plan.parallel is not None:

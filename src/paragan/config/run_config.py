@@ -91,6 +91,7 @@ class RunConfig:
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "
                 "eager and set grid.executor instead"
             )
+        self._refuse_layout()
         if self.grid is not None and self.evaluation.mode != "inline":
             raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
@@ -106,6 +107,21 @@ class RunConfig:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")
+
+    def _refuse_layout(self) -> None:
+        """Raise `ValueError` for a layout that the executor, a grid or a player does not support."""
+        if self.grid is not None and self.train.layout == "auto":
+            raise ValueError("train.layout=auto is not available for a grid; leave it out")
+        for key, player in (("g", self.g), ("d", self.d)):
+            if player.layout is None:
+                continue
+            if self.grid is not None:
+                raise ValueError(f"{key}.layout is not available for a grid; leave it out")
+            if self.train.executor in ("compile", "graphs"):
+                problem = f"{key}.layout is for eager networks, not train.executor={self.train.executor}"
+                raise ValueError(f"{problem}; leave one of them out")
+            if player.recompute:
+                raise ValueError(f"{key}.layout does not support {key}.recompute; leave one of them out")
 
     @property
     def coordinator_address(self) -> tuple[str, int]:

@@ -38,6 +38,16 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
     return [result["done"] for result in results]
 
 
+def run_on_main(world: World, act: Callable[[], Any]) -> Any:
+    """Call `act` on rank 0 alone, and return its result (JSON) on every rank. Collective.
+
+    Errors as in `run_on_all_ranks`.
+    """
+    if world.size == 1:
+        return act()
+    return run_on_all_ranks(world, lambda: act() if world.is_main else None)[0]
+
+
 def describe_error(error: Exception) -> str:
     """Return an error's reason in one line; all kinds of full disk have the same words."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

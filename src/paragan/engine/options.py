@@ -27,6 +27,12 @@ class TrainOptions:
     recorded on an accelerator (not run on a device yet). `auto`: a new run measures them, with
     precision and channels_last if open.
     """
+    layout: Literal["fixed", "auto"] = "fixed"
+    """Layout of the networks: that of `g.layout` and `d.layout`, or `auto`, the fastest.
+
+    `auto`: a new run measures layouts of layers, memory formats and micro-batches that are not set,
+    and writes what is faster than the plain networks.
+    """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
 

@@ -280,8 +280,12 @@ def refuse_untrained(owner: str, net: nn.Module) -> None:
 def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
     """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
     if any(getattr(net, "draws", False) for net in nets):
-        feed = turn.feed
-        torch.manual_seed(rng.key(feed.seed, "noise", turn.side.value, version, feed.rows.first))
+        torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
+
+
+def layer_seed(turn: Turn, version: int, seed: int) -> int:
+    """Return the seed for the layers that draw in a turn. version: of the player. seed: of its run."""
+    return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)
 
 
 def _other(side: Side) -> Side:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +36,84 @@ class Dropout(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         if not self.training:
             return h
-        kept = torch.empty(h.shape, device=h.device).bernoulli_(1 - self.p)
-        return h.mul_(kept.div_(1 - self.p).to(h.dtype))
+        mask = draw_like(lambda h: torch.empty(h.shape, device=h.device).bernoulli_(1 - self.p), h)
+        return h.mul_(mask.div_(1 - self.p).to(h.dtype))
+
+
+def draw_like(make: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+    """Return random numbers that `make` draws from torch's global generator.
+
+    make: is called with `like`, of which it may read shape, dtype and device alone. In a stacked
+    call of the networks of several cells it is called for each cell, with the cell's generator.
+    """
+    drawn: Tensor = make(like) if CellGenerators.active is None else _DrawByCell.apply(like.detach(), make)
+    return drawn
+
+
+class CellGenerators:
+    """States of torch's global generators for each of `num` cells whose networks are called as one.
+
+    active: by which `draw_like` draws now.
+    """
+
+    active: ClassVar[CellGenerators | None] = None
+
+    def __init__(self, num: int, device: torch.device) -> None:
+        self._device = device
+        self.states = [self._now()] * num
+
+    def seed(self, keys: Sequence[int]) -> None:
+        """Seed the generators of each cell."""
+        for cell, key in enumerate(keys):
+            torch.manual_seed(key)
+            self.states[cell] = self._now()
+
+    @contextmanager
+    def of(self, cell: int) -> Iterator[None]:
+        """Draw as one cell inside the block, from where its last block ended."""
+        on_host, on_device = self.states[cell]
+        torch.set_rng_state(on_host)
+        if on_device is not None:
+            torch.get_device_module(self._device).set_rng_state(on_device, self._device)
+        yield
+        self.states[cell] = self._now()
+
+    @contextmanager
+    def stacked(self) -> Iterator[None]:
+        """Let `draw_like` draw for each cell inside the block, under one `vmap` over the cells."""
+        CellGenerators.active = self
+        try:
+            yield
+        finally:
+            CellGenerators.active = None
+
+    def _now(self) -> tuple[Tensor, Tensor | None]:
+        on_host = torch.get_rng_state()
+        if self._device.type == "cpu":
+            return on_host, None
+        return on_host, torch.get_device_module(self._device).get_rng_state(self._device)
+
+
+class _DrawByCell(torch.autograd.Function):
+    """Draws of each cell, by `vmap` over the cells."""
+
+    @staticmethod
+    def forward(like: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        return make(like)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Save nothing: draws have no gradient."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, like: Tensor, make: Callable[[Tensor], Tensor]) -> tuple[Tensor, int]:
+        generators = CellGenerators.active
+        assert generators is not None
+        drawn = []
+        for cell, one in enumerate(like.unbind(in_dims[0])):
+            with generators.of(cell):
+                drawn.append(make(one))
+        return torch.stack(drawn), 0
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from paragan.layers.conditional_norm import check_labels
 from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
 from paragan.layers.modulated import ModulatedConv2d
 from paragan.layers.precision import at_least_float32
+from paragan.layers.random import draw_like
 from paragan.layers.resample import upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
@@ -70,8 +71,8 @@ class Mapping(nn.Module):
         w_BLW = self.style(z_BZ, y_B).unsqueeze(1).expand(-1, self.num, -1)
         if not (self.training and self.mixing):
             return w_BLW
-        other = self.style(torch.randn_like(z_BZ), y_B).unsqueeze(1)
-        mixed, share = torch.rand(2, len(z_BZ), 1, device=z_BZ.device)
+        other = self.style(draw_like(torch.randn_like, z_BZ), y_B).unsqueeze(1)
+        mixed, share = draw_like(lambda z: torch.rand(2, len(z), 1, device=z.device), z_BZ)
         first = torch.where(mixed < self.mixing, 1 + (share * (self.num - 1)).floor(), self.num)
         late_BL = torch.arange(self.num, device=z_BZ.device) >= first
         return torch.where(late_BL.unsqueeze(2), other, w_BLW)
@@ -121,8 +122,8 @@ class Noise(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         if not self.training:
             return self.fixed.to(h.dtype) * self.strength.to(h.dtype)
-        shape = (len(h), 1, *h.shape[2:])
-        return torch.randn(shape, device=h.device).to(h.dtype) * self.strength.to(h.dtype)
+        noise = draw_like(lambda h: torch.randn(len(h), 1, *h.shape[2:], device=h.device), h)
+        return noise.to(h.dtype) * self.strength.to(h.dtype)
 
 
 class ToImage(nn.Module):

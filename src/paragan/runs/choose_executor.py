@@ -14,7 +14,7 @@ from torch import nn
 
 from paragan import build
 from paragan.config import RunConfig, outside_names, read_recipe
-from paragan.core.collective import run_on_all_ranks
+from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
@@ -49,19 +49,17 @@ def choose_executor(
     if config.train.executor != "auto":
         return config
 
-    def choose() -> dict[str, Any] | None:
-        if not world.is_main:
-            return None
-        chosen = (None if fresh else _recorded(config, out)) or _fastest(config, world, say, model, measure)
+    def choose() -> dict[str, Any]:
+        chosen = (None if fresh else recorded_config(config, out)) or _fastest(config, world, say, model, measure)
         return {"executor": chosen.train.executor, "g": _open_settings(chosen.g), "d": _open_settings(chosen.d)}
 
-    found: Any = choose() if world.size == 1 else run_on_all_ranks(world, choose)[0]
+    found = run_on_main(world, choose)
     train = replace(config.train, executor=found["executor"])
     g = _with_open_settings(config.g, found["g"])
     return replace(config, train=train, g=g, d=_with_open_settings(config.d, found["d"]))
 
 
-def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
+def recorded_config(config: RunConfig, out: Path) -> RunConfig | None:
     """Return the config of the run in `out`, if any; a later check refuses an unreadable one."""
     path = out / "config.yaml"
     if not path.exists():

@@ -17,6 +17,7 @@ from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, choose, outside_names, read_recipe
 from paragan.core import registry
+from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
@@ -24,12 +25,15 @@ from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
+from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_times import measure_times
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
+from paragan.runs.trial_steps import TrialRun
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
+from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, Plan
 from paragan.scaling.simulated_step import SimulatedGame, StepOperations
 
@@ -91,9 +95,12 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
         say("simulating the memory of some steps")
         memory = _plan_memory(request, config, simulated, say)
     measured = None
+    layout = None
     if request.is_measured:
         say("measuring some steps")
         measured = measure_times(config, found, device, request.cost_per_hour)
+        say("measuring layouts")
+        layout = _measure_layout(config, found, measured.batch)
     ahead = None
     chosen = None
     if request.forecast is not None:
@@ -107,7 +114,13 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
     model = _plan_model(config, found, operations)
-    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, chosen, ahead, notes)
+    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, layout, chosen, ahead, notes)
+
+
+def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
+    """Measure layouts of the networks with as many rows as the measured steps had."""
+    config = replace(config, train=replace(config.train, batch=batch))
+    return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
 
 
 def _refuse_probe(request: PlanRequest) -> None:
@@ -137,8 +150,9 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
 
 
 def _simulated_config(config: RunConfig) -> RunConfig:
-    """Return the config of one eager process whose players take turns."""
-    config = replace(config, devices=None, train=replace(config.train, executor="eager"))
+    """Return the config of one eager process whose players take turns, in their plain layout."""
+    config = replace(config, g=replace(config.g, layout=None), d=replace(config.d, layout=None))
+    config = replace(config, devices=None, train=replace(config.train, executor="eager", layout="fixed"))
     if build.scheme(config).is_concurrent:
         return replace(config, scheme=choose("schemes", "synchronous"))
     return config

@@ -29,7 +29,7 @@ from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.hardware import device as devices
 from paragan.hardware.executors import report_compile_errors as compiling
-from paragan.runs import choose_executor, rank_checks
+from paragan.runs import choose_executor, choose_layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
@@ -56,9 +56,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
     rank_checks.refuse_small_batch(request.config, world)
-    config = choose_executor.choose_executor(
-        request.config, request.out, _starts_fresh(request), world, say, request.model
-    )
+    config = _measured_config(request, world, say)
     request = replace(request, config=config)
     trainer = _trainer(request, world, stop)
     before = _prepare_folder(request, folder) if world.is_main else None
@@ -91,6 +89,12 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
             yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
             _release(trainer)
+
+
+def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
+    """Return the config with the executor and layout of the run, measured if they are `auto`."""
+    rest = (request.out, _starts_fresh(request), world, say, request.model)
+    return choose_layout.choose_layout(choose_executor.choose_executor(request.config, *rest), *rest)
 
 
 def _release(trainer: TrainingLoop) -> None:

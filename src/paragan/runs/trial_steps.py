@@ -19,6 +19,7 @@ from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.gan import GAN
 from paragan.hardware import device as devices, executors
 
 _AT_MOST = 8  # number of steps; the first are slower, and compile
@@ -37,17 +38,17 @@ class TrialRun:
     """Steps of the run without its data, folder and other ranks; the run's state does not change.
 
     Inputs are noise, or the tensors of a program, as many rows as this rank will have. model: as
-    `build.maker` takes it.
+    `build.maker` takes it. data: None: that of the config is opened.
     """
 
-    def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
+    def __init__(self, config: RunConfig, world: World, model: Model | None, data: build.Data | None = None) -> None:
         self.config = config
         self.model = model
         self.ranks = world.size
         is_alone = world.group is None
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
         self.rows = world.share(config.train.batch)[1]
-        self.found = build.open_data(config, model=model)
+        self.found = data or build.open_data(config, model=model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
@@ -74,9 +75,16 @@ class TrialRun:
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """Return a function that makes one step, with separate players."""
+        return self.stepper_of(config, self.game(config))
+
+    def game(self, config: RunConfig) -> GAN:
+        """Return a game of this rank's rows."""
         train = replace(config.train, batch=self.rows)
         config = replace(config, train=train, adversarial=config.adversarial.started)
-        game = build.gan(config, self.found, self.device, None, self.model)
+        return build.gan(config, self.found, self.device, None, self.model)
+
+    def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:
+        """Return a function that makes one step of this game."""
         players = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, players, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())

@@ -9,10 +9,11 @@ from typing import Any
 
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.forecast import Forecast, Goal
+from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import RunProfile
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,9 @@ class ForecastPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    parallel: settings chosen for several workers, forecast: their time; both if requested. notes:
-    what the numbers leave out for this recipe.
+    layout: of the networks on this device, if measured. parallel: settings chosen for several
+    workers, forecast: their time; both if requested. notes: what the numbers leave out for this
+    recipe.
     """
 
     recipe: str
@@ -130,6 +132,7 @@ class Plan:
     memory: MemoryPlan
     data: DataPlan
     measured: MeasuredTimes | None = None
+    layout: LayoutPlan | None = None
     parallel: ParallelPlan | None = None
     forecast: ForecastPlan | None = None
     notes: tuple[str, ...] = ()

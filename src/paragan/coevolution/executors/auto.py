@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from paragan.core.types import Side
 _WARM_UP = 2
 _STEPS = 4
 _ROUNDS = 4
+_LIMIT_S = 20.0  # after which no further round begins
 
 
 class AutoExecutor:
@@ -46,7 +48,8 @@ class AutoExecutor:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
-        for number in range(_ROUNDS):
+        until = time.perf_counter() + _LIMIT_S
+        for number in takewhile(lambda number: not number or time.perf_counter() < until, range(_ROUNDS)):
             for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)

@@ -50,12 +50,12 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
         for side, player in cell.players.items():
             reference = first.players[side]
             name = side.value.upper()
-            if next(player.net.buffers(), None) is not None:
-                return f"{name} has buffers (batch norm, spectral norm)"
-            if player.plain_network.draws:
-                return f"{name} draws random numbers in its forward pass (dropout)"
-            if player.calling.channels_last or player.calling.scaled:
-                return f"{name} uses channels-last memory or a loss scale"
+            if player.strategy.memory.recompute:
+                return f"{name} recomputes its activations"
+            if len({weight.dtype for weight in player.net.parameters()}) > 1:
+                return f"{name} has weights of several dtypes"
+            if player.calling.scaled:
+                return f"{name} uses a loss scale"
             module = player.strategy.training_module(player.net)
             if player.policy.micro_batches > 1 or module is not player.net:
                 return f"{name} uses micro-batches or a strategy"
@@ -79,6 +79,8 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
         players = [cell.players[side] for cell in cells]
         if not can_stack(players):
             return f"{side.value.upper()} does not use the same plain Adam in all cells"
+        if players[0].plain_network.draws:
+            return f"{side.value.upper()} draws random numbers in its forward pass (dropout)"
     terms = (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)
     varies = cells[0].gan.adversarial.g_weight_varies
     if varies or any(isinstance(term.weight, WeightSchedule) for term in terms):

@@ -10,9 +10,12 @@ from torch import Tensor
 
 from paragan.coevolution.cell import Cell
 from paragan.core.loss import Loss
-from paragan.core.protocols import Augment
+from paragan.core.protocols import Augment, Network, Turn
 from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player, layer_seed
 from paragan.game.prior import Prior
+from paragan.layers.random import CellGenerators
 from paragan.loading.loader import BatchStream, next_joint_batch
 
 
@@ -82,6 +85,23 @@ class CellAugments:
         return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
 
 
+class CellDraws:
+    """Generators of the cells, from which the layers of both networks draw.
+
+    seeds: of the cells' games.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.seeds = seeds
+        self.generators = CellGenerators(len(seeds), device)
+
+    def begin(self, turn: Turn, players: Sequence[Player], *nets: Network) -> None:
+        """Seed the generators as each player does at the beginning of its turn."""
+        if any(net.draws for net in nets if isinstance(net, CalledNetwork)):
+            pairs = zip(players, self.seeds, strict=True)
+            self.generators.seed([layer_seed(turn, player.version, seed) for player, seed in pairs])
+
+
 class MixedLoss:
     """Losses of `num` cells with `rows` rows each.
 
@@ -90,6 +110,7 @@ class MixedLoss:
     """
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:
+        self.device = device
         self._number_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
         self._rows = rows
         self._assigned: tuple[int, ...] = ()

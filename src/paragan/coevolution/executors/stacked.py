@@ -19,6 +19,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.executors.inputs import (
     CellAugments,
+    CellDraws,
     CellPriors,
     CellStreams,
     MixedLoss,
@@ -26,14 +27,13 @@ from paragan.coevolution.executors.inputs import (
     with_tensors,
 )
 from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
-from paragan.coevolution.executors.stacked_networks import StackedNetwork
+from paragan.coevolution.executors.stacked_networks import StackedNetwork, called_stack
 from paragan.core.clock import Clock
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.loss import Loss
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN
-from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
@@ -90,7 +90,8 @@ class _StackedCells:
         self.cells = list(cells)
         self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows) for s in Side}
+        draws = CellDraws([cell.gan.prior.seed for cell in cells], self.mixed.device)
+        self.slots = {s: _StackedSlot(s, [c.players[s] for c in cells], rows, draws) for s in Side}
         self.gan = GAN(
             self.slots[Side.G],
             self.slots[Side.D],
@@ -109,6 +110,7 @@ class _StackedCells:
     def begin(self, graph: Callable[[], Graph] | None) -> None:
         """Begin a generation without scalars of earlier ones, or of a measurement."""
         for slot in self.slots.values():
+            slot.stack.take_over(slot.nets)
             slot.graph = graph
             slot.scalars = {}
 
@@ -136,8 +138,7 @@ class _StackedCells:
 
     def step(self) -> None:
         first = self.cells[0]
-        self.gan.clock.step = first.gan.clock.step
-        self.gan.clock.images = first.gan.clock.images
+        self.gan.clock = replace(first.gan.clock)
         first.scheme.step(self.gan, self.batches)
         for cell in self.cells:
             cell.gan.clock.step = self.gan.clock.step
@@ -164,13 +165,16 @@ class _StackedSlot:
     graph: Callable[[], Graph] | None = None
     loss: Loss | None = None
 
-    def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
+    def __init__(self, side: Side, players: Sequence[Player], rows: int, draws: CellDraws) -> None:
         self.side = side
         self.players = players
-        self.stack = StackedNetwork([player.net for player in players], rows)
-        self.plain_network = CalledNetwork(self.stack, players[0].calling)
-        together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
-        self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
+        self.draws = draws
+        self.nets = [player.net for player in players]
+        self.stack = StackedNetwork(self.nets, rows, draws.generators, players[0].calling.channels_last)
+        self.plain_network = called_stack(self.stack, players[0].plain_network)
+        is_large = self.stack.flat_CP.is_cpu and self.stack.flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS
+        together = can_stack(players) and not is_large
+        self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if together else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 
@@ -190,6 +194,8 @@ class _StackedSlot:
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        self.stack.begin_update()
+        self.draws.begin(turn, self.players, self.plain_network)
         return (generate(self.plain_network, turn.feed).images,)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
@@ -198,6 +204,7 @@ class _StackedSlot:
                 update = player.update(turn, against)
             return update
         given = tensors_of(turn.feed)
+        self.draws.begin(turn, self.players, self.plain_network, against.network())
         if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
             given["average"] = weight
         self.scalars |= self._work(turn, against)(given)
@@ -218,6 +225,8 @@ class _StackedSlot:
         turn = replace(turn, feed=with_tensors(turn.feed, given))
         opponent = against.network()
         turn = with_d_fakes(turn, opponent, 1)
+        if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
+            self.stack.begin_update()
         nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
@@ -239,7 +248,3 @@ class _StackedSlot:
         shape = (len(self.players), -1)
         parts = {name: rows_B.detach().float().unflatten(0, shape) for name, rows_B in rows.items()}
         return {name: part.mean(1) for name, part in parts.items()} | {"gradient_norm": norm_C}
-
-
-def _is_faster_unstacked(flat_CP: Tensor) -> bool:
-    return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paragan.coevolution.executors.stacked_networks import stack_in_place, views_of_rows
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.game import schedule
 from paragan.game.player import Player
@@ -21,23 +22,27 @@ _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
-    """Whether all players use the same plain Adam, without groups, up to their learning rates."""
+    """Whether all players use the same plain Adam for all weights, up to their learning rates."""
     first = players[0]
     is_plain = not first.policy.groups and all(
         first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items()
     )
     are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
     is_adam = type(first.optimizer) is torch.optim.Adam
-    return is_adam and is_plain and are_equal and first.scaler is None
+    all_train = all(weight.requires_grad for weight in first.net.parameters())
+    return is_adam and is_plain and are_equal and all_train and first.scaler is None
 
 
 class StackedAdam:
-    """Adam over the weights of all cells: rows of `flat_CP`, of which the players hold views."""
+    """Adam over the weights of all cells: rows of `flat_CP`, of which the players hold views.
 
-    def __init__(self, players: Sequence[Player], flat_CP: Tensor) -> None:
+    buffers_C: of the networks, which averages copy.
+    """
+
+    def __init__(self, players: Sequence[Player], flat_CP: Tensor, buffers_C: Sequence[Tensor] = ()) -> None:
         self.players = players
         self.flat_CP = flat_CP
-        self._shapes = [weight.shape for weight in players[0].net.parameters()]
+        self._weights = list(players[0].net.parameters())
         first = players[0]
         self.beta1, self.beta2 = first.optimizer.defaults["betas"]
         self.eps = first.optimizer.defaults["eps"]
@@ -46,6 +51,7 @@ class StackedAdam:
         self.m_CP = torch.zeros_like(flat_CP)
         self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
+        self._buffer_pairs = list(zip(buffers_C, _averaged_buffers(players), strict=False))
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
@@ -100,9 +106,8 @@ class StackedAdam:
             lr_C = lr_C * schedule.factor(self.schedule, self.updates_C).to(lr_C.dtype)
         self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
         self.updates_C += ok_C
-        if self.average_CP is not None:
-            assert average is not None
-            self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
+        if average is not None:
+            self._follow(average, ok_C)
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
@@ -117,11 +122,21 @@ class StackedAdam:
         denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
         self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
+    def _follow(self, average: Tensor, ok_C: Tensor) -> None:
+        """Average in the weights, and copy the buffers, of the cells that stepped."""
+        assert self.average_CP is not None
+        self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
+        for theirs, mine in self._buffer_pairs:
+            mine.copy_(torch.where(ok_C.view(-1, *(1 for _ in mine.shape[1:])), theirs, mine))
+
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
-        """Return views of a cell's row of each matrix, in the shapes of the parameters."""
-        sizes = [shape.numel() for shape in self._shapes]
-        rows = [zip(m_CP[cell].split(sizes), self._shapes, strict=True) for m_CP in matrices_CP]
-        return [[part.view(shape) for part, shape in row] for row in rows]
+        """Return views of a cell's row of each matrix, as the parameters are in memory."""
+        return [[view[0] for view in views_of_rows(m_CP[cell : cell + 1], self._weights)] for m_CP in matrices_CP]
+
+
+def _averaged_buffers(players: Sequence[Player]) -> list[Tensor]:
+    """Stack the buffers of the averages; none without averages."""
+    return stack_in_place([list(player.ema.net.buffers()) for player in players if player.ema is not None])
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:

@@ -1,14 +1,15 @@
 """Networks of many cells as one: their weights are rows of one matrix, for a single call.
 
 The rows of a batch belong to the first cell, then to the second, and so on, equally many of each.
-The networks of the cells remain usable: their weights become views, so that optimisers, averages
-and genomes work as before.
+The networks of the cells remain usable: their weights and buffers become views, so that optimisers,
+averages and genomes work as before.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,45 +18,67 @@ from torch.func import functional_call, vmap
 
 from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.game.network import CalledNetwork
+from paragan.layers.random import CellGenerators, uses_random_numbers
+from paragan.layers.update_once import begin_update, update_once_layers
+
+Tensors = dict[str, Tensor]
 
 
 class StackedNetwork(nn.Module):
-    """Stack of networks that differ only in their weights and have no buffers.
+    """Stack of networks that differ only in their weights and buffers.
 
-    rows: of each network in a batch, or a divisor of their number. `vmap` calls the network for
-    each cell. If all weights belong to linear layers, and a first call shows that rows are
-    independent, it is called on all rows at once instead, which is faster on a CPU.
+    rows: of each network in a batch, or a divisor of their number. generators: of the cells, for
+    networks that draw. channels_last: how cells are called one by one.
+
+    `vmap` calls the network for each cell; buffers change in place. If all weights belong to linear
+    layers, and a first call shows that rows are independent, it is called on all rows at once
+    instead, which is faster on a CPU. If `vmap` refuses a first call, as of torch's dropout, cells
+    are called one by one.
     """
 
-    def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:
+    def __init__(
+        self,
+        nets: Sequence[nn.Module],
+        rows: int,
+        generators: CellGenerators | None = None,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__()
         self.num = len(nets)
         self.rows = rows
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
+        self._generators = generators or CellGenerators(self.num, next(nets[0].parameters()).device)
         # in a tuple: its weights must not be registered
-        self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)
-        named = [dict(net.named_parameters()) for net in nets]
-        self._names = list(named[0])
-        weights = [list(of.values()) for of in named]
-        flat = ([weight.detach().reshape(-1) for weight in of] for of in weights)
-        self.flat_CP = torch.stack(list(map(torch.cat, flat)))
-        parts = self.flat_CP.split([weight.numel() for weight in weights[0]], dim=1)
-        pairs = zip(parts, weights[0], strict=True)
-        self.weights = nn.ParameterList(part.unflatten(1, weight.shape) for part, weight in pairs)
+        self._template = (copy.deepcopy(nets[0]),)
+        self._update_once = update_once_layers(self._template[0])
+        self.flat_CP, weights = _stack_weights([list(net.parameters()) for net in nets])
+        self.weights = nn.ParameterList(weights)
         self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
-        for cell, of in enumerate(weights):
-            for weight, stacked in zip(of, self._in_order, strict=True):
-                weight.data = stacked.data[cell]
-        by_name = self._parameters_by_name()
-        self._whole = (with_batched_linear(self._template[0], by_name, self.num),)
+        self._memory_orders = tuple(map(_memory_order, self._in_order))
+        self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
+        self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
+        self._buffers_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
+        has_state = self.buffers_C or uses_random_numbers(nets[0])
+        self._whole = (None if has_state else with_batched_linear(self._template[0], self._weights, self.num),)
         self._is_row_wise: dict[int, bool] = {}  # whether one call suffices, by number of rows
+        self._is_mappable: bool | None = None  # unknown before the first call
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
-        output = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
+        output = self._at_once(given) if self._can_at_once(given) else self._by_cells(given)
         if isinstance(output, tuple):
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
         return self._by_row(output)
+
+    def take_over(self, nets: Sequence[nn.Module]) -> None:
+        """Take over buffers that the networks replaced by new tensors while they ran alone."""
+        move_into(self.buffers_C, [list(net.buffers()) for net in nets])
+
+    def begin_update(self) -> None:
+        """Mark the layers whose state the next call advances (`layers.update_once`)."""
+        begin_update(self._template[0])
 
     def gradients(self, cell: int) -> list[Tensor | None]:
         """Return the gradients of one cell's weights, in their order."""
@@ -64,19 +87,62 @@ class StackedNetwork(nn.Module):
 
     def gradient(self) -> Tensor:
         """Return the gradients of all weights, (C, P); zero for unused ones."""
-        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
-        return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+        gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in self._in_order)
+        pairs = zip(gradients, self._memory_orders, strict=True)
+        return torch.cat([gradient.permute(order).reshape(self.num, -1) for gradient, order in pairs], dim=1)
 
-    def _parameters_by_name(self) -> dict[str, Tensor]:
-        return dict(zip(self._names, self.weights, strict=True))
+    def _by_cells(self, given: Sequence[Tensor]) -> Any:
+        if self._is_mappable is None:
+            self._is_mappable = self._try_mapped(given)
+        return self._mapped(given, self._buffers_C) if self._is_mappable else self._one_by_one(given)
 
-    def _mapped(self, given: Sequence[Tensor]) -> Any:
-        one_per_cell = vmap(self._one, (0, *(0 for _ in given)), randomness="error")
-        return one_per_cell(self._parameters_by_name(), *given)
+    def _mapped(self, given: Sequence[Tensor], buffers: Tensors) -> Any:
+        one_per_cell = vmap(self._one, (0, 0, *(0 for _ in given)), randomness="error")
+        with self._generators.stacked():
+            return one_per_cell(self._weights, buffers, *given)
 
-    def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
+    def _try_mapped(self, given: Sequence[Tensor]) -> bool:
+        """Return whether `vmap` can call the network; changes no state."""
+        due = [layer.update_due for layer in self._update_once]
+        states = list(self._generators.states)
+        try:
+            with torch.enable_grad():
+                self._mapped(given, {name: value.clone() for name, value in self._buffers_C.items()})
+        except RuntimeError:
+            return False
+        finally:
+            self._mark(due)
+            self._generators.states = states
+        return True
+
+    def _one_by_one(self, given: Sequence[Tensor]) -> Any:
+        """Call the network of one cell after another."""
+        due = [layer.update_due for layer in self._update_once]
+        weights = {name: weight.unbind() for name, weight in self._weights.items()}
+        outputs = []
+        for cell in range(self.num):
+            self._mark(due)
+            buffers = {name: value[cell] for name, value in self._buffers_C.items()}
+            inputs = [x[cell].contiguous(memory_format=self._layout) if x.dim() == 5 else x[cell] for x in given]
+            with self._generators.of(cell):
+                output = self._one({n: of[cell] for n, of in weights.items()}, buffers, *inputs)
+            outputs.append(output)
+        if isinstance(outputs[0], tuple):
+            return tuple(map(torch.stack, zip(*outputs, strict=True)))
+        return torch.stack(outputs)
+
+    def _one(self, weights: Tensors, buffers: Tensors, *inputs: Tensor) -> Any:
         """Call the network of one cell; tensors in and out, as `vmap` requires."""
-        return _as_tensors(functional_call(self._template[0], weights, inputs))
+        tensors = {**weights, **buffers}
+        output = functional_call(self._template[0], tensors, inputs)
+        for name, buffer in buffers.items():
+            if (found := tensors[name]) is not buffer:  # a new tensor in place of the buffer
+                buffer.copy_(found.detach())
+        return _as_tensors(output)
+
+    def _mark(self, due: Sequence[bool]) -> None:
+        for layer, is_due in zip(self._update_once, due, strict=True):
+            layer.update_due = is_due
 
     def _at_once(self, given: Sequence[Tensor]) -> Any:
         (whole,) = self._whole
@@ -93,7 +159,7 @@ class StackedNetwork(nn.Module):
         if self._whole[0] is None or device != "cpu" or torch.is_autocast_enabled(device):
             return False
         if (count := given[0].shape[1]) not in self._is_row_wise:
-            self._is_row_wise[count] = _are_close(self._at_once(given), self._mapped(given))
+            self._is_row_wise[count] = _are_close(self._at_once(given), self._by_cells(given))
         return self._is_row_wise[count]
 
     def _by_cell(self, value: Tensor) -> Tensor:
@@ -102,6 +168,55 @@ class StackedNetwork(nn.Module):
 
     def _by_row(self, value: Tensor) -> Tensor:
         return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
+
+
+def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
+    """Return a stack as a network that is called as those of its cells, in any memory layout."""
+    called = CalledNetwork(stack, replace(of_cell.calling, channels_last=False))
+    for name in ("mixes", "draws"):  # the stack does not register their layers
+        object.__setattr__(called, name, getattr(of_cell, name))
+    return called
+
+
+def stack_in_place(tensors: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """Stack the tensors of each cell with those of the others, and make them views of the stacks."""
+    stacks = [torch.stack(of_cells) for of_cells in zip(*tensors, strict=True)]
+    move_into(stacks, tensors)
+    return stacks
+
+
+def move_into(stacks: Sequence[Tensor], tensors: Sequence[Sequence[Tensor]]) -> None:
+    """Make the tensors of each cell views of stacks, with their values, where they are not."""
+    for stack, *of_cells in zip(stacks, *tensors, strict=True):
+        for tensor, row in zip(of_cells, stack, strict=True):
+            if tensor.data_ptr() != row.data_ptr():
+                tensor.data = row.copy_(tensor.data)
+
+
+def views_of_rows(rows_CP: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return views (C, …) of rows with the shapes and memory layouts of the weights of a network."""
+    views = []
+    first = rows_CP.storage_offset()
+    for weight in weights:
+        strides = (rows_CP.stride(0), *torch.empty_like(weight).stride())
+        views.append(rows_CP.as_strided((len(rows_CP), *weight.shape), strides, first))
+        first += weight.numel()
+    return views
+
+
+def _stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, list[nn.Parameter]]:
+    """Return the weights of each cell as rows of one matrix, (C, P), and as stacks that view it."""
+    first = weights[0]
+    flat_CP = first[0].new_empty(len(weights), sum(weight.numel() for weight in first))
+    views = views_of_rows(flat_CP, first)
+    move_into(views, weights)
+    return flat_CP, [nn.Parameter(view, of.requires_grad) for view, of in zip(views, first, strict=True)]
+
+
+def _memory_order(weight: Tensor) -> tuple[int, ...]:
+    """Return the axes of a stack in the order of their memory: first the cells."""
+    strides = torch.empty_like(weight[0]).stride()
+    return (0, *(1 + axis for axis in sorted(range(len(strides)), key=lambda axis: -strides[axis])))
 
 
 def _as_tensors(output: Any) -> Any:

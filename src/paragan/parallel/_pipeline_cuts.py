@@ -1,0 +1,98 @@
+"""Cuts of a chain of blocks into pipeline stages, and the share of time in which stages wait.
+
+A cut is the number of the block that begins a stage: of 5 blocks, cuts (2, 4) make the stages 0-1, 2-3 and 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from paragan.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """Measured cost of one block for one micro-batch.
+
+    seconds: forward and backward. output_bytes: what a cut after the block sends in a forward, and
+    receives in a backward.
+    """
+
+    seconds: float
+    output_bytes: int
+
+
+def balanced_cuts(costs: Sequence[BlockCost], stages: int, tolerance: float = 0.0) -> tuple[int, ...]:
+    """Return the cuts with the shortest longest stage; ties are broken by the bytes at the cuts.
+
+    tolerance: cuts whose longest stage takes up to this share longer count as ties, because times
+    are measured. Dynamic programming over the first blocks; raises `ConfigError` for more stages
+    than blocks.
+    """
+    _refuse_too_many(len(costs), stages)
+    ends = list(accumulate((cost.seconds for cost in costs), initial=0.0))
+
+    def longest(value: float, first: int, stop: int) -> float:
+        return max(value, ends[stop] - ends[first])
+
+    limit = _least(len(costs), stages, 0.0, longest) * (1 + tolerance)
+
+    def bytes_and_cuts(value: tuple[float, tuple[int, ...]], first: int, stop: int) -> tuple[float, tuple[int, ...]]:
+        if ends[stop] - ends[first] > limit:
+            return math.inf, ()
+        return (value[0] + costs[first - 1].output_bytes, (*value[1], first)) if first else value
+
+    cuts: tuple[int, ...] = _least(len(costs), stages, (0, ()), bytes_and_cuts)[1]
+    return cuts
+
+
+def refuse_invalid_cuts(cuts: Sequence[int], num_blocks: int, stages: int) -> None:
+    """Raise `ConfigError` for cuts by hand that do not make so many stages with a block each."""
+    _refuse_too_many(num_blocks, stages)
+    edges = (0, *cuts, num_blocks)
+    if len(cuts) != stages - 1 or any(first >= stop for first, stop in pairwise(edges)):
+        raise ConfigError(
+            f"cuts {list(cuts)} do not divide {num_blocks} blocks into {stages} stages; pass {stages - 1} "
+            f"increasing block numbers from 1 to {num_blocks - 1}, or leave them out"
+        )
+
+
+def stage_seconds(costs: Sequence[BlockCost], cuts: Sequence[int]) -> list[float]:
+    """Return the seconds of each stage for one micro-batch."""
+    edges = pairwise((0, *cuts, len(costs)))
+    return [sum(cost.seconds for cost in costs[first:stop]) for first, stop in edges]
+
+
+def idle_share(seconds: Sequence[float], micro_batches: int) -> float:
+    """Return the share of the stages' time in which they wait for one another (bubble), in a turn.
+
+    seconds: of each stage for one micro-batch. A turn takes their sum for the first micro-batch,
+    and as long as the longest stage for each further one. With S equal stages and M micro-batches
+    that is (S - 1) / (M + S - 1) (Huang et al. 2019, section 2.3).
+    """
+    turn_s = sum(seconds) + (micro_batches - 1) * max(seconds)
+    return 1 - micro_batches * sum(seconds) / (len(seconds) * turn_s)
+
+
+def _least(num_blocks: int, stages: int, start: Any, extend: Callable[[Any, int, int], Any]) -> Any:
+    """Return the least value of `num_blocks` blocks in `stages` stages.
+
+    start: value of no blocks. extend(value, first, stop): value with blocks first to stop - 1 as one
+    more stage; it does not decrease with `value`.
+    """
+    least = {0: start}
+    for after in reversed(range(stages)):  # stages that follow, each of which needs a block
+        stops = range(stages - after, num_blocks - after + 1)
+        least = {
+            stop: min(extend(value, first, stop) for first, value in least.items() if first < stop) for stop in stops
+        }
+    return least[num_blocks]
+
+
+def _refuse_too_many(num_blocks: int, stages: int) -> None:
+    if not 1 <= stages <= num_blocks:
+        raise ConfigError(f"{num_blocks} blocks cannot make {stages} stages; pass 1 to {num_blocks} stages")

@@ -1,0 +1,114 @@
+"""Every network of the zoo with all layouts at once: padded channels, taps as outputs, merged siblings."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from paragan import build as building
+from paragan.core.types import Side
+from paragan.layers.operator_layout import apply_layout
+from paragan.layers.update_once import begin_update
+from paragan.loading.loader import Loader
+from paragan.scaling.operator_record import record_operators
+from paragan.scaling.operator_times import Variant, variants
+from tests.contract.test_models import all_of, build, call, every_network, inputs, stirred
+from tests.contract.test_tensor_models import CPU, config, found, images
+
+__all__ = ["config", "found", "images"]  # fixtures
+HUGE = 1 << 20  # every convolution has fewer outputs
+
+
+def forced_layout(net, run):
+    """Return a layout of all layers that can have one: siblings merged, others padded or with taps in turns."""
+    with record_operators({Side.D: net}) as record:
+        run(net)
+    merge = record.siblings[Side.D]
+    pad, taps = {}, []
+    for layer, operators in record.layers(Side.D).items():
+        operator = next(iter(operators))
+        is_alone = not any(layer in group for group in merge) and len({(o.name, o.weight) for o in operators}) == 1
+        if not is_alone or dict(operator.settings).get("groups", 1) != 1:
+            continue
+        if Variant(taps=True) in variants(operator, (HUGE,)) and len(taps) <= len(pad):
+            taps.append(layer)
+        else:
+            pad[layer] = (operator.inputs + 3, operator.outputs + 5)
+    return pad, taps, merge
+
+
+def laid_out(net, run):
+    other = copy.deepcopy(net)
+    layout = forced_layout(copy.deepcopy(net), run)
+    assert any(layout)
+    apply_layout(other, *layout)
+    return other
+
+
+def gradients(net, values):
+    values.sin().sum().backward()
+    return {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@every_network
+def test_layout_of_an_image_network_changes_neither_function_nor_state(name, side, classes):
+    net = stirred(build(name, side, classes, (3, 16, 16)))
+    x, y = inputs(net, classes, (3, 16, 16))
+    other = laid_out(net, lambda net: call(net, x, y))
+    found, expected = [], []
+    for one, results in ((other, found), (net, expected)):
+        begin_update(one)
+        given = x.clone().requires_grad_(side == "Discriminator")
+        values = all_of(call(one, given, y))
+        results.append({"output": values.detach()})
+        if side == "Discriminator":  # as R1
+            (grad,) = torch.autograd.grad(values.sum(), given, create_graph=True)
+            values = torch.cat([values, grad.flatten(1)], 1)
+        results.append(gradients(one, values))
+        results.append(dict(one.state_dict()))
+    for one, other_one in zip(found, expected, strict=True):
+        assert_equal(one, other_one)
+
+
+def test_layout_of_a_tensor_network_changes_neither_function_nor_state(config, found):
+    game = building.gan(config, found, CPU)
+    nets = {Side.G: game.g.net, Side.D: game.d.net}
+    taken = {}
+    handles = [
+        net.register_forward_pre_hook(lambda net, given, side=side: taken.update({side: given}))
+        for side, net in nets.items()
+    ]
+    building.scheme(config).step(game, Loader(found.train, 2, 0, CPU))
+    for handle in handles:
+        handle.remove()
+    for side, given in taken.items():
+        net = nets[side].double().train()
+        given = [x.detach().double() if x is not None and x.is_floating_point() else x for x in given]
+        other = laid_out(net, lambda net, given=given: net(*given))
+        results = []
+        for one in (other, net):
+            one.zero_grad()
+            begin_update(one)
+            torch.manual_seed(0)
+            outputs = tensors_of(one(*given))
+            total = torch.cat([value.flatten() for value in outputs])
+            results.append(({"output": total.detach()}, gradients(one, total), dict(one.state_dict())))
+        for a, b in zip(*results, strict=True):
+            assert_equal(a, b)
+
+
+def tensors_of(outputs):
+    """Return the differentiable tensors in any structure of outputs."""
+    if isinstance(outputs, torch.Tensor):
+        return [outputs] if outputs.requires_grad else []
+    if hasattr(outputs, "__dict__"):
+        outputs = vars(outputs)
+    members = outputs.values() if isinstance(outputs, dict) else outputs if isinstance(outputs, (list, tuple)) else ()
+    return [tensor for member in members for tensor in tensors_of(member)]

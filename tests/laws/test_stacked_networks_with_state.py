@@ -1,0 +1,251 @@
+"""Law: stacked convolutions, norms with statistics or vectors, dropout and noise train as cells one after another."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.build import grid
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.executors import choice, loop, stacked
+from paragan.config import read_recipe
+from paragan.core import rng
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN
+from paragan.game.network import Calling
+from paragan.game.options import EmaOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.game.scheme import FunctionScheme
+from paragan.game.state import state_of
+from paragan.layers.init import initialise
+from paragan.layers.random import Dropout
+from paragan.losses import hinge
+from paragan.models import dcgan, sagan, sngan, stylegan2
+from paragan.optim import adabelief
+from paragan.parallel import none
+from paragan.penalties import r1
+from paragan.schemes import shared_fakes, synchronous
+
+CELLS, BATCH, SHAPE, CLASSES = 4, 4, (1, 8, 8), 3
+ADAM = torch.optim.Adam
+
+
+class Painter(nn.Module):
+    """Linear, a layer, convolution. layer: of 8 channels."""
+
+    weight_init, latent = "orthogonal", 5
+
+    def __init__(self, layer):
+        super().__init__()
+        self.linear, self.layer, self.out = nn.Linear(5, 8 * 16), layer, nn.ConvTranspose2d(8, 1, 4, 2, 1)
+
+    def forward(self, z, y=None):
+        return torch.tanh(self.out(torch.relu(self.layer(self.linear(z).unflatten(1, (8, 4, 4))))))
+
+
+class Scale(nn.Module):
+    """Puts a new tensor in place of its buffer, a mean of what it was called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("size", torch.ones(()))
+
+    def forward(self, h):
+        if self.training:
+            self.size = 0.9 * self.size + 0.1 * h.detach().abs().mean()
+        return h / self.size
+
+
+class HalfFrozen(nn.Module):
+    """Some of its weights do not train."""
+
+    def __init__(self):
+        super().__init__()
+        self.still, self.moves = nn.Conv2d(8, 8, 1).requires_grad_(False), nn.Conv2d(8, 8, 1)
+
+    def forward(self, h):
+        return self.moves(torch.relu(self.still(h)))
+
+
+def of_model(model, **options):
+    made = model.Options(conditional=True, **options)
+    return {
+        Side.G: lambda: model.Generator(made, SHAPE, CLASSES),
+        Side.D: lambda: model.Discriminator(made, SHAPE, CLASSES),
+    }
+
+
+def with_layer(layer):
+    return {Side.G: lambda: Painter(layer()), Side.D: of_model(dcgan, width=4, latent=5)[Side.D]}
+
+
+NETS = {
+    "dcgan": of_model(dcgan, width=4, latent=5, d_norm="batch"),
+    "dcgan-spectral": of_model(dcgan, width=4, latent=5, d_norm="spectral"),
+    "sngan": of_model(sngan, width=4, latent=5),
+    "sagan": of_model(sagan, width=8, latent=5),
+    "dropout": with_layer(lambda: Dropout(0.4)),
+    "torch-dropout": with_layer(lambda: nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.Dropout(0.4))),
+    "torch-batch-norm": with_layer(lambda: nn.BatchNorm2d(8)),
+    "torch-cumulative-batch-norm": with_layer(lambda: nn.BatchNorm2d(8, momentum=None)),
+    "torch-spectral-norm": with_layer(lambda: nn.utils.parametrizations.spectral_norm(nn.Conv2d(8, 8, 1))),
+    "new-buffers": with_layer(Scale),
+    "stylegan2": of_model(stylegan2, latent=5, style=6, mapping=2, width=4, mixing=0.9),
+    "half-frozen": with_layer(HalfFrozen),
+}
+
+
+class Stream:
+    """Real images of one cell, and labels."""
+
+    def __init__(self, cell):
+        self.cell, self.position = cell, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        rows = Rows(self.position, 0, BATCH, BATCH)
+        self.position += 1
+        x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
+        return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, CLASSES)})
+
+
+def player(side, number, make, per_step, kind, eps, channels_last):
+    def net():
+        torch.manual_seed(number)  # torch's spectral norm draws
+        made = make().double()
+        initialise(made, number, side.value)
+        return made.to(memory_format=torch.channels_last) if channels_last else made
+
+    arguments = {"betas": (0.5, 0.99), "eps": eps}
+    policy = Policy(kind, 1e-3 * (1 + number), arguments, updates_per_step=per_step)
+    average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    return Player(side, net(), none.Strategy(), policy, Calling(channels_last=channels_last), average)
+
+
+def cells(
+    nets, scheme=synchronous.step, per_step=1, penalties=(), kind=torch.optim.Adam, eps=1e-3, channels_last=False
+):
+    found = []
+    for number in range(CELLS):
+        g = player(Side.G, number, NETS[nets][Side.G], 1, kind, eps, channels_last)
+        d = player(Side.D, number, NETS[nets][Side.D], per_step, kind, eps, channels_last)
+        prior = Prior(number, 5, CLASSES, dtype=torch.float64)
+        gan = GAN(g, d, hinge.loss, prior, d_penalties=penalties)
+        found.append(Cell(number, gan, FunctionScheme(scheme) if callable(scheme) else scheme, Stream(number)))
+    return found
+
+
+GAMES = {name: {"nets": name} for name in NETS} | {
+    "dcgan-shared-fakes": {"nets": "dcgan", "scheme": shared_fakes.Scheme()},
+    "dcgan-r1": {"nets": "dcgan-spectral", "penalties": (r1.Penalty(r1.Options(weight=0.5, interval=2)),)},
+    "dcgan-adabelief": {"nets": "dcgan", "kind": adabelief.Optimizer},
+    "sngan-five-d-updates": {"nets": "sngan", "per_step": 5},
+    "sagan-shared-fakes": {"nets": "sagan", "scheme": shared_fakes.Scheme()},
+    "dropout-shared-fakes": {"nets": "dropout", "scheme": shared_fakes.Scheme()},
+}
+
+
+def everything(found):
+    """Weights, buffers, averages and optimiser state of all players."""
+    states = {(cell.number, side): state_of(p) for cell in found for side, p in cell.players.items()}
+    tensors = {(*key, name): v.clone() for key, (of, _) in states.items() for name, v in of.tensors.items()}
+    return tensors, {key: counters for key, (_, counters) in states.items()}
+
+
+def evolve(executor, found, generations=3, steps=3):
+    """Train, and clone G of a cell into the next one, as selection does."""
+    for _ in range(generations):
+        scalars = executor.train(found, steps, lambda cell, batch: 0)
+        genomes = [cell.snapshot(0)[Side.G] for cell in found]
+        for cell, genome in zip(found, genomes[1:] + genomes[:1], strict=True):
+            cell.clone(Side.G, genome, 2e-3)
+    return scalars
+
+
+def buffers_of(net):
+    return {name: value.clone() for name, value in net.named_buffers() if "noise" not in name}
+
+
+def assert_equal(one, other, rounding=lambda name: 1e-12):
+    (tensors, counters), (others, counted) = everything(one), everything(other)
+    assert counters == counted and tensors.keys() == others.keys()
+    for key, value in tensors.items():
+        assert value.dtype == others[key].dtype
+        near = rounding(key[2])
+        torch.testing.assert_close(others[key], value, rtol=near, atol=near, msg=str(key))
+
+
+@pytest.mark.parametrize("large", [0, 1 << 30], ids=["players-step", "stack-steps"])
+@pytest.mark.parametrize("name", GAMES)
+def test_stacked_cells_with_state_equal_the_loop(name, large, monkeypatch):
+    monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", large)
+    one, other = cells(**GAMES[name]), cells(**GAMES[name])
+    assert choice.unstackable_reason(other) is None
+    before = buffers_of(one[0].gan.g.net)
+    scalars, stacked_scalars = evolve(loop.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    assert_equal(one, other)
+    changed = [not torch.equal(value, before[name]) for name, value in buffers_of(one[0].gan.g.net).items()]
+    assert sum(changed) >= len(changed) / 2  # a vector of length 1 stays
+    for number, values in scalars.items():
+        assert values.keys() == stacked_scalars[number].keys()
+        for key, value in values.items():
+            assert float(stacked_scalars[number][key]) == pytest.approx(float(value), rel=1e-5, abs=1e-6), key
+
+
+@pytest.mark.parametrize("name", ["dcgan", "dropout", "torch-dropout", "new-buffers"])
+def test_loop_and_stack_may_take_turns(name):
+    """As while they are measured, in channels-last memory."""
+    one, other = cells(**GAMES[name], channels_last=True), cells(**GAMES[name], channels_last=True)
+    executors = [loop.LoopExecutor(), stacked.StackedExecutor(BATCH)]
+    for number in range(4):
+        evolve(loop.LoopExecutor(), one, 1), evolve(executors[number % 2], other, 1)
+    assert_equal(one, other)
+    layouts = [[p.stride() for p in cell.gan.g.net.parameters()] for cell in (one[1], other[1])]
+    assert layouts[0] == layouts[1]
+
+
+@pytest.mark.parametrize("name", ["dcgan", "sngan"])
+def test_stacked_cells_under_plain_adam_differ_in_biases_before_norms_alone(name):
+    """Their gradient is 0: Adam divides its rounding by 1e-8, and running means follow the biases."""
+    one, other = cells(**GAMES[name], eps=1e-8), cells(**GAMES[name], eps=1e-8)
+    evolve(loop.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    assert_equal(
+        one, other, lambda path: 1e-7 if re.search(r"conv\d?\.bias|shortcut\.bias|norm\.mean", path) else 1e-12
+    )
+
+
+STOPPED = (
+    *("data.size=8", "train.threads=1", "train.batch=8", "augment=null", "evaluation.features=null", "grid.shape=2x2"),
+    *("grid.batches=2", "grid.fitness.num_images=16", "every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0"),
+    *("grid.executor=stacked", "scheme=shared_fakes"),
+)
+MODELS = {
+    "dcgan": "model={name: dcgan, conditional: true, width: 4, latent: 8, d_norm: batch}",
+    "sngan": "model={name: sngan, width: 4, latent: 8}",
+    "stylegan2": "model={name: stylegan2, width: 4, latent: 8, style: 8, mapping: 2}",
+}
+
+
+@pytest.mark.parametrize("name", ["dcgan", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sngan", "stylegan2"))])
+def test_stopping_a_stacked_grid_with_state_is_invisible(tmp_path, name):
+    def run(kimg, folder):
+        config = read_recipe("digits", (*STOPPED, MODELS[name], f"train.kimg={kimg}"))
+        made = grid.evolution(config, tmp_path / folder, lambda text: None, lambda: False)
+        made.resume()
+        for _ in made.run():
+            pass
+        return made
+
+    straight = run(0.064, "straight")
+    assert run(0.032, "stopped").population.generation == 2 and straight.population.generation == 4
+    resumed = run(0.064, "stopped")
+    pairs = zip(straight.cells, resumed.cells, strict=True)
+    assert all(a.centre[side].digest == b.centre[side].digest for a, b in pairs for side in Side)

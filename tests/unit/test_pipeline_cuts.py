@@ -1,0 +1,98 @@
+"""Cuts into pipeline stages, against all cuts there are; waiting of stages, against a simulated turn."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows
+from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, idle_share, refuse_invalid_cuts, stage_seconds
+
+
+def drawn(number: int, seed: int, most: int = 6) -> list[BlockCost]:
+    """Blocks with small whole numbers as seconds and bytes, so that there are ties."""
+    values = (rng.uniform(seed, name, Rows(0, 0, number, number), (1,)).flatten().tolist() for name in ("s", "b"))
+    return [BlockCost(float(1 + int(most * s)), 1 + int(9 * b)) for s, b in zip(*values, strict=True)]
+
+
+def sent(costs: list[BlockCost], cuts: tuple[int, ...]) -> int:
+    return sum(costs[cut - 1].output_bytes for cut in cuts)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.3])
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("seed", range(12))
+def test_balanced_cuts_of_random_blocks_are_the_best_of_all(stages, seed, tolerance):
+    costs = drawn(7, seed)
+    every = list(itertools.combinations(range(1, len(costs)), stages - 1))
+    limit = min(max(stage_seconds(costs, cuts)) for cuts in every) * (1 + tolerance)
+    allowed = [cuts for cuts in every if max(stage_seconds(costs, cuts)) <= limit]
+    found = balanced_cuts(costs, stages, tolerance)
+    assert found in allowed
+    assert sent(costs, found) == min(sent(costs, cuts) for cuts in allowed)
+
+
+def test_balanced_cuts_with_equal_times_cut_at_the_smallest_output():
+    costs = [BlockCost(1.0, size) for size in (100, 5, 30)]
+    assert balanced_cuts(costs, 2) == (2,)
+    assert balanced_cuts(costs[::-1], 2) == (2,)
+
+
+def test_balanced_cuts_within_the_tolerance_prefer_fewer_bytes():
+    costs = [BlockCost(1.05, 9), BlockCost(0.1, 1), BlockCost(1.0, 0)]
+    assert balanced_cuts(costs, 2) == (1,)
+    assert balanced_cuts(costs, 2, tolerance=0.05) == (2,)
+
+
+@pytest.mark.parametrize("stages", [0, 4])
+def test_balanced_cuts_for_other_than_one_to_all_blocks_is_refused(stages):
+    with pytest.raises(ConfigError, match=f"3 blocks cannot make {stages} stages; pass 1 to 3 stages"):
+        balanced_cuts(drawn(3, 0), stages)
+
+
+@pytest.mark.parametrize("cuts", [(), (0,), (5,), (2, 3), (-1,)])
+def test_invalid_cuts_by_hand_are_refused(cuts):
+    with pytest.raises(ConfigError, match="do not divide 5 blocks into 2 stages; pass 1 increasing"):
+        refuse_invalid_cuts(cuts, 5, 2)
+
+
+@pytest.mark.parametrize("cuts", [(2, 2), (3, 1)])
+def test_cuts_by_hand_that_do_not_increase_are_refused(cuts):
+    with pytest.raises(ConfigError, match="do not divide 5 blocks into 3 stages"):
+        refuse_invalid_cuts(cuts, 5, 3)
+
+
+def test_cuts_by_hand_with_a_block_in_each_stage_are_accepted():
+    refuse_invalid_cuts((1, 4), 5, 3)
+    refuse_invalid_cuts((), 5, 1)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4, 7])
+@pytest.mark.parametrize("micro_batches", [1, 2, 8])
+def test_idle_share_of_equal_stages_is_the_formula_of_gpipe(stages, micro_batches):
+    formula = Fraction(stages - 1, micro_batches + stages - 1)
+    assert idle_share([Fraction(3, 7)] * stages, micro_batches) == formula
+
+
+@pytest.mark.parametrize("seconds", [(1, 1, 1), (1, 2, 3), (3, 1, 2), (5, 1, 1), (2,)])
+@pytest.mark.parametrize("micro_batches", [1, 2, 5])
+def test_idle_share_of_unequal_stages_is_that_of_a_simulated_turn(seconds, micro_batches):
+    """Forward of all micro-batches and then backward, which takes twice as long, in reverse order."""
+    forward = [Fraction(value, 3) for value in seconds]
+    turn = passed(forward, micro_batches) + passed([2 * value for value in forward[::-1]], micro_batches)
+    busy = micro_batches * sum(map(Fraction, seconds))
+    assert idle_share(list(map(Fraction, seconds)), micro_batches) == 1 - busy / (len(seconds) * turn)
+
+
+def passed(seconds: list[Fraction], micro_batches: int) -> Fraction:
+    """Time until the last of the micro-batches has passed all stages."""
+    free = [Fraction(0)] * len(seconds)
+    for _ in range(micro_batches):
+        ready = Fraction(0)
+        for stage, value in enumerate(seconds):
+            ready = free[stage] = max(ready, free[stage]) + value
+    return free[-1]
