@@ -28,7 +28,10 @@ from paragan.runs.plan_run import PlanRequest, plan_run
 SHAPE, CLASSES = (3, 1024, 1024), 0
 STEPS = 2  # the second has the state of the optimisers
 _TIMEOUT_S = 3600.0  # the machine may be shared
-_ONE = ("train.batch=1", "g.micro_batches=1", "d.micro_batches=1", "train.threads=1")
+_ONE = ("train.batch=1", "g.micro_batches=1", "d.micro_batches=1")
+_HERE = (*_ONE, "train.threads=1", "g.precision=fp32", "d.precision=fp32")
+
+_WITHOUT = ("g.recompute=false", "d.recompute=false")
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,15 @@ class Case:
 
 
 CASES: Mapping[str, Case] = {
-    "biggan, width 8": Case("biggan-1024", (*_ONE, "model.width=8")),
-    "biggan, width 16": Case("biggan-1024", (*_ONE, "model.width=16")),
-    "stylegan2, 16 and 32 channels": Case("stylegan2-1024", (*_ONE, "model.base=16384", "model.width=32")),
+    "biggan, width 8": Case("biggan-1024", (*_HERE, "model.width=8")),
+    "biggan, width 16": Case("biggan-1024", (*_HERE, "model.width=16")),
+    "biggan, width 16, without recompute": Case("biggan-1024", (*_HERE, *_WITHOUT, "model.width=16")),
+    "stylegan2, 8 to 64 channels": Case("stylegan2-1024", (*_HERE, "model.base=8192", "model.width=64")),
     "biggan, full width, batch 1": Case("biggan-1024", _ONE, 8),
+    "biggan, full width, batch 1, without recompute": Case("biggan-1024", (*_ONE, *_WITHOUT), 16),
     "biggan, full width, as in the recipe": Case("biggan-1024", (), 60),
     "stylegan2, full width, batch 1": Case("stylegan2-1024", _ONE, 8),
+    "stylegan2, full width, batch 1, without recompute": Case("stylegan2-1024", (*_ONE, *_WITHOUT), 16),
     "stylegan2, full width, as in the recipe": Case("stylegan2-1024", (), 50),
 }
 
@@ -62,7 +68,7 @@ def reason_not_to_run(case: Case) -> str | None:
         return None
     device = devices.select_device()
     if device.type == "cpu":
-        return f"no accelerator; it needs one of {case.accelerator_gb:g} GB"
+        return f"no GPU; it needs one of {case.accelerator_gb:g} GB"
     total = torch.get_device_module(device).get_device_properties(device).total_memory / 1e9
     if total < case.accelerator_gb:
         return f"this accelerator has {total:.0f} GB; it needs {case.accelerator_gb:g}"
@@ -70,10 +76,12 @@ def reason_not_to_run(case: Case) -> str | None:
 
 
 def predicted(case: Case) -> dict[str, Any]:
-    """Peak and terms by the plan, in MB."""
+    """Peak and terms by the plan, and what autograd saves in one turn, in MB."""
     memory = plan_run(PlanRequest(case.config, case.recipe, SHAPE, CLASSES)).memory
     terms = {name: round(size / 1e6, 1) for name, size in memory.terms.items()}
-    return {"device": memory.device, "predicted_mb": round(memory.peak_bytes / 1e6, 1), "terms_mb": terms}
+    saved = {"d": round(memory.saved_by_d_turn / 1e6, 1), "g": round(memory.saved_by_g_turn / 1e6, 1)}
+    peak = round(memory.peak_bytes / 1e6, 1)
+    return {"device": memory.device, "predicted_mb": peak, "terms_mb": terms, "saved_by_turn_mb": saved}
 
 
 def measured(case: Case) -> dict[str, Any]:
@@ -102,7 +110,8 @@ def row_of(name: str) -> dict[str, Any]:
     reason = reason_not_to_run(case)
     if reason is not None:
         print(f"{name}: not run: {reason}", flush=True)
-        return {**row, "result": f"not run: {reason}"}
+        planned = in_new_process("predicted", name) if case.config.train.batch == 1 else {}
+        return {**row, **planned, "result": f"not run: {reason}"}
     row |= in_new_process("measured", name) | in_new_process("predicted", name)
     row["error_percent"] = round(100 * (row["predicted_mb"] / row["measured_mb"] - 1), 1)
     numbers = f"{row['predicted_mb']:,.0f} MB planned, {row['measured_mb']:,.0f} MB measured"

@@ -23,7 +23,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices
+from paragan.hardware import device as devices, heap
 from paragan.runs.forecast_run import ForecastRequest, forecast_run
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_times import measure_times
@@ -196,7 +196,8 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)
 
-    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+    threshold = heap.mapped_from(device, found.train.shape) if found.is_image else None
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device, threshold)
 
 
 def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:
