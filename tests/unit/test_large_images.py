@@ -17,7 +17,8 @@ from paragan.scaling.heap_model import HeapModel
 from paragan.scaling.workspace import workspace_bytes
 
 CPU = torch.device("cpu")
-FORWARD, BACKWARD = torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default
+FORWARD = torch.ops.aten.convolution.default
+BACKWARD = torch.ops.aten.convolution_backward.default
 SIDE = 32
 MAP = SIDE * SIDE * 4  # bytes of a channel
 
@@ -79,7 +80,8 @@ def test_workspace_of_a_backward_convolution_depends_on_the_gradients():
 
 def test_workspace_of_a_kernel_as_large_as_its_map_has_no_padded_input_channels():
     """Double backward at batch 1 computes gradients of weights by such kernels."""
-    x, weight = torch.empty(8, 1, SIDE, SIDE), torch.empty(8, 1, SIDE, SIDE)
+    x = torch.empty(8, 1, SIDE, SIDE)
+    weight = torch.empty(8, 1, SIDE, SIDE)
     y = torch.empty(8, 8, 3, 3)
     found = workspace_bytes(FORWARD, (x, weight, None, *settings(1)), y)
     assert 16 * MAP <= found <= 16 * MAP + 8 * 16 * 9 * 4

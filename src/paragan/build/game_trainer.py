@@ -28,7 +28,7 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.hardware import device as devices, heap
+from paragan.hardware import device as devices
 
 
 def trainer(
@@ -46,8 +46,7 @@ def trainer(
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, world.group is not None, model)
-    if found.is_image:
-        heap.map_blocks(heap.mapped_from(device, found.train.shape))
+    devices.return_large_blocks(device, found.train.shape if found.is_image else ())
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)

@@ -196,7 +196,7 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)
 
-    threshold = heap.mapped_from(device, found.train.shape) if found.is_image else None
+    threshold = heap.mapped_from(device, found.train.shape if found.is_image else ())
     return SimulatedGame(make, build.scheme(config), found.train.tensors, device, threshold)
 
 

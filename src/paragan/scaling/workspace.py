@@ -24,10 +24,12 @@ def workspace_bytes(func: Any, args: Any, outputs: Any) -> int:
     """Return the bytes that an operation allocates and frees; 0 for all but CPU convolutions."""
     if func is torch.ops.aten.convolution.default:
         operands = (args[0], args[1], outputs)
-        settings, mask = args[3:9], None
+        settings = args[3:9]
+        mask = None
     elif func is torch.ops.aten.convolution_backward.default:
         operands = (args[1], args[2], args[0])
-        settings, mask = args[4:10], args[10]
+        settings = args[4:10]
+        mask = args[10]
     else:
         return 0
     if not args[0].is_cpu:
