@@ -40,10 +40,11 @@ def test_options_that_config_reads_are_plain_data(modules, file):
 
 def test_networks_never_talk_to_the_process_group(modules):
     floors = ("models", "layers", "losses", "penalties")
+    swapped_in_by_strategies = ("all_reduce", "cross_rank", "row_exchange", "split")
     talking = [
         m.at(node)
         for m in modules
-        if m.floor in floors and m.path.stem not in ("all_reduce", "cross_rank")  # strategies swap them in
+        if m.floor in floors and m.path.stem not in swapped_in_by_strategies
         for name, node in imports(m)
         if name.startswith(("torch.distributed", "paragan.core.dist"))
     ]
@@ -59,3 +60,20 @@ def imports(module) -> list[tuple[str, ast.AST]]:
         elif isinstance(node, ast.ImportFrom):
             found += [(f"{node.module}.{alias.name}", node) for alias in node.names]
     return found
+
+
+@pytest.mark.parametrize("strategy", ["pipeline", "tensor"])
+def test_schemes_engine_game_and_models_name_no_strategy(modules, strategy):
+    """A strategy is one file: what plays the game and builds networks works under any."""
+    found = []
+    for module in modules:
+        if module.floor not in ("schemes", "engine", "game", "models", "losses", "penalties"):
+            continue
+        for node in module.code():
+            is_name = isinstance(node, ast.Constant) and node.value == strategy
+            source = getattr(node, "module", None) or ""
+            names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
+            is_import = source.startswith("paragan.parallel") and strategy in f"{source} {names}"
+            if is_name or is_import:
+                found.append(module.at(node))
+    assert found == []

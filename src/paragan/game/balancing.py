@@ -42,6 +42,9 @@ def _refuse_unsupported(balancer: Balancer, g: Player) -> None:
         )
     if balancer.layer is None:
         return
+    if len(g.strategy.parameter_names(g.net)) > len(list(g.net.named_parameters())):
+        problem = f"balancer.last_layer={balancer.layer} is not supported by a strategy that divides G's layers"
+        raise ConfigError(f"{problem} between ranks; leave it out, to compare at G's output, or set g.strategy=zero3")
     names = [name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None]
     if balancer.layer not in names:
         problem = f"balancer.last_layer={balancer.layer} is no layer of G with weights"

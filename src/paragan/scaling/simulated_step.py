@@ -30,14 +30,12 @@ _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes
 class StepMemory:
     """Bytes of a step at its peak: their sum, and each of `TERMS`.
 
-    saved: bytes that autograd saves for the backward pass of one turn, by side. tensors: terms at
-    the peak of the tensors alone, which may be another moment; no workspace and no freed blocks.
+    saved: bytes that autograd saves for the backward pass of one turn, by side.
     """
 
     peak_bytes: int
     terms: Mapping[str, int]
     saved: Mapping[Side, int]
-    tensors: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,10 @@ class SimulatedGame:
     tensors: Mapping[str, TensorSpec]
     device: torch.device
     mapped_from: int | None = None
+
+    def peak_bytes(self, batch: int) -> int:
+        """Return the bytes of a step at its peak."""
+        return self.memory(batch).peak_bytes
 
     def memory(self, batch: int) -> StepMemory:
         """Simulate steps with all penalties due, and one turn of each side."""
@@ -184,7 +186,6 @@ def _peak(
     """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
     live: Counter[str] = Counter()
     best: tuple[int, Counter[str]] = (0, Counter())
-    tensors: Counter[str] = Counter()
     for place, event in enumerate(record.events[:end]):
         number = event if event >= 0 else ~event
         size = record.sizes[number]
@@ -196,10 +197,7 @@ def _peak(
         total = live.total() if heap is None else heap.resident_bytes
         if place >= start and total > best[0]:
             best = (total, live.copy())
-        if place >= start and live.total() - live["workspace"] > tensors.total():
-            tensors = live.copy()
-            tensors.pop("workspace", None)
     peak, terms = best
     programs = _PROGRAM_BYTES * len(record.programs) if heap is not None else 0
     terms["workspace"] += peak - terms.total() + programs
-    return StepMemory(peak + programs, {term: terms[term] for term in TERMS}, saved, tensors)
+    return StepMemory(peak + programs, {term: terms[term] for term in TERMS}, saved)
