@@ -28,7 +28,7 @@ from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._block_costs import block_costs, count_operations
+from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
 from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
@@ -55,8 +55,8 @@ class Options:
     cuts: tuple[Count, ...] | None = None
     """Numbers of the blocks that begin the second and later chunks.
 
-    null: so that the longest chunk has the fewest operations of a forward; for networks of outside
-    code, equal counts of blocks. `paragan plan --measure` measures the times of blocks.
+    null: so that the longest chunk has the least estimated work; for networks of outside code, equal
+    counts of blocks. `paragan plan --measure` measures the times of blocks.
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
@@ -217,11 +217,11 @@ class Strategy(none.Strategy):
         return net
 
     def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
-        """Return where chunks begin and end. make: to count the operations of a call."""
+        """Return where chunks begin and end. make: to estimate the work of a call."""
         chunks = stages * self.options.chunks
         cuts = self.options.cuts
         if cuts is None and make is not None and make.inputs is not None:
-            cuts = balanced_cuts(_operations(make), chunks, _NEARLY_EQUAL)
+            cuts = balanced_cuts(_estimated_work(make), chunks, _NEARLY_EQUAL)
         elif cuts is None:
             cuts = tuple(num_blocks * number // chunks for number in range(1, chunks))
         refuse_invalid_cuts(cuts, num_blocks, chunks)
@@ -238,9 +238,9 @@ class Strategy(none.Strategy):
         return found
 
 
-def _operations(make: NetworkFactory) -> list[BlockCost]:
-    """Return the operations of each block, counted without data."""
+def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
+    """Return the estimated work of each block."""
     assert make.inputs is not None
     with torch.device("meta"):
         net = make.construct()
-    return block_costs(net, make.inputs(net), count_operations)
+    return block_costs(net, make.inputs(net), estimate_work)
