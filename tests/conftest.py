@@ -24,6 +24,8 @@ for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT):  # SIGQUIT: a she
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)  # likewise; the tests themselves still survive a closed terminal
 
+gc.disable()  # until all tests are collected: modules, their trees and their tests are no garbage
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -83,6 +85,7 @@ def pytest_collection_finish() -> None:
     """Collections of garbage skip the thousands of tests, which live as long as the process."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup() -> None:
