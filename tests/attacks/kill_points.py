@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo  # noqa: F401 what optimisers import; here and below: once, not in every fork
 
+import paragan.runs.train
 from paragan.cli.main import main
 from paragan.features import _classifier as classifier
 

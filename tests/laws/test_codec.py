@@ -17,7 +17,6 @@ from paragan.schemes import synchronous
 from tests.laws.codec_gan import STEPS, batches, game, network, plain, player
 from tests.laws.small_gan import distance
 
-
 FEW = 15
 
 
