@@ -24,7 +24,7 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
-from paragan.runs.forecast_run import ForecastRequest, forecast_run
+from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_times import measure_times
 from paragan.runs.plan_settings import PlanSource, choose_settings
@@ -82,7 +82,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     if config.grid is not None:
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
-    _refuse_probe(request)
+    _refuse_forecast(request)
     notes = _notes(config)
     config = _simulated_config(config)
     found = open_planned_data(request)
@@ -123,9 +123,12 @@ def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutP
     return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
 
 
-def _refuse_probe(request: PlanRequest) -> None:
-    """Raise `ConfigError` for a learning-rate probe that cannot be made."""
-    if request.forecast is None or request.forecast.probe_kimg is None:
+def _refuse_forecast(request: PlanRequest) -> None:
+    """Raise `ConfigError` for a forecast or a learning-rate probe that cannot be made."""
+    if request.forecast is None:
+        return
+    refuse_forecast(request.forecast)
+    if request.forecast.probe_kimg is None:
         return
     if request.shape is not None:
         problem = "--probe-kimg trains on data, and --shape plans without it"
