@@ -69,9 +69,11 @@ def _is_temporary(module: ModuleType) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_imports_of_earlier_files() -> Iterator[None]:
-    """Also what the fixtures of a whole file import."""
+    """Also what the fixtures of a whole file import. What is alive then (libraries, caches) is no garbage later."""
     with _imports_forgotten():
         yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
