@@ -35,8 +35,12 @@ SAVED = 2  # of STEPS steps
 
 
 def build(world: World, g: str, d: str):
-    """Under hsdp two ranks are a host: pieces inside it, copies across."""
-    options = {"hsdp": {"host": 2}}
+    """Under hsdp two ranks are a host: pieces inside it, copies across. Pipelines have two stages, and data copies."""
+    options: dict = {
+        "hsdp": {"host": 2},
+        "pipeline": {"stages": min(world.size, 2), "micro_batches": 1, "data": "zero3"},
+    }
+    options["tensor"] = {"ranks": min(world.size, 2), "rows": 3}
     seats = (
         player(side, ON, strategy(name, options.get(name)), world) for side, name in zip(Side, (g, d), strict=True)
     )

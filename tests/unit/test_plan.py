@@ -208,7 +208,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 3
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 4
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
     assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
 

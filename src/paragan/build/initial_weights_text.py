@@ -50,8 +50,9 @@ def refuse_misfit(key: str, side: Side, player: Player, weights: StoredTensors, 
 
     key: setting and files, for messages.
     """
-    mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
-    if not any(weights.shapes.get(name) == mine[name] for name, _ in player.net.named_parameters()):
+    mine = player.strategy.shapes(player.net)
+    names = player.strategy.parameter_names(player.net)
+    if not any(weights.shapes.get(name) == mine[name] for name in names):
         here = ", ".join(list(mine)[:2])
         there = ", ".join(list(weights.shapes)[:2])
         raise CheckpointError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paragan.build.data import Data, sample_name
 from paragan.config import RunConfig
@@ -18,8 +19,11 @@ from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.named_inputs import with_named_inputs
 from paragan.game.player import refuse_untrained
+from paragan.game.prior import latent_of
 from paragan.hardware import precision
 from paragan.layers.init import initialise
+
+_EXAMPLES = 2
 
 
 def maker(
@@ -60,7 +64,18 @@ def maker(
             fill(net)  # without `weight_init` the weights of the constructor stay
         return net
 
-    return NetworkFactory(construct, None if outside else fill, device)
+    is_known = sample is None and not outside
+    inputs = partial(_example_inputs, side, found) if is_known else None
+    return NetworkFactory(construct, None if outside else fill, device, inputs)
+
+
+def _example_inputs(side: Side, found: Data, net: nn.Module) -> tuple[Tensor | None, ...]:
+    """Return the arguments of a network of images for two samples, on the meta device."""
+    shape = (_EXAMPLES, *found.train.shape)
+    labels = torch.empty(_EXAMPLES, dtype=torch.int64, device="meta") if found.num_classes else None
+    condition = torch.empty(shape, device="meta") if found.has_pairs else None
+    first = torch.empty((_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
+    return first, labels, condition
 
 
 def has_outside_networks(config: RunConfig, model: Model | None) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,14 @@ class NetworkFactory:
 
     construct: returns the module on the CPU. fill: draws the initial weights by name, into the
     shards of a module; None: weights are those of the constructor, and cannot be built in shards.
+    inputs: returns arguments of a call of the module, on the meta device, to count its operations;
+    None: unknown.
     """
 
     construct: Callable[[], nn.Module]
     fill: Callable[[nn.Module], None] | None = None
     device: torch.device = torch.device("cpu")
+    inputs: Callable[[nn.Module], Sequence[Tensor | None]] | None = None
 
     def __call__(self) -> nn.Module:
         """Build the unsharded network with its initial weights, on the device."""

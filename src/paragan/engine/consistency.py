@@ -95,13 +95,18 @@ def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[
     """Yield tensors by name; the name of a piece has its place, so that only replicas compare.
 
     A weight with fewer rows than ranks can be whole on one rank: if others are cut, it is a piece.
+    All tensors of a pipeline stage are pieces.
     """
     layout = strategy.layout(net)
     is_cut = not all(box.is_whole for box in layout.values())
     for name, value in net.named_parameters():
-        piece = f" (piece at {layout[name].offset}{_SHARD}" if is_cut and value.dim() else ""
-        yield f"{prefix}{name}{piece}", local_shard(value.detach())
-    yield from ((prefix + name, value.detach()) for name, value in net.named_buffers() if not value.is_meta)
+        box = layout[name]
+        is_piece = (is_cut and value.dim() > 0) or box.stage is not None
+        yield f"{prefix}{name}{f' (piece at {box.offset}{_SHARD}' * is_piece}", local_shard(value.detach())
+    for name, buffer in net.named_buffers():
+        if not buffer.is_meta:
+            of_stage = f" (of a stage{_SHARD}" if name in layout and layout[name].stage is not None else ""
+            yield f"{prefix}{name}{of_stage}", buffer.detach()
 
 
 def checksum(tensor: Tensor) -> Tensor:

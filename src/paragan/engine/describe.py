@@ -18,12 +18,11 @@ _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp
 
 def describe_player(player: Player) -> dict[str, Any]:
     """Describe a player: number of weights, precision, channels_last, device and strategy."""
-    weights = dict(player.net.named_parameters())
-    first = next(iter(weights.values()))
+    first = next(player.net.parameters())
     dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
-    layout = player.strategy.layout(player.net)
+    shapes = player.strategy.shapes(player.net)
     return {
-        "weights": sum(prod(layout[name].shape) for name in weights),
+        "weights": sum(prod(shapes[name]) for name in player.strategy.parameter_names(player.net)),
         "precision": _PRECISIONS.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
         "device": str(first.device),

@@ -35,8 +35,8 @@ def start_from(
     average: averaged weights, or empty; the player's average, if any, starts there. initial:
     returns the network's initial state; called only if needed. Optimiser and counters stay.
     """
-    mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
-    own = {name for name, _ in player.net.named_parameters()}
+    mine = player.strategy.shapes(player.net)
+    own = set(player.strategy.parameter_names(player.net))
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
     left = {k: (shape, weights.shapes.get(k)) for k, shape in mine.items() if k not in matching}
     if not matching & own:

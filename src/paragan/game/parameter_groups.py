@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -24,28 +23,34 @@ _SHARED = ("params", "param_names", "fused", "foreach", "capturable", "different
 
 
 def split_into_groups(
-    parameters: Iterable[tuple[str, Tensor]], groups: Sequence[Mapping[str, Any]]
+    parameters: Iterable[tuple[str, Tensor]], groups: Sequence[Mapping[str, Any]], elsewhere: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Split named parameters into groups, in the form that torch's optimisers take.
 
     The group of the parameters that match no pattern is first, and left out if empty; the others
     follow in the order of `groups`, with their pattern as `match` and their settings. Every group
-    has `params` and `param_names`. Raises `ConfigError` for a pattern without parameters.
+    has `params` and `param_names`. elsewhere: names of parameters on other ranks; a group of only
+    such is there, empty. Raises `ConfigError` for a pattern without parameters.
     """
     default: dict[str, Any] = {"params": [], "param_names": []}
     matched: list[dict[str, Any]] = []
     for number, group in enumerate(groups):
         settings = arguments_of(number, group)
         matched.append({**settings, "params": [], "param_names": [], "match": _pattern(number, group)})
+
+    def group_of(name: str) -> dict[str, Any]:
+        return next((group for group in matched if _matches(name, group["match"])), default)
+
+    names = list(elsewhere)
     for name, tensor in parameters:
-        first = next((group for group in matched if _matches(name, group["match"])), default)
-        first["params"].append(tensor)
-        first["param_names"].append(name)
+        group_of(name)["params"].append(tensor)
+        group_of(name)["param_names"].append(name)
+        names.append(name)
+    used = [id(group_of(name)) for name in names]
     for number, group in enumerate(matched):
-        if not group["params"]:
-            names = list(chain.from_iterable(each["param_names"] for each in (default, *matched)))
+        if id(group) not in used:
             raise ConfigError(_without_match(number, groups[number], names))
-    return [group for group in (default, *matched) if group["params"]]
+    return [group for group in (default, *matched) if id(group) in used]
 
 
 def arguments_of(number: int, group: Mapping[str, Any]) -> dict[str, Any]:

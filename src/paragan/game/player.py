@@ -23,7 +23,6 @@ from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._placement import placement_of
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class Player:
 
     def _total(self, values: Tensor) -> Tensor:
         """Sum over the ranks of this player, in place."""
-        return placement_of(self.net).world.sum(values) if self.strategy.joins_ranks else values
+        return self.strategy.world(self.net).sum(values)
 
     def _count(self, is_finite: Tensor, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""

@@ -37,6 +37,7 @@ class Policy:
     kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups:
     other arguments, and another `lr`, for the parameters whose names match `match`, a pattern such
     as `*.bias`; the first match counts. update_probability, max_accuracy: of D (`PlayerOptions`).
+    elsewhere: names of the network's parameters that are on other ranks, which patterns may match.
     """
 
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
@@ -49,6 +50,7 @@ class Policy:
     groups: Sequence[Mapping[str, Any]] = ()
     update_probability: float = 1.0
     max_accuracy: float | None = None
+    elsewhere: Sequence[str] = ()
 
     def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
         """Return the optimiser of named parameters, in groups; fused if torch has a kernel for it.
@@ -56,7 +58,7 @@ class Policy:
         Its groups have `param_names`, by which a saved state is found. Raises `ConfigError` for
         invalid arguments, and for a group without parameters.
         """
-        groups = split_into_groups(parameters, self.groups)
+        groups = split_into_groups(parameters, self.groups, self.elsewhere)
         arguments = with_floats(self.kind, self.arguments)
         on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
         where = partial(located_key, self.arguments, default="optimizer.arguments")
@@ -85,7 +87,7 @@ class Policy:
             return None
 
     def _construct(self, groups: _Groups, lr_on_device: bool, arguments: dict[str, Any]) -> torch.optim.Optimizer:
-        device = groups[0]["params"][0].device
+        device = next(group["params"][0].device for group in groups if group["params"])
         lr_on_device = lr_on_device and schedule.varies(self.schedule)
 
         def place(lr: float) -> float | Tensor:
@@ -104,10 +106,12 @@ class Policy:
         """Let the constructor check a group's arguments; it checks only those for all groups."""
         settings = arguments_of(number, group)
         pattern = group["match"]
-        weight = next(g["params"][0] for g in optimizer.param_groups if g.get("match") == pattern)
+        weights = next(g["params"] for g in optimizer.param_groups if g.get("match") == pattern)
+        if not weights:
+            return  # the rank that has them checks
         try:
             given = {"lr": self.lr, **self.arguments, **settings}
-            self.kind([weight], **with_floats(self.kind, given))
+            self.kind(weights[:1], **with_floats(self.kind, given))
         except _REFUSALS as error:
             where = partial(key_of, number, group)
             raise ConfigError(refusal(self.kind, settings, error, where)) from None

@@ -74,7 +74,7 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     """
     weights = saved.under("net/")
     average = saved.under("ema/")
-    mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
+    mine = player.strategy.shapes(player.net)
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, mine, player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
@@ -129,6 +129,8 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
     state: dict[int, dict[str, Any]] = {}
     for path in saved:
         name, _, key = path.rpartition("/")
+        if name in weights.shapes and name not in boxes:
+            continue  # another rank has this part of the network
         if key == "master" and not has_master_weights:
             continue  # it was loaded into the weights
         if saved.shapes[path] == weights.shapes[name]:
@@ -146,6 +148,6 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
     # Loading casts to the weight's dtype; NAdam has a product in another.
     for path in saved:
         name, _, key = path.rpartition("/")
-        held = player.optimizer.state.get(stepped[name], {})
+        held = player.optimizer.state.get(stepped[name], {}) if name in stepped else {}
         if key in held:
             held[key] = held[key].to(state[numbers[name]][key].dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,8 +35,18 @@ def fill_zero(module: nn.Module, role: str, tensor: Tensor, generator: torch.Gen
     tensor.zero_()
 
 
-def run_blocks(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
+class BlockRunner(ABC):
+    """A list of blocks that runs them itself, such as one whose blocks are on several ranks."""
+
+    @abstractmethod
+    def run(self, h: Any, y_B: Tensor | None = None) -> Any:
+        """Run all blocks in order."""
+
+
+def run_blocks(blocks: Iterable[nn.Module] | BlockRunner, h: Any, y_B: Tensor | None = None) -> Any:
     """Run all blocks in order, each as `block(h, y_B)`. A pipeline can cut this list anywhere."""
+    if isinstance(blocks, BlockRunner):
+        return blocks.run(h, y_B)
     for block in blocks:
         h = block(h, y_B)
     return h

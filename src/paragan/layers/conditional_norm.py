@@ -25,9 +25,13 @@ class ConditionalBatchNorm(nn.Module):
     def forward(self, x: Tensor, y_B: Tensor | None) -> Tensor:
         y_B = check_labels(y_B, len(x))
         h = self.norm(x)
-        gain, bias = (F.embedding(y_B, table).to(h.dtype) for table in (self.gain, self.bias))
+        gain, bias = (values.to(h.dtype) for values in self.look_up(y_B))
         shape = (*gain.shape, *(1,) * (x.dim() - 2))
         return torch.addcmul(bias.reshape(shape), h, gain.reshape(shape))
+
+    def look_up(self, y_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gain and bias, (B, channels) each, of these labels."""
+        return F.embedding(y_B, self.gain), F.embedding(y_B, self.bias)
 
 
 def batch_norm(channels: int, classes: int = 0) -> nn.Module:

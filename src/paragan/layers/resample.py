@@ -24,12 +24,14 @@ class UpConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self._conv_forward(x, self.weight, self.bias)
+
+    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if fast_upsample_conv.is_faster(x):
-            return fast_upsample_conv.upsample_conv(x, self.weight, self.bias)
-        weight = _spread_taps(
-            self.weight, _taps(self.weight).flip(0)
-        )  # a transposed convolution reads its taps backwards
-        return F.conv_transpose2d(x, weight.transpose(0, 1), self.bias, stride=2, padding=1)
+            return fast_upsample_conv.upsample_conv(x, weight, bias)
+        # a transposed convolution reads its taps backwards
+        taps = _spread_taps(weight, _taps(weight).flip(0))
+        return F.conv_transpose2d(x, taps.transpose(0, 1), bias, stride=2, padding=1)
 
 
 class DownConv2d(nn.Conv2d):
@@ -39,8 +41,10 @@ class DownConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = _spread_taps(self.weight, _taps(self.weight) / 2)
-        return F.conv2d(x, weight, self.bias, stride=2, padding=1)
+        return self._conv_forward(x, self.weight, self.bias)
+
+    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.conv2d(x, _spread_taps(weight, _taps(weight) / 2), bias, stride=2, padding=1)
 
 
 def upsample(x: Tensor) -> Tensor:

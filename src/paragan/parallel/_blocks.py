@@ -31,7 +31,7 @@ def blocks(net: nn.Module) -> list[nn.Module]:
 
 def _declared(net: nn.Module) -> list[nn.Module]:
     declared = getattr(net, "blocks", None)
-    return list(declared) if isinstance(declared, _LISTS) else list(_members(net))
+    return list(declared.children()) if isinstance(declared, _LISTS) else list(_members(net))
 
 
 def checkpoint_activations(net: nn.Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._fsdp_traffic import count_traffic
 from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
-from paragan.parallel._grad_norm import clip, norm_over
+from paragan.parallel._grad_norm import norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 
 
@@ -95,25 +95,30 @@ class Sharded(none.Strategy):
         finally:
             net.set_reshard_after_backward(True)
 
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         here = placement_of(net)
-        for weight, piece in here.shards:
+        grads = {}
+        for (name, _), (weight, piece) in zip(net.named_parameters(), here.shards, strict=True):
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
             # FSDP does not reduce the gradients of scalar weights.
             if piece.grad is not None and not weight.dim():
                 here.world.count("parameters", piece.grad)
                 dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
-        grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
+            if piece.grad is not None:
+                grads[name] = piece.grad
         if scale is not None and grads:
-            torch._foreach_mul_(grads, (1 / scale).to(grads[0].device))
+            pieces = list(grads.values())
+            torch._foreach_mul_(pieces, (1 / scale).to(pieces[0].device))
+        return grads
+
+    def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
+        here = placement_of(net)
         first = here.mesh["shard"].get_local_rank() == 0
         # Replicated gradients count on one rank only.
-        once = [grad for grad in grads if first or grad.dim()]
+        once = [grad for grad in grads.values() if first or grad.dim()]
         group = here.mesh["shard"].get_group()
-        norm = norm_over(once, group, here.world.device, here.world.count)
-        clip(grads, max_norm, norm)
-        return norm
+        return norm_over(once, group, here.world.device, here.world.count)
 
     def after_step(self, net: nn.Module) -> None:
         for module in net.modules():

@@ -18,12 +18,13 @@ from paragan.core.errors import ConfigError
 class BlockCost:
     """Measured cost of one block for one micro-batch.
 
-    seconds: forward and backward. output_bytes: what a cut after the block sends in a forward, and
-    receives in a backward.
+    seconds: forward and backward, or another measure of them. output_bytes: what a cut after the
+    block sends in a forward, and receives in a backward. forward_seconds: of the forward alone.
     """
 
     seconds: float
     output_bytes: int
+    forward_seconds: float = 0.0
 
 
 def balanced_cuts(costs: Sequence[BlockCost], stages: int, tolerance: float = 0.0) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
@@ -39,6 +40,12 @@ class Strategy(none.Strategy):
         if world.size == 1:
             return attach_placement(net, Placement(world, net))
         convert(net, world, self.memory.norm_ranks)
+        return self.wrap(net, world)
+
+    def wrap(self, net: nn.Module, world: World) -> nn.Module:
+        """Let DistributedDataParallel reduce the gradients of a network, except those of shards."""
+        shards = [name for name, weight in net.named_parameters() if isinstance(weight, DTensor)]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, shards)
         wrapped = _FixedBuckets(net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options())
         if self.memory.bf16_reduce:
             wrapped.register_comm_hook(world.group, _bf16_hook)
@@ -57,7 +64,7 @@ class Strategy(none.Strategy):
         if not isinstance(net, DistributedDataParallel):
             return Reduction()
         here = placement_of(cast(nn.Module, net.module))
-        weights = list(net.parameters())
+        weights = [weight for weight in net.parameters() if not isinstance(weight, DTensor)]
         here.world.count_bytes("parameters", sum(self._bytes_of(p) for p in weights if p.requires_grad))
 
         def around(last: bool) -> AbstractContextManager[None]:
@@ -68,10 +75,10 @@ class Strategy(none.Strategy):
         across = ReduceGroup(here.world.group, "a penalty", here.world.count)
         return Reduction(here.world.size, around, tied, across)
 
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         for weight in placement_of(net).idle:
             weight.grad = None
-        return super().finish(net, max_norm, scale)
+        return super().finished_gradients(net, scale)
 
     def _tied(
         self,

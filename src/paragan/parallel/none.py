@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.dist import World
+from paragan.core.dist import ALONE, World
 from paragan.core.exchange import RankExchange
-from paragan.core.layout import Layout
+from paragan.core.layout import Layout, Shape
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import gather_full, layout_of, local_shard
@@ -74,6 +74,10 @@ class Strategy:
     def sync_period(self) -> int:
         """Number of updates after which all ranks have equal weights again."""
         return 1
+
+    def refusal(self, net: nn.Module, num_ranks: int) -> str:
+        """Return why that many ranks cannot train a network under this strategy; empty if they can."""
+        return ""
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         """Build and shard the network; forward and names do not change."""
@@ -144,12 +148,21 @@ class Strategy:
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Finish the reduction, unscale, clip; return the float32 global norm before clipping."""
-        grads = [p.grad for p in net.parameters() if p.grad is not None]
-        if scale is not None and grads:
-            torch._foreach_mul_(grads, 1 / scale)
-        norm = norm_of(grads, next(net.parameters()).device)
-        clip(grads, max_norm, norm)
+        grads = self.finished_gradients(net, scale)
+        norm = self.gradient_norm(net, grads)
+        clip(list(grads.values()), max_norm, norm)
         return norm
+
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
+        """Finish the reduction and unscale; return what `finish` clips, by name of the weight."""
+        grads = {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
+        if scale is not None and grads:
+            torch._foreach_mul_(list(grads.values()), 1 / scale)
+        return grads
+
+    def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
+        """Return the norm of these gradients over all ranks, 0-dim, at least float32."""
+        return norm_of(list(grads.values()), next(net.parameters()).device)
 
     def after_step(self, net: nn.Module) -> None:
         """Prepare the network for its next call, after the optimizer step of this rank."""
@@ -168,13 +181,25 @@ class Strategy:
         """Return the device that computes; weights may be stored on another (offload)."""
         return next(net.parameters()).device
 
+    def world(self, net: nn.Module) -> World:
+        """Return the ranks that share the batches of the network's player."""
+        return placement_of(net).world if self.joins_ranks else ALONE
+
     def rank_weight(self, net: nn.Module) -> float:
         """Return 1 / ranks, the weight of a number that is equal on all ranks of the batch."""
-        return 1.0 / placement_of(net).world.size if self.joins_ranks else 1.0
+        return 1.0 / self.world(net).size
 
     def layout(self, net: nn.Module) -> Layout:
-        """Return this rank's layout of the parameters and buffers of a network or its average."""
+        """Return the layout of the parameters and buffers of a network, or its average, on this rank."""
         return {name: layout_of(value) for name, value in net.state_dict().items()}
+
+    def shapes(self, net: nn.Module) -> dict[str, Shape]:
+        """Return the shapes of all parameters and buffers of a network, on any rank."""
+        return {name: box.shape for name, box in self.layout(net).items()}
+
+    def parameter_names(self, net: nn.Module) -> list[str]:
+        """Return the names of all parameters of a network, on any rank."""
+        return [name for name, _ in net.named_parameters()]
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
         """Return this rank's layout, by parameter, of what the optimiser steps."""

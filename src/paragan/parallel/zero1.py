@@ -44,13 +44,14 @@ class Strategy(ddp.Strategy):
         here.shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return self.optimizer_of(policy, pieces)
 
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        norm = super().finish(net, max_norm, scale)
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
+        grads = super().finished_gradients(net, scale)
         here = placement_of(net)
         for weight, piece in here.shards:
             grad = weight.grad
+            # A view: what is clipped is the whole gradient.
             piece.grad = None if grad is None else self._box(weight, here.world).cut(grad)
-        return norm
+        return grads
 
     @torch.no_grad()
     def after_step(self, net: nn.Module) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -26,7 +27,9 @@ from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
+from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
+from paragan.runs.plan_pipelines import plan_pipelines, refuse_pipelines
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
@@ -46,7 +49,8 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine. forecast: of several workers; None: none.
+    cost_per_hour: of the machine. forecast: of several workers; None: none. timeline: file for a
+    plot of the schedules of pipelines.
     """
 
     config: RunConfig
@@ -57,6 +61,7 @@ class PlanRequest:
     is_measured: bool = False
     cost_per_hour: float | None = None
     forecast: ForecastRequest | None = None
+    timeline: Path | None = None
 
 
 def _ignore(line: str) -> None:
@@ -78,13 +83,9 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
 
     say: called with a line before each long part. report: called with each result of a probe.
     """
-    config = request.config
-    if config.grid is not None:
-        problem = "plan supports one pair of networks, not a grid"
-        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
-    _refuse_forecast(request)
-    notes = _notes(config)
-    config = _simulated_config(config)
+    _refuse(request)
+    notes = _notes(request.config)
+    config = _simulated_config(request.config)
     found = open_planned_data(request)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, found, device)
@@ -104,7 +105,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     ahead = None
     chosen = None
     if request.forecast is not None:
-        peak = partial(_peak_bytes, simulated)
+        peak = simulated.peak_bytes
         ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
@@ -114,7 +115,11 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
     model = _plan_model(config, found, operations)
-    return Plan(request.recipe, model, memory, _plan_data(config, found), measured, layout, chosen, ahead, notes)
+    data = _plan_data(config, found)
+    pipelines = plan_pipelines(request.config, found, device, request.is_measured)
+    if request.timeline is not None:
+        write_timeline(request.config, found, pipelines, request.timeline, say)
+    return Plan(request.recipe, model, memory, data, measured, layout, chosen, ahead, notes, pipelines)
 
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
@@ -123,8 +128,12 @@ def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutP
     return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
 
 
-def _refuse_forecast(request: PlanRequest) -> None:
-    """Raise `ConfigError` for a forecast or a learning-rate probe that cannot be made."""
+def _refuse(request: PlanRequest) -> None:
+    """Raise `ConfigError` for what cannot be planned."""
+    if request.config.grid is not None:
+        problem = "plan supports one pair of networks, not a grid"
+        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
+    refuse_pipelines(request.config, request.forecast is not None, request.is_measured, request.timeline)
     if request.forecast is None:
         return
     refuse_forecast(request.forecast)
@@ -134,10 +143,6 @@ def _refuse_forecast(request: PlanRequest) -> None:
         problem = "--probe-kimg trains on data, and --shape plans without it"
         raise ConfigError(f"{problem}; leave one of the two out")
     refuse_probe(request.config, request.forecast.probe_kimg)
-
-
-def _peak_bytes(simulated: SimulatedGame, batch: int) -> int:
-    return simulated.memory(batch).peak_bytes
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -210,7 +215,7 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
 
         def peak_bytes(batch: int) -> int:
             say(f"simulating batch {batch:,}")
-            return simulated.memory(batch).peak_bytes
+            return simulated.peak_bytes(batch)
 
         parts = lcm(config.g.micro_batches, config.d.micro_batches)
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)

@@ -33,9 +33,10 @@ def start_training(request: RunRequest) -> int:
     with install() as interrupt:
         devices = count_devices(config)
         if devices == 1:
+            from paragan.runs.memory_advice import run_with_memory_advice
             from paragan.runs.train import train_run
 
-            return train_run(request, interrupt)
+            return run_with_memory_advice(request, lambda: train_run(request, interrupt))
         if config.train.batch < devices:
             raise ConfigError(
                 f"devices={devices} is more than train.batch={config.train.batch}: each device "

@@ -33,15 +33,20 @@ _LEGEND_CHARACTERS = 100  # of a line
 _KEY_CHARACTERS = 8  # width of a line or patch of the legend
 
 
-def check_plot_file(path: Path) -> None:
+def check_plot_file(path: Path, option: str = "--plot") -> None:
     """Raise `ConfigError` for a file that cannot be a plot, before anything is measured for it."""
     if path.suffix.lower() not in _FORMATS:
         fix = "name a file that ends in .svg or .png"
-        raise ConfigError(f"--plot {path}: unknown format {path.suffix!r}; {fix}")
+        raise ConfigError(f"{option} {path}: unknown format {path.suffix!r}; {fix}")
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
         fix = "name one in a folder that exists"
-        raise ConfigError(f"--plot {path}: cannot write this file; {fix}")
-    require_matplotlib("--plot")
+        raise ConfigError(f"{option} {path}: cannot write this file; {fix}")
+    require_matplotlib(option)
+
+
+def plot_format(path: Path) -> Literal["svg", "png"]:
+    """Return the format that the suffix of a plot's file means."""
+    return _FORMATS[path.suffix.lower()]
 
 
 def write_forecast_plot(plan: ForecastPlan, path: Path) -> None:

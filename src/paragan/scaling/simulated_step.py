@@ -59,6 +59,10 @@ class SimulatedGame:
     tensors: Mapping[str, TensorSpec]
     device: torch.device
 
+    def peak_bytes(self, batch: int) -> int:
+        """Return the bytes of a step at its peak."""
+        return self.memory(batch).peak_bytes
+
     def memory(self, batch: int) -> StepMemory:
         """Simulate steps with all penalties due, and one turn of each side."""
         with record_allocations() as record:

@@ -80,5 +80,11 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     return ""
 
 
+def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:
+    """Return why that many ranks cannot train one of the networks under this strategy, or ""."""
+    strategy = make_strategy(name)
+    return next(filter(None, (strategy.refusal(subject.net(side), num_ranks) for side in Side)), "")
+
+
 def _some(names: tuple[str, ...]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

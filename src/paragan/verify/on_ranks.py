@@ -28,7 +28,7 @@ from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
-from paragan.verify.explanation import explain_randomness, explain_sharding, unsupported_penalty
+from paragan.verify.explanation import explain_randomness, explain_sharding, unsupported_network, unsupported_penalty
 from paragan.verify.finding import NO_REFERENCE_RUN, RANKS, LawResult
 from paragan.verify.laws import PreparedLaws, law_result
 from paragan.verify.reference_run import (
@@ -92,11 +92,11 @@ class RankProcesses:
         rows = [Row(name, uneven) for name, uneven in product(names, (False, True))]
         instead = self._instead(ready)
         if instead is None:
-            rows_run = [row for row in rows if not unsupported_penalty(ready.subject, row.strategy)]
-            found = self._run_rows(ready, rows_run)
+            refused = {name: self._refusal(ready, name) for name in names}
+            found = self._run_rows(ready, [row for row in rows if not refused[row.strategy]])
             for row in rows:
-                refused = unsupported_penalty(ready.subject, row.strategy)
-                yield LawResult(RANKS, row.name, "not run", None, refused) if refused else next(found)
+                reason = refused[row.strategy]
+                yield LawResult(RANKS, row.name, "not run", None, reason) if reason else next(found)
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
         for name in sorted(too_few):
@@ -108,6 +108,10 @@ class RankProcesses:
     def _has_hosts(self) -> bool:
         """Whether the ranks stand for several hosts."""
         return self.size > _HOST and not self.size % _HOST
+
+    def _refusal(self, ready: PreparedLaws, name: str) -> str:
+        """Return why a strategy cannot train these networks on these ranks, or ""."""
+        return unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self.size)
 
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
         """Return the result if no process is needed, or None to run the law."""

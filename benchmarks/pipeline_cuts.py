@@ -1,0 +1,131 @@
+"""Balanced cuts of a pipeline against equal counts of blocks, on BigGAN at 128 px and two ranks.
+
+Wall-clock seconds of forward and backward of each network, interleaved pairs, and the ratio that the
+measured times of the blocks predict. Aim: as predicted within 15 %.
+python -m benchmarks.pipeline_cuts [pairs] [width]
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import time
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.awake_cores import awake_cores
+from benchmarks.record import write
+from paragan.core.dist import World
+from paragan.core.network_factory import NetworkFactory
+from paragan.layers.init import initialise
+from paragan.models import biggan
+from paragan.parallel._block_costs import block_costs, measure_seconds
+from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts
+from paragan.parallel.pipeline import Options, Strategy
+from paragan.scaling.pipeline_schedule import ChunkTime, idle_share_of, schedule
+from tests.distributed.pool import Pool
+
+SIDE, CLASSES, RANKS, MICRO_BATCHES, ROWS = 128, 1000, 2, 4, 16
+_KINDS = {"G": biggan.Generator, "D": biggan.Discriminator}
+
+
+def _inputs(name: str, net: torch.nn.Module, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shape = (rows, net.latent) if name == "G" else (rows, 3, SIDE, SIDE)
+    return torch.randn(shape, generator=generator), torch.randint(CLASSES, (rows,), generator=generator)
+
+
+def _construct(name: str, width: int) -> torch.nn.Module:
+    return _KINDS[name](biggan.Options(width=width), (3, SIDE, SIDE), CLASSES)
+
+
+def costs(world: World, name: str, width: int) -> list[tuple[float, int, float]]:
+    """Measured costs of the blocks, while both ranks measure them, as they will compute."""
+    with torch.device("meta"):
+        net = _construct(name, width)
+    found = block_costs(
+        net,
+        _inputs(name, net, ROWS // MICRO_BATCHES),
+        measure_seconds(time.perf_counter, torch.device("cpu"), 5),
+    )
+    return [(one.seconds, one.output_bytes, one.forward_seconds) for one in found]
+
+
+def pairs_of_seconds(world: World, name: str, width: int, cuts: list[list[int]], pairs: int) -> list[list[float]]:
+    """Seconds of forward and backward with each of two sets of cuts, in turn."""
+    nets = []
+    for each in cuts:
+        strategy = Strategy(Options(micro_batches=MICRO_BATCHES, cuts=tuple(each)))
+        make = NetworkFactory(partial(_construct, name, width), partial(initialise, seed=0, stream=name))
+        nets.append(strategy.prepare(make, world))
+    inputs = _inputs(name, nets[0], ROWS // world.size)
+    found = []
+    for number in range(pairs + 1):
+        order = (0, 1) if number % 2 else (1, 0)
+        times = [0.0, 0.0]
+        for which in order:
+            world.barrier()
+            start = time.perf_counter()
+            output = nets[which](*inputs)
+            (output if name == "G" else output.logits_B).sum().backward()
+            world.barrier()
+            times[which] = time.perf_counter() - start
+        found.append(times)
+    return found[1:]
+
+
+def predicted(found: list[BlockCost], cuts: tuple[int, ...]) -> tuple[float, float]:
+    """Seconds of forward and backward, and the bubble."""
+    edges = list(zip((0, *cuts), (*cuts, len(found)), strict=True))
+    chunks = []
+    for rank, (first, stop) in enumerate(edges):
+        forward = sum(one.forward_seconds for one in found[first:stop])
+        chunks.append(ChunkTime(rank, forward, sum(one.seconds for one in found[first:stop]) - forward))
+    intervals = schedule(chunks, MICRO_BATCHES)
+    return max(one.stop_s for one in intervals), idle_share_of(intervals)
+
+
+def compare(pool: Pool, name: str, width: int, pairs: int) -> dict[str, Any]:
+    """Predicted and measured ratio of one network."""
+    by_rank = pool.run("benchmarks.pipeline_cuts:costs", timeout=300, name=name, width=width)
+    found = [BlockCost(*max(each)) for each in zip(*by_rank, strict=True)]
+    equal = tuple(len(found) * number // RANKS for number in range(1, RANKS))
+    balanced = balanced_cuts(found, RANKS)
+    expected = [predicted(found, cuts) for cuts in (equal, balanced)]
+    case = {"name": name, "width": width, "cuts": [list(equal), list(balanced)], "pairs": pairs}
+    times = pool.run("benchmarks.pipeline_cuts:pairs_of_seconds", timeout=580, **case)[0]
+    ratios = [a / b for a, b in times]
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
+    measured = statistics.median(ratios)
+    ratio = expected[0][0] / expected[1][0]
+    return {
+        "equal_cuts": equal,
+        "balanced_cuts": balanced,
+        "block_seconds": [round(one.seconds, 4) for one in found],
+        "predicted_seconds": [round(seconds, 3) for seconds, _ in expected],
+        "predicted_bubble": [round(bubble, 3) for _, bubble in expected],
+        "measured_seconds": [round(statistics.median(each), 3) for each in zip(*times, strict=True)],
+        "predicted_ratio": round(ratio, 3),
+        "measured_ratio": round(measured, 3),
+        "interval": [round(medians[50], 3), round(medians[1949], 3)],
+        "error": round(measured / ratio - 1, 3),
+    }
+
+
+def main(pairs: int, width: int) -> None:
+    rows = {}
+    with closing(Pool(RANKS)) as pool, awake_cores() as cores:
+        for name in _KINDS:
+            rows[name] = compare(pool, name, width, pairs)
+            print(name, rows[name], flush=True)
+    about = {"ranks": RANKS, "micro_batches": MICRO_BATCHES, "batch": ROWS, "width": width, "cores": cores}
+    write("pipeline-cuts-biggan-128", {**about, "pairs": pairs, "networks": rows})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 15, int(sys.argv[2]) if len(sys.argv) > 2 else 16)

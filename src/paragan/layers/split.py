@@ -1,0 +1,219 @@
+"""Splitting of layers over ranks, in place.
+
+    split_layers(net, world, class_tables(net, 10_000) | {"mlp": Split.PAIR})
+
+The names of parameters do not change. A network on the meta device is never built whole: split it,
+then `to_empty`, then `initialise`, which fills the shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum
+from itertools import chain
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.nn.utils import parametrize
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.layers.conditional_norm import ConditionalBatchNorm
+from paragan.layers.resample import DownConv2d, UpConv2d
+from paragan.layers.row_exchange import SplitRanks
+from paragan.layers.spectral_norm import SpectralNorm
+from paragan.layers.split_layers import (
+    ConditionalNormRows,
+    EmbeddingRows,
+    SplitByInputs,
+    SplitByOutputs,
+    SplitLayer,
+    SplitPair,
+)
+from paragan.layers.split_spectral_norm import split_spectral_norm
+
+
+class Split(Enum):
+    """How a layer is split.
+
+    ROWS: tables of one row per class, of `nn.Embedding` and `ConditionalBatchNorm`. OUTPUTS,
+    INPUTS: axes of a weight of `nn.Linear`, `nn.Conv2d`, `UpConv2d`, `DownConv2d`. PAIR: an
+    `nn.Sequential` of two such layers with elementwise ones between: the first by outputs, the last
+    by inputs.
+    """
+
+    ROWS = "rows"
+    OUTPUTS = "outputs"
+    INPUTS = "inputs"
+    PAIR = "pair"
+
+
+_PRODUCTS = (nn.Linear, nn.Conv2d, UpConv2d, DownConv2d)
+_ELEMENTWISE = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Softplus, nn.Tanh, nn.Sigmoid)
+# (split class, axis of the weight or table)
+_SPLITS: dict[tuple[Split, type[nn.Module]], tuple[type[SplitLayer], int]] = {
+    (Split.ROWS, nn.Embedding): (EmbeddingRows, 0),
+    (Split.ROWS, ConditionalBatchNorm): (ConditionalNormRows, 0),
+    **{(Split.OUTPUTS, kind): (SplitByOutputs, 0) for kind in _PRODUCTS},
+    **{(Split.INPUTS, kind): (SplitByInputs, 1) for kind in _PRODUCTS},
+}
+
+
+def class_tables(net: nn.Module, at_least: int) -> dict[str, Split]:
+    """Return the class tables of a network with so many rows, by the name of the layer."""
+    found = {}
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Embedding | ConditionalBatchNorm) and _num_rows(module) >= at_least:
+            found[name] = Split.ROWS
+    return found
+
+
+def split_layers(net: nn.Module, world: World, splits: Mapping[str, Split]) -> nn.Module:
+    """Split these layers, by their names, over the ranks of `world`, in place; return the network.
+
+    Each rank gets its shard of the present weights. Spectral norm becomes that of the whole weight.
+    A world of one changes nothing. Raises `ConfigError` for a layer that cannot be split so, and if
+    a rank would have no part of it. No communication.
+    """
+    if world.size > 1:
+        modules = dict(net.named_modules())
+        shared = _shared_parameters(net)
+        for name, how in splits.items():
+            if name not in modules:
+                raise ConfigError(f"the network has no layer {name!r} to split; leave it out")
+            _Splitter(SplitRanks(world), shared).split(name, modules[name], how)
+    return net
+
+
+class _Splitter:
+    """Splits layers over ranks. shared: ids of parameters of several layers."""
+
+    def __init__(self, ranks: SplitRanks, shared: set[int]) -> None:
+        self.ranks = ranks
+        self.shared = shared
+
+    def split(self, name: str, layer: nn.Module, how: Split) -> None:
+        """Split a layer, or raise `ConfigError`."""
+        if how is Split.PAIR:
+            self._split_pair(name, layer)
+            return
+        split_class, axis = _split_class(name, layer, how)
+        is_norm = isinstance(layer, ConditionalBatchNorm)
+        roles = dict.fromkeys(("gain", "bias") if is_norm else ("weight",), axis)
+        if how is Split.OUTPUTS and layer.bias is not None:
+            roles["bias"] = 0
+        widths: tuple[int, ...] = ()
+        for role, axis_of_role in roles.items():
+            widths = self._split_parameter(name, layer, role, axis_of_role)
+        _change_class(layer, split_class, self.ranks, widths)
+
+    def _split_pair(self, name: str, layer: nn.Module) -> None:
+        members = list(layer.named_children())
+        if type(layer) is not nn.Sequential or len(members) < 2 or not _are_elementwise(members[1:-1]):
+            names = ", ".join(kind.__name__ for kind in _ELEMENTWISE)
+            raise ConfigError(
+                f"{name}: a pair is an nn.Sequential of two layers with only {names} between them; "
+                "split its layers one by one"
+            )
+        for (member, inner), how in ((members[0], Split.OUTPUTS), (members[-1], Split.INPUTS)):
+            self.split(f"{name}.{member}", inner, how)
+        _change_class(layer, SplitPair, self.ranks, ())
+
+    def _split_parameter(self, name: str, layer: nn.Module, role: str, axis: int) -> tuple[int, ...]:
+        """Replace a parameter by this rank's shard; return the widths of all ranks."""
+        holder: nn.Module = layer
+        steps: list[SpectralNorm] = []
+        if parametrize.is_parametrized(layer, role):
+            holder = cast(nn.ModuleDict, layer.parametrizations)[role]
+            steps = _spectral_norms(f"{name}.{role}", holder)
+        key = "original" if steps else role
+        whole = cast(nn.Parameter, holder._parameters[key])
+        widths = self._widths(f"{name}.{role}", whole, axis)
+        shard = self._shard(whole, axis)
+        holder._parameters[key] = shard
+        for step in steps:
+            split_spectral_norm(step, shard, self.ranks.reduce_group)
+        return widths
+
+    def _widths(self, name: str, whole: Tensor, axis: int) -> tuple[int, ...]:
+        """Return the length of each rank's shard; raise `ConfigError` if there cannot be one."""
+        size = self.ranks.world.size
+        widths = tuple(part.shape[axis] for part in whole.chunk(size, axis))
+        if len(widths) < size:
+            problem = f"its {whole.shape[axis]} rows or columns leave some of {size} ranks without any"
+            raise ConfigError(f"{name}: {problem}; use fewer ranks")
+        if id(whole) in self.shared:
+            raise ConfigError(f"{name} is shared by several layers and cannot be split; leave it out")
+        return widths
+
+    def _shard(self, whole: nn.Parameter, axis: int) -> Any:
+        """Return this rank's part as a parameter: a `DTensor` that has the shape of the whole."""
+        world = self.ranks.world
+        part = whole.detach().chunk(world.size, axis)[world.rank].clone(memory_format=torch.contiguous_format)
+        stride = torch.empty(whole.shape, device="meta").stride()
+        placed = DTensor.from_local(
+            part, _mesh(world), [Shard(axis)], run_check=False, shape=whole.shape, stride=stride
+        )
+        return nn.Parameter(placed, requires_grad=whole.requires_grad)
+
+
+def _split_class(name: str, layer: nn.Module, how: Split) -> tuple[type[SplitLayer], int]:
+    """Return what a layer becomes, and the axis of its weight; raise `ConfigError` if it cannot."""
+    kind = parametrize.type_before_parametrizations(layer)
+    if (how, kind) not in _SPLITS or _has_options(layer):
+        kinds = ", ".join(known.__name__ for split, known in _SPLITS if split is how)
+        raise ConfigError(
+            f"{name}: {kind.__name__} cannot be split by {how.value}; only {kinds}, without groups, "
+            "padding_idx, max_norm and sparse gradients: leave it out"
+        )
+    return _SPLITS[how, kind]
+
+
+def _has_options(layer: Any) -> bool:
+    """Return whether a layer has options that its split class does not have."""
+    if isinstance(layer, nn.Embedding):
+        options = (layer.padding_idx, layer.max_norm)
+        return options != (None, None) or layer.sparse or layer.scale_grad_by_freq
+    return getattr(layer, "groups", 1) != 1
+
+
+def _are_elementwise(members: list[tuple[str, nn.Module]]) -> bool:
+    return all(type(member) in _ELEMENTWISE for _, member in members)
+
+
+def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:
+    """Return the parametrisations of a weight; raise `ConfigError` if one is not spectral norm."""
+    if not all(type(step) is SpectralNorm and not step.dim for step in steps):
+        raise ConfigError(f"{name}: the only parametrisation of a split weight is paragan's spectral norm")
+    return list(steps)
+
+
+def _change_class(layer: nn.Module, split_class: type[SplitLayer], ranks: SplitRanks, widths: tuple[int, ...]) -> None:
+    """Let a layer be one of `split_class`, in place: parametrisations, names and hooks stay."""
+    kind = type(layer)
+    layer.__class__ = type(f"{split_class.__name__}{kind.__name__}", (split_class, kind), {})
+    assert isinstance(layer, SplitLayer)
+    layer.ranks = ranks
+    layer.widths = widths
+
+
+def _mesh(world: World) -> DeviceMesh:
+    """Return the mesh of the ranks, created once."""
+    assert world.group is not None
+    key = ("split", world.group)
+    if key not in world.meshes:
+        world.meshes[key] = DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("split",))
+    return cast(DeviceMesh, world.meshes[key])
+
+
+def _num_rows(table: nn.Embedding | ConditionalBatchNorm) -> int:
+    return table.num_embeddings if isinstance(table, nn.Embedding) else len(table.gain)
+
+
+def _shared_parameters(net: nn.Module) -> set[int]:
+    owned = chain.from_iterable(module.parameters(recurse=False) for module in net.modules())
+    return {key for key, count in Counter(map(id, owned)).items() if count > 1}

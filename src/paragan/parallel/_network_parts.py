@@ -1,0 +1,64 @@
+"""The part of a network that is on one rank of a pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from paragan.core.errors import ConfigError
+from paragan.core.layout import Shape
+from paragan.core.network_factory import NetworkFactory
+from paragan.layers.update_once import mixing_layers
+from paragan.parallel._fully_shard import build_sharded
+from paragan.parallel._stage_ranks import StageRanks
+
+
+@dataclass(frozen=True)
+class PipelinedNetwork:
+    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
+
+    ranks: StageRanks
+    shapes: Mapping[str, Shape]
+    parameters: Sequence[str]
+
+
+def is_in_block(name: str) -> bool:
+    return name.startswith("blocks.")
+
+
+def pipelined(net: nn.Module) -> PipelinedNetwork:
+    inner = net.module if isinstance(net, DistributedDataParallel) else net
+    return cast(PipelinedNetwork, inner._pipelined)
+
+
+class PartFactory(NetworkFactory):
+    """Factory of a part of a network, whose other weights have no memory at any time."""
+
+    def __call__(self) -> nn.Module:
+        return super().__call__() if self.fill is None else build_sharded(self, lambda net: net)
+
+
+def blocks_to_cut(net: nn.Module) -> nn.ModuleList | nn.Sequential:
+    """Return the blocks of a network; raise `ConfigError` if they cannot be on several ranks."""
+    name = type(net).__name__
+    declared = getattr(net, "blocks", None)
+    if not isinstance(declared, (nn.ModuleList, nn.Sequential)):
+        problem = f"strategy pipeline needs the attribute `blocks` of {name}, an nn.ModuleList or nn.Sequential"
+        raise ConfigError(f"{problem}, run by paragan.layers.blocks.run_blocks; add it, or use zero3")
+    inside = set(declared.modules())
+    mixing = [key for key, module in net.named_modules() if module in mixing_layers(net) - inside]
+    if mixing:
+        raise ConfigError(
+            f"strategy pipeline: {name} has layers outside of its blocks that mix samples ({', '.join(mixing[:3])}); "
+            "move them into a block, or use ddp"
+        )
+    owners = Counter(chain.from_iterable({id(p) for p in block.parameters()} for block in declared.children()))
+    if max(owners.values(), default=0) > 1:
+        raise ConfigError(f"strategy pipeline: blocks of {name} share a weight; use zero3")
+    return declared

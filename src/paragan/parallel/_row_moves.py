@@ -1,0 +1,178 @@
+"""Moves of rows between ranks as autograd functions: the communication of a pipeline.
+
+A move is described by the rows that each rank has before it and after it, consecutive in the order
+of ranks. Its adjoint is the move back, another such move, so it can be differentiated any number of
+times. Ranks that hold no rows have tensors of no rows, which carry the graph: every rank must reach
+the same moves in the forward and in every backward.
+
+Sends do not block and receives do. Each rank reaches its moves in its own order, but messages from
+one rank to another are sent and received in one order, that of the rank's forward, or of its
+reverse in a backward: torch's engine runs the nodes of one device by descending creation number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paragan.core.dist import World
+from paragan.core.errors import RankError
+from paragan.core.traffic import Collective
+
+Spec = tuple[tuple[int, ...], torch.dtype]
+"""Shape of one row, and dtype, of a tensor."""
+
+
+@dataclass
+class Messages:
+    """Messages of the ranks of one pipeline.
+
+    tokens: empty tensors whose graphs reach all moves since the list was set; None: not recorded.
+    waits: times (`time.monotonic`) at which waits of this process for rows began and ended.
+    """
+
+    ranks: World
+    tokens: list[Tensor] | None = None
+    waits: list[tuple[float, float]] | None = None
+    _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
+
+    def send(self, rows: Tensor, to: int) -> None:
+        """Send without waiting; the tensor is held until it has arrived."""
+        rows = rows.contiguous()
+        self._sent = [(work, held) for work, held in self._sent if not work.is_completed()]
+        self.ranks.count("activations", rows, collective=Collective.LINK)
+        work = self._checked(lambda: dist.isend(rows, group=self.ranks.group, group_dst=to))
+        self._sent.append((work, rows))
+
+    def receive(self, rows: Tensor, source: int) -> None:
+        """Receive into contiguous rows, and wait for them."""
+        began = time.monotonic()
+        self._checked(lambda: dist.recv(rows, group=self.ranks.group, group_src=source))
+        if self.waits is not None:
+            self.waits.append((began, time.monotonic()))
+
+    def flush(self) -> None:
+        """Wait until all messages have arrived."""
+        for work, _ in self._sent:
+            self._checked(work.wait)
+        self._sent = []
+
+    def _checked(self, act: Any) -> Any:
+        try:
+            return act()
+        except RuntimeError as error:
+            first = str(error).partition("\n")[0][:200]
+            raise RankError(
+                f"pipeline: a rank did not send or receive its rows ({first}); see the message of the "
+                "rank that failed first, then run the same command again"
+            ) from error
+
+
+@dataclass(frozen=True)
+class RowMove:
+    """Rows of each rank before and after a move.
+
+    is_recorded_always: whether its result requires a gradient wherever gradients are recorded,
+    because some rank's does.
+    """
+
+    messages: Messages
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    is_recorded_always: bool = True
+
+    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Move the rows of all tensors, with their graph, in one node of it."""
+        needs = torch.is_grad_enabled() and (self.is_recorded_always or any(t.requires_grad for t in tensors))
+        *moved, token = _MoveRows.apply(self, _leaf(needs, tensors[0]), *tensors)
+        if needs and self.messages.tokens is not None:
+            self.messages.tokens.append(token)
+        return moved
+
+    def back(self) -> RowMove:
+        """Return the adjoint."""
+        return RowMove(self.messages, self.after, self.before)
+
+    def transfer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Move the rows without their graph."""
+        me = self.messages.ranks.rank
+        mine = _spans(self.before)
+        wanted = _spans(self.after)
+        moved = [tensor.new_empty((self.after[me], *tensor.shape[1:])) for tensor in tensors]
+        for rank, span in enumerate(wanted):
+            common = _overlap(mine[me], span)
+            for tensor, out in zip(tensors, moved, strict=True) if len(common) else ():
+                rows = tensor[_within(common, mine[me])]
+                if rank == me:
+                    out[_within(common, span)] = rows
+                else:
+                    self.messages.send(rows, rank)
+        for rank, span in enumerate(mine):
+            common = _overlap(span, wanted[me])
+            for out in moved if len(common) and rank != me else ():
+                self.messages.receive(out[_within(common, wanted[me])], rank)
+        return moved
+
+
+class _MoveRows(torch.autograd.Function):
+    """One move of the rows of several tensors; returns them, and an empty tensor that reaches it."""
+
+    @staticmethod
+    def forward(ctx: Any, move: RowMove, leaf: Tensor | None, *tensors: Tensor) -> Any:
+        ctx.move = move
+        moved = move.transfer([tensor.detach() for tensor in tensors])
+        return (*moved, moved[0].new_empty(0, dtype=torch.float32))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
+        return None, None, *ctx.move.back()(grads[:-1])
+
+
+class _Absent(torch.autograd.Function):
+    """Tensors of no rows, in place of what another rank computes from the inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, specs: Sequence[Spec], leaf: Tensor | None, *inputs: Tensor) -> Any:
+        ctx.specs = specs_of(inputs)
+        return tuple(inputs[0].new_empty((0, *shape), dtype=dtype) for shape, dtype in specs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
+        return None, None, *absent(ctx.specs, grads)
+
+
+def absent(specs: Sequence[Spec], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors of no rows whose graph leads to the inputs, which have no rows either."""
+    return list(_Absent.apply(specs, _leaf(torch.is_grad_enabled(), inputs[0]), *inputs))
+
+
+def specs_of(tensors: Sequence[Tensor]) -> tuple[Spec, ...]:
+    """Return shape of a row and dtype of each tensor."""
+    return tuple((tuple(tensor.shape[1:]), tensor.dtype) for tensor in tensors)
+
+
+def _leaf(needs: bool, like: Tensor) -> Tensor | None:
+    """Return an input that requires a gradient, so that a result does on every rank."""
+    return torch.empty(0, device=like.device, requires_grad=True) if needs else None
+
+
+def _spans(counts: Sequence[int]) -> list[range]:
+    """Return the numbers of each rank's rows."""
+    ends = list(accumulate(counts))
+    return [range(end - count, end) for count, end in zip(counts, ends, strict=True)]
+
+
+def _overlap(a: range, b: range) -> range:
+    return range(max(a.start, b.start), min(a.stop, b.stop))
+
+
+def _within(rows: range, held: range) -> slice:
+    """Return the slice of these rows in a tensor that has the rows `held`."""
+    return slice(rows.start - held.start, rows.stop - held.start)

@@ -1,0 +1,52 @@
+"""Structure of what a block returns, in JSON, for the ranks that do not compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.parallel._row_moves import Spec
+
+
+def take_apart(value: Any) -> tuple[list[Tensor], Any]:
+    """Return the tensors of a nest of tuples, lists and None, and its structure, as JSON."""
+    if isinstance(value, Tensor):
+        return [value], {"row": list(value.shape[1:]), "dtype": str(value.dtype).removeprefix("torch.")}
+    if value is None:
+        return [], None
+    if not isinstance(value, (tuple, list)):
+        problem = f"pipeline: a block returned a {type(value).__name__}"
+        raise ConfigError(f"{problem}, which cannot be sent; return a tensor, or a tuple of tensors")
+    tensors: list[Tensor] = []
+    structures = []
+    for member in value:
+        found, structure = take_apart(member)
+        tensors += found
+        structures.append(structure)
+    return tensors, structures
+
+
+def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:
+    """Return the nest of this structure; lists become tuples."""
+    left = iter(tensors)
+
+    def build(part: Any) -> Any:
+        if part is None:
+            return None
+        return next(left) if isinstance(part, dict) else tuple(build(member) for member in part)
+
+    return build(structure)
+
+
+def specs_of_structure(structure: Any) -> list[Spec]:
+    """Return row shape and dtype of the tensors of a structure."""
+    if structure is None:
+        return []
+    if isinstance(structure, dict):
+        return [(tuple(structure["row"]), getattr(torch, structure["dtype"]))]
+    return list(chain.from_iterable(map(specs_of_structure, structure)))

@@ -1,0 +1,155 @@
+"""Tensor parallelism: some weights split over ranks, the others replicated, as under `ddp`.
+
+Meant for class tables of very many rows, which one rank cannot hold. Each rank has rows of its own
+(`layers/split.py`). Ranks of one group have the shards of a weight; with several groups, ranks of
+equal number in them have equal shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.exchange import RankExchange
+from paragan.core.option_types import Count
+from paragan.core.shard import local_shard
+from paragan.core.types import Can
+from paragan.layers.cross_rank import convert
+from paragan.layers.split import Split, class_tables, split_layers
+from paragan.parallel import ddp
+from paragan.parallel._fully_shard import build_sharded, refuse_whole_weight_optimizers
+from paragan.parallel._grad_norm import norm_of, norm_over
+from paragan.parallel._placement import placement_of
+from paragan.parallel._stage_ranks import StageRanks, stage_ranks
+from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which layers of a network are split, and over how many ranks."""
+
+    ranks: Count | None = None
+    """Ranks that share a weight; a divisor of the player's ranks; null: all of them."""
+    rows: Count = 10_000
+    """Class tables with at least so many rows are split by rows."""
+    outputs: tuple[str, ...] = ()
+    """Layers split by outputs: patterns over their names, such as `blocks.0.linear`."""
+    inputs: tuple[str, ...] = ()
+    """Layers split by inputs."""
+    pairs: tuple[str, ...] = ()
+    """`nn.Sequential`s whose first layer is split by outputs and whose last by inputs."""
+
+
+class Strategy(ddp.Strategy):
+    """Tensor parallelism of chosen layers, data parallelism of the rest."""
+
+    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
+    options: Options
+
+    def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
+        super().__init__(options, memory)
+
+    def refusal(self, net: nn.Module, num_ranks: int) -> str:
+        try:
+            self._splits(net)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        if world.size == 1:
+            return super().prepare(make, world)
+        if self.memory.weight_dtype is not None or self.memory.offload:
+            option = "offload" if self.memory.offload else "precision pure"
+            raise ConfigError(f"{option} is not supported by strategy tensor, which splits weights; use zero3")
+        ranks = stage_ranks(world, self.options.ranks, "tensor.ranks")
+
+        def split(net: nn.Module) -> nn.Module:
+            split_layers(net, ranks.pipeline, self._splits(net))
+            convert(net, world, self.memory.norm_ranks)
+            return self.apply_memory_options(net)
+
+        net = self.wrap(build_sharded(make, split), world)
+        object.__setattr__(net, "_split_ranks", ranks)
+        return net
+
+    def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        if world.size == 1:
+            return super().prepare_average(make, world)
+        ranks = stage_ranks(world, self.options.ranks, "tensor.ranks")
+        return build_sharded(make, lambda net: split_layers(net, ranks.pipeline, self._splits(net)))
+
+    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
+        raise ConfigError("strategy tensor has no forecast on other numbers of workers; leave --workers out")
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        refuse_whole_weight_optimizers(policy, "tensor")
+        pieces = {name: local_shard(weight.detach()).requires_grad_() for name, weight in net.named_parameters()}
+        placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
+        return self.optimizer_of(policy, pieces)
+
+    def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
+        here = placement_of(net)
+        for weight, _ in here.shards:
+            # the loss is multiplied by the ranks, because DDP takes the mean over them
+            if isinstance(weight, DTensor) and weight.grad is not None and here.world.size > 1:
+                self._sum_over_copies(net, local_shard(weight.grad).div_(here.world.size))
+        finished = super().finished_gradients(net, scale)
+        grads = {name: local_shard(grad) for name, grad in finished.items()}
+        for (name, _), (_, piece) in zip(net.named_parameters(), here.shards, strict=True):
+            piece.grad = grads.get(name)
+        return grads
+
+    def _sum_over_copies(self, net: nn.Module, grad: Tensor) -> None:
+        copies = _split_ranks(net).copies
+        if copies.size > 1:
+            copies.count("parameters", grad)
+            dist.all_reduce(grad, group=copies.group)
+
+    def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
+        if placement_of(net).world.size == 1:
+            return super().gradient_norm(net, grads)
+        group = _split_ranks(net).pipeline
+        shards = {name for name, weight in net.named_parameters() if isinstance(weight, DTensor)}
+        others = [grad for name, grad in grads.items() if name not in shards]
+        replicated = norm_of(others, group.device)
+        of_shards = [grads[name] for name in grads.keys() & shards]
+        assert group.group is not None
+        return torch.hypot(replicated, norm_over(of_shards, group.group, group.device, group.count))
+
+    def _splits(self, net: nn.Module) -> dict[str, Split]:
+        """Return how each layer is split, by name. Raises `ConfigError` if none is."""
+        found = class_tables(net, self.options.rows)
+        chosen = {
+            Split.OUTPUTS: self.options.outputs,
+            Split.INPUTS: self.options.inputs,
+            Split.PAIR: self.options.pairs,
+        }
+        names = [name for name, _ in net.named_modules()]
+        for how, patterns in chosen.items():
+            for pattern in patterns:
+                matching = {name: how for name in names if fnmatchcase(name, pattern)}
+                if not matching:
+                    raise ConfigError(
+                        f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
+                    )
+                found |= matching
+        if not found:
+            raise ConfigError(
+                f"strategy tensor: {type(net).__name__} has no class table of {self.options.rows:,} rows to split; "
+                "lower tensor.rows, name layers in tensor.outputs, inputs or pairs, or use ddp"
+            )
+        return found
+
+
+def _split_ranks(net: nn.Module) -> StageRanks:
+    return cast(StageRanks, net._split_ranks)

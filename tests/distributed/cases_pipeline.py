@@ -1,0 +1,168 @@
+"""Cases of the strategy pipeline: networks of the zoo, mixed strategies, messages, errors."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from paragan.core import rng
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import RankError
+from paragan.core.loss import Loss
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.types import Batch, Rows, Side
+from paragan.engine.consistency import ConsistencyCheck
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN
+from paragan.game.options import EmaOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.init import initialise
+from paragan.losses import hinge
+from paragan.parallel import none
+from paragan.parallel._row_moves import Messages
+from paragan.schemes import synchronous
+from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
+from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, game, player, stream
+from tests.laws.small_gan import distance
+
+CLASSES, ROWS, SIDE = 3, 8, 16
+ZOO = {
+    "sngan": {"latent": 6, "width": 4},
+    "dcgan": {"latent": 6, "width": 4},
+    "biggan": {"latent": 24, "width": 4},
+    "stylegan2": {"latent": 6, "style": 6, "width": 4, "mixing": 0.0, "noise": False},
+}
+
+
+def equals_accumulation(
+    world: World, numbers: Sequence[int], micro_batches: int, uneven: bool, scheme: str, options: dict[str, Any]
+) -> list[tuple[dict[str, Any], float]]:
+    """Differences between micro-batches of a pipeline and those of accumulation in one process, by switches."""
+    first = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
+    share = (first, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
+    found = []
+    for on in (replace(MATRIX[number], micro_batches=1) for number in numbers):
+        pipelined = {**options, "micro_batches": micro_batches}
+        gan = game(on, *(player(side, on, strategy("pipeline", pipelined), world) for side in Side))
+        batches = stream(on, *share)
+        for _ in range(STEPS):
+            SCHEMES[scheme].step(gan, batches).read(world.sum)
+        g, d, average, _ = alone(replace(on, micro_batches=micro_batches), scheme)
+        nets = ((gan.g, gan.g.net, g), (gan.d, gan.d.net, d), (gan.g, gan.g.ema.net, average))
+        found.append((asdict(on), max(distance(seat.strategy.weights(net), plain) for seat, net, plain in nets)))
+    return found
+
+
+OPTIONS = {"pipeline": {"micro_batches": 1}, "tensor": {"rows": 3}}
+
+
+def mixed(world: World, g: str, d: str, number: int) -> float:
+    """The largest difference of players under two strategies from one process, on uneven rows."""
+    on = MATRIX[number]
+    seats = (
+        player(side, on, strategy(name, OPTIONS.get(name)), world) for side, name in zip(Side, (g, d), strict=True)
+    )
+    gan = game(on, *seats)
+    batches = stream(on, sum(UNEVEN[world.size][: world.rank]), UNEVEN[world.size][world.rank])
+    for _ in range(STEPS):
+        synchronous.step(gan, batches)
+    plain = alone(on, "synchronous")
+    nets = ((gan.g, gan.g.net), (gan.d, gan.d.net), (gan.g, gan.g.ema.net))
+    return max(distance(seat.strategy.weights(net), one) for (seat, net), one in zip(nets, plain, strict=False))
+
+
+def _zoo_player(side: Side, model: str, placed: none.Strategy, world: World, parts: int) -> Player:
+    module = importlib.import_module(f"paragan.models.{model}")
+    options = module.Options(**ZOO[model])
+    kind = module.Generator if side is Side.G else module.Discriminator
+
+    def construct() -> torch.nn.Module:
+        return kind(options, (3, SIDE, SIDE), CLASSES).double()
+
+    make = NetworkFactory(construct, partial(initialise, seed=0, stream=side.value))
+    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
+    net = placed.prepare(make, world)
+    ema = Ema(placed.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    return Player(side, net, placed, policy, ema=ema)
+
+
+def _zoo_game(
+    model: str, world: World, placed: Sequence[none.Strategy], parts: int, share: tuple[int, int], penalty: str
+):
+    seats = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
+    latent = (
+        importlib.import_module(f"paragan.models.{model}")
+        .Generator(importlib.import_module(f"paragan.models.{model}").Options(**ZOO[model]), (3, SIDE, SIDE), CLASSES)
+        .latent
+    )
+    prior = Prior(5, latent, CLASSES, dtype=torch.float64)
+    module = importlib.import_module(f"paragan.penalties.{penalty}")
+    term = module.Penalty(module.Options(weight=0.3))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(term,)), _batches(*share)
+
+
+def _batches(first: int = 0, count: int = ROWS):
+    step = 0
+    while True:
+        rows = Rows(step, first, count, ROWS)
+        x = rng.uniform(3, "x", rows, (3, SIDE, SIDE)).double() * 2 - 1
+        yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
+        step += 1
+
+
+def zoo(world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2) -> float:
+    """The largest difference of any weight or average from one process with equal micro-batches."""
+    parts = options.get("micro_batches", 4)
+    plain, batches = _zoo_game(model, ALONE, (none.Strategy(), none.Strategy()), parts, (0, ROWS), penalty)
+    for _ in range(steps):
+        synchronous.step(plain, batches)
+    placed = (strategy("pipeline", options), strategy("pipeline", options))
+    gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS), penalty)
+    for _ in range(steps):
+        synchronous.step(gan, batches)
+    nets = ((gan.g, gan.g.net, plain.g.net), (gan.d, gan.d.net, plain.d.net), (gan.g, gan.g.ema.net, plain.g.ema.net))
+    return max(distance(seat.strategy.weights(net), dict(one.state_dict())) for seat, net, one in nets)
+
+
+def differ(world: World, what: str) -> str:
+    """What the check of consistency says where the last rank of two pipelines has something else."""
+    options = {"stages": 2, "micro_batches": 1}
+    gan = game(MATRIX[31], *(player(side, MATRIX[31], strategy("pipeline", options), world) for side in Side))
+    check = ConsistencyCheck(world, 1)
+    players = {"g": gan.g, "d": gan.d}
+    check.check(gan.clock, players)
+    gan.clock.step += 1
+    if world.rank == world.size - 1:
+        with torch.no_grad():
+            net = gan.g.net if what == "a weight" else gan.g.ema.net
+            next(weight for name, weight in net.named_parameters() if ("blocks" in name) == (what == "a weight")).add_(
+                1
+            )
+    try:
+        check.check(gan.clock, players)
+    except RankError as error:
+        return str(error)
+    return "equal"
+
+
+def silent(world: World) -> str:
+    """What a rank says whose pipeline has a rank that does not answer."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    messages = Messages(replace(world, group=group))
+    said = ""
+    if world.rank == 0:
+        try:
+            messages.receive(torch.empty(1), 1)
+        except RankError as error:
+            said = str(error)
+    world.barrier()
+    return said

@@ -1,0 +1,124 @@
+"""The strategy pipeline on real ranks, against one process, in float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.distributed.test_laws import BOTH_WAYS, PAIRS, hold
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_pipeline"
+TOLERANCE = 1e-10
+WHOLE = {"micro_batches": 1}
+
+
+def test_pipeline_one_rank_is_none(one_rank):
+    assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="pipeline", numbers=PAIRS[False]) == [[]]
+
+
+@pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
+def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
+    assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
+
+
+@pytest.mark.parametrize(("g", "d"), [("pipeline", "ddp"), ("zero3", "pipeline")])
+def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
+    assert hold(two_ranks, g, d, uneven=True, numbers=(22, 29), options=WHOLE, groups=True) == 2
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), ("zero3", 14)])
+def test_pipeline_with_copies_four_ranks_are_the_batch(four_ranks, data, first):
+    options = {**WHOLE, "stages": 2, "data": data}
+    uneven = first == 22
+    assert hold(four_ranks, "pipeline", "pipeline", uneven=uneven, numbers=BOTH_WAYS[first], options=options) == 2
+
+
+@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "extragradient"])
+def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
+    """Also with batch norm: 31 has every switch on; 21 lacks spectral norm."""
+    numbers = (21, 31) if scheme == "synchronous" else (31,)
+    for found in two_ranks.run(
+        f"{CASES}:equals_accumulation", numbers=numbers, micro_batches=4, uneven=True, scheme=scheme, options={}
+    ):
+        assert not [pair for pair in found if not pair[1] <= TOLERANCE]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "penalty"),
+    [
+        ("sngan", {"micro_batches": 2}, "gradient_penalty"),  # a second call of D that only the penalty reaches
+        ("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
+        ("stylegan2", {"micro_batches": 2}, "r1"),
+        ("dcgan", {"micro_batches": 3, "cuts": (1,)}, "r1"),
+    ],
+)
+def test_pipeline_of_zoo_networks_two_ranks_are_the_batch(two_ranks, model, options, penalty):
+    for difference in two_ranks.run(f"{CASES}:zoo", model=model, options=options, penalty=penalty):
+        assert difference <= TOLERANCE
+
+
+def test_pipeline_of_four_stages_is_the_batch(four_ranks):
+    for difference in four_ranks.run(
+        f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"
+    ):
+        assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize("saved_on", [2, 4])
+def test_pipeline_checkpoint_is_read_by_any_other(request, tmp_path, one_rank, two_ranks, four_ranks, saved_on):
+    """On four ranks two stages with sharded copies."""
+    checkpoints = "tests.distributed.cases_checkpoints"
+    pools = {2: two_ranks, 4: four_ranks}
+    pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="pipeline", d="pipeline")
+    for pool, g, d in (
+        (one_rank, "ddp", "pipeline"),
+        (two_ranks, "zero1", "pipeline"),
+        (four_ranks, "pipeline", "ddp"),
+    ):
+        assert max(pool.run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
+
+
+def test_pipeline_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, four_ranks):
+    checkpoints = "tests.distributed.cases_checkpoints"
+    two_ranks.run(f"{checkpoints}:save", folder=str(tmp_path), g="zero3", d="zero1")
+    assert max(four_ranks.run(f"{checkpoints}:go_on", folder=str(tmp_path), g="pipeline", d="pipeline")) <= TOLERANCE
+
+
+def test_pipeline_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):
+    case = "tests.distributed.cases_checkpoints:stopped_and_not"
+    assert two_ranks.run(case, folder=str(tmp_path), steps=1, g="pipeline", d="pipeline") == [True, True]
+
+
+@pytest.mark.parametrize(("what", "named"), [("a weight", "blocks.1"), ("the average", "gamma")])
+def test_pipeline_copies_that_differ_are_named(four_ranks, what, named):
+    """Rank 3 has the second stage of the second pipeline, rank 1 the other copy."""
+    for said in four_ranks.run(f"{CASES}:differ", what=what):
+        assert f"{named}" in said and "differs between ranks" in said
+
+
+@pytest.mark.parametrize("reuse", [True, slow(False)])
+def test_pipelines_of_separate_players_without_delay_are_synchrony(four_ranks, reuse):
+    case = "tests.distributed.cases_asynchronous:no_delay"
+    found = four_ranks.run(case, num_g=2, reuse=reuse, name="pipeline", options={"micro_batches": 2})
+    assert [side for side, _, _ in found] == ["g", "g", "d", "d"]
+    assert all(difference <= TOLERANCE and told for _, difference, told in found), found
+
+
+def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
+    waiting, _ = two_ranks.run(f"{CASES}:silent")
+    assert waiting.startswith("pipeline: a rank did not send or receive its rows")
+
+
+def test_pipeline_ranks_have_only_their_blocks(two_ranks):
+    """And what is outside of blocks, a layer of `width` weights."""
+    case = "tests.distributed.cases_memory:held"
+    whole = two_ranks.run(case, timeout=240, name="ddp", width=300)[0]
+    found = two_ranks.run(case, timeout=240, name="pipeline", width=300)
+    for kind in ("weights", "optimizer", "average"):
+        assert whole[kind] <= sum(held[kind] for held in found) <= 1.06 * whole[kind]
+        assert max(held[kind] for held in found) <= 0.72 * whole[kind]

@@ -1,0 +1,65 @@
+"""The strategy tensor on real ranks, against one process, in float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.distributed.test_laws import PAIRS, hold
+from tests.laws.matrix_gan import MATRIX
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_pipeline"
+TOLERANCE = 1e-10
+TABLES = {"rows": 3}
+LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",), "inputs": ("last",)}
+CONDITIONAL = {uneven: tuple(n for n in numbers if MATRIX[n].conditional) for uneven, numbers in PAIRS.items()}
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def test_tensor_one_rank_is_none(one_rank):
+    assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="tensor", numbers=PAIRS[False]) == [[]]
+
+
+@pytest.mark.parametrize(("options", "uneven"), [(TABLES, False), (LAYERS, True)], ids=["tables", "layers"])
+def test_tensor_two_ranks_are_the_batch(two_ranks, options, uneven):
+    """27 to 31 have batch norm, spectral norm and labels."""
+    numbers = (13, 27, 31)
+    assert hold(two_ranks, "tensor", "tensor", uneven=uneven, numbers=numbers, options=options) == 3
+
+
+@pytest.mark.parametrize("numbers", [(15, 29), slow((13, 27))])
+def test_tensor_with_copies_four_ranks_are_the_batch(four_ranks, numbers):
+    options = {**LAYERS, "ranks": 2}
+    assert hold(four_ranks, "tensor", "tensor", uneven=True, numbers=numbers, options=options) == 2
+
+
+@pytest.mark.parametrize(("g", "d"), [("tensor", "pipeline"), ("zero3", "tensor")])
+def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
+    for difference in two_ranks.run(f"{CASES}:mixed", g=g, d=d, number=31):
+        assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize("saved_on", [2, 4])
+def test_tensor_checkpoint_is_read_by_any_other(tmp_path, one_rank, two_ranks, four_ranks, saved_on):
+    checkpoints = "tests.distributed.cases_checkpoints"
+    pools = {2: two_ranks, 4: four_ranks}
+    pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="tensor", d="tensor")
+    for pool, g, d in ((one_rank, "ddp", "tensor"), (two_ranks, "pipeline", "tensor"), (four_ranks, "tensor", "zero3")):
+        assert max(pool.run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
+
+
+def test_tensor_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):
+    case = "tests.distributed.cases_checkpoints:stopped_and_not"
+    assert two_ranks.run(case, folder=str(tmp_path), steps=1, g="tensor", d="tensor") == [True, True]
+
+
+def test_tensor_of_separate_players_without_delay_is_synchrony(four_ranks):
+    case = "tests.distributed.cases_asynchronous:no_delay"
+    options = {"rows": 3}
+    found = four_ranks.run(case, num_g=2, reuse=True, name="tensor", options=options)
+    assert [side for side, _, _ in found] == ["g", "g", "d", "d"]
+    assert all(difference <= TOLERANCE and told for _, difference, told in found), found

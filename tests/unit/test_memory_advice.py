@@ -1,0 +1,42 @@
+"""Advice of the planner where memory runs out."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
+from paragan.runs.memory_advice import run_with_memory_advice
+from paragan.runs.plan_run import plan
+from paragan.runs.run_request import RunRequest
+
+WORDS = ("model.width=4", "model.latent=8", "train.batch=8")
+TORCH_TEXT = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 7"
+
+
+def request_of(tmp_path) -> RunRequest:
+    return RunRequest(read_recipe("digits", WORDS), "digits", tmp_path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError(TORCH_TEXT), MemoryError()])
+def test_memory_runs_out_the_plan_is_the_advice(tmp_path, error):
+    def run() -> int:
+        raise error
+
+    with pytest.raises(ConfigError) as found:
+        run_with_memory_advice(request_of(tmp_path), run)
+    memory = plan("digits", WORDS).memory
+    said = str(found.value)
+    assert said.startswith("out of memory: ") and "\n" not in said
+    assert f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries" in said
+    assert "pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both" in said
+    assert found.value.exit_code == 2
+
+
+def test_other_errors_pass_unchanged(tmp_path):
+    def run() -> int:
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"):
+        run_with_memory_advice(request_of(tmp_path), run)
+    assert run_with_memory_advice(request_of(tmp_path), lambda: 85) == 85

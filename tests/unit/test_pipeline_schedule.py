@@ -1,0 +1,47 @@
+"""Schedule of a pipeline, against formulas and its own rules."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from paragan.parallel._pipeline_cuts import idle_share
+from paragan.scaling.pipeline_schedule import ChunkTime, idle_share_of, schedule
+
+
+def chunks(seconds, ranks):
+    return [ChunkTime(number % ranks, value, 2 * value) for number, value in enumerate(seconds)]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("micro_batches", [1, 2, 8])
+def test_schedule_of_equal_stages_has_the_bubble_of_gpipe(stages, micro_batches):
+    found = idle_share_of(schedule(chunks([1.0] * stages, stages), micro_batches))
+    assert found == pytest.approx((stages - 1) / (micro_batches + stages - 1))
+
+
+def test_schedule_of_unequal_stages_waits_for_the_longest():
+    seconds = (1.0, 3.0, 2.0)
+    found = idle_share_of(schedule(chunks(seconds, 3), 4))
+    assert found == pytest.approx(idle_share(seconds, 4))
+
+
+@pytest.mark.parametrize("micro_batches", [4, 8])
+def test_schedule_interleaved_divides_the_bubble(micro_batches):
+    """v chunks per rank: (S - 1) / (v M + S - 1), Narayanan et al. 2021, section 2.2."""
+    found = idle_share_of(schedule(chunks([1.0] * 8, 4), micro_batches))
+    assert found == pytest.approx(3 / (2 * micro_batches + 3))
+
+
+def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first():
+    found = schedule(chunks([1.0, 2.5, 0.5, 1.5], 2), 3)
+    for rank in range(2):
+        mine = sorted((one.start_s, one.stop_s) for one in found if one.rank == rank)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(mine))
+    at = {(one.chunk, one.micro_batch, one.is_backward): one for one in found}
+    assert len(at) == 4 * 3 * 2
+    for (chunk, micro_batch, is_backward), one in at.items():
+        needed = at.get((chunk + (1 if is_backward else -1), micro_batch, is_backward))
+        assert needed is None or needed.stop_s <= one.start_s
+        assert not is_backward or one.start_s >= max(each.stop_s for each in found if not each.is_backward)
