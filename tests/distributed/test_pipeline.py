@@ -30,23 +30,29 @@ def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
     assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
 
 
-@pytest.mark.parametrize(("g", "d"), [("pipeline", "ddp"), ("zero3", "pipeline")])
-def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
-    assert hold(two_ranks, g, d, uneven=True, numbers=(22, 29), options=WHOLE, groups=True) == 2
-
-
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), ("zero3", 14)])
+@pytest.mark.parametrize(
+    ("g", "d", "number"),
+    [
+        *(("pipeline", "ddp", 22), ("zero3", "pipeline", 29)),
+        *(slow("pipeline", "ddp", 29), slow("zero3", "pipeline", 22)),
+    ],
+)
+def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d, number):
+    assert hold(two_ranks, g, d, uneven=True, numbers=(number,), options=WHOLE, groups=True) == 1
+
+
+@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), slow("zero3", 14)])
 def test_pipeline_with_copies_four_ranks_are_the_batch(four_ranks, data, first):
     options = {**WHOLE, "stages": 2, "data": data}
     uneven = first == 22
     assert hold(four_ranks, "pipeline", "pipeline", uneven=uneven, numbers=BOTH_WAYS[first], options=options) == 2
 
 
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "extragradient"])
+@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", slow("extragradient")])
 def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
     """Also with batch norm: 31 has every switch on; 21 lacks spectral norm."""
     numbers = (21, 31) if scheme == "synchronous" else (31,)
@@ -59,8 +65,9 @@ def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
 @pytest.mark.parametrize(
     ("model", "options", "penalty"),
     [
-        ("sngan", {"micro_batches": 2}, "gradient_penalty"),  # a second call of D that only the penalty reaches
-        ("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
+        # a second call of D that only the penalty reaches
+        ("sngan", {"micro_batches": 2, "chunks": 2}, "gradient_penalty"),
+        slow("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
         ("stylegan2", {"micro_batches": 2}, "r1"),
         ("dcgan", {"micro_batches": 3, "cuts": (1,)}, "r1"),
     ],
@@ -110,18 +117,16 @@ def test_pipeline_of_four_stages_is_the_batch(four_ranks):
         assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize("saved_on", [2, 4])
-def test_pipeline_checkpoint_is_read_by_any_other(request, tmp_path, one_rank, two_ranks, four_ranks, saved_on):
+@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), (4, (2,)), slow(2, (2,)), slow(4, (1, 4))])
+def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, one_rank, two_ranks, four_ranks, saved_on, read_on):
     """On four ranks two stages with sharded copies."""
     checkpoints = "tests.distributed.cases_checkpoints"
-    pools = {2: two_ranks, 4: four_ranks}
+    pools = {1: one_rank, 2: two_ranks, 4: four_ranks}
+    players = {1: ("ddp", "pipeline"), 2: ("zero1", "pipeline"), 4: ("pipeline", "ddp")}
     pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="pipeline", d="pipeline")
-    for pool, g, d in (
-        (one_rank, "ddp", "pipeline"),
-        (two_ranks, "zero1", "pipeline"),
-        (four_ranks, "pipeline", "ddp"),
-    ):
-        assert max(pool.run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
+    for size in read_on:
+        g, d = players[size]
+        assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
 def test_pipeline_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, four_ranks):
@@ -153,6 +158,13 @@ def test_pipelines_of_separate_players_without_delay_are_synchrony(four_ranks, r
 def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
     waiting, _ = two_ranks.run(f"{CASES}:silent")
     assert waiting.startswith("pipeline: a rank did not send or receive its rows")
+
+
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero3"])
+def test_pipeline_weight_that_some_ranks_reach_has_its_gradient_on_all(two_ranks, data):
+    for rank, (names, gradient, stepped) in enumerate(two_ranks.run(f"{CASES}:partly_reached", data=data)):
+        assert names == [f"blocks.{rank}.bias", f"blocks.{rank}.weight", "extra.bias", "extra.weight"]
+        assert gradient == stepped == 5.0  # of five rows
 
 
 def test_pipeline_balancer_of_a_layer_is_refused(two_ranks):

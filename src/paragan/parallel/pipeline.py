@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
@@ -24,15 +26,17 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.core.protocols import Network, Turn
+from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._block_costs import block_costs, count_operations
+from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
 from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
+from paragan.parallel._placement import placement_of
 from paragan.parallel._stage_ranks import StageRanks, stage_ranks
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
@@ -55,8 +59,8 @@ class Options:
     cuts: tuple[Count, ...] | None = None
     """Numbers of the blocks that begin the second and later chunks.
 
-    null: so that the longest chunk has the fewest operations of a forward; for networks of outside
-    code, equal counts of blocks. `paragan plan --measure` measures the times of blocks.
+    null: so that the longest chunk has the least estimated work; for networks of outside code, equal
+    counts of blocks. `paragan plan --measure` measures the times of blocks.
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
@@ -140,12 +144,28 @@ class Strategy(none.Strategy):
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = self._copies.finished_gradients(net, scale)
+        outside = {name: weight for name, weight in net.named_parameters() if not is_in_block(name)}
         pipeline = pipelined(net).ranks.pipeline
-        for name, grad in grads.items():
-            if pipeline.size > 1 and not is_in_block(name):  # so far of the rows of this rank
+        if pipeline.size == 1 or not outside:
+            return grads
+        # so far of the rows of this rank; a network may reach some of these weights on some ranks only
+        reached = set(chain.from_iterable(pipeline.gather([name for name in outside if name in grads])))
+        for name, weight in outside.items():
+            if name in reached:
+                grad = grads[name] if name in grads else grads.setdefault(name, self._zero_gradient(net, name, weight))
                 pipeline.count("parameters", grad)
                 dist.all_reduce(grad, group=pipeline.group)
         return grads
+
+    def _zero_gradient(self, net: nn.Module, name: str, weight: nn.Parameter) -> Tensor:
+        """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
+        weight.grad = torch.zeros_like(weight)
+        here = local_shard(weight.grad)
+        stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
+        if stepped is not weight:
+            is_sharded = isinstance(weight, DTensor)
+            stepped.grad = here if is_sharded else self._copies.optimizer_layout(net)[name].cut(here)
+        return here
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
         pipeline = pipelined(net).ranks.pipeline
@@ -218,11 +238,11 @@ class Strategy(none.Strategy):
         return net
 
     def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
-        """Return where chunks begin and end. make: to count the operations of a call."""
+        """Return where chunks begin and end. make: to estimate the work of a call."""
         chunks = stages * self.options.chunks
         cuts = self.options.cuts
         if cuts is None and make is not None and make.inputs is not None:
-            cuts = balanced_cuts(_operations(make), chunks, _NEARLY_EQUAL)
+            cuts = balanced_cuts(_estimated_work(make), chunks, _NEARLY_EQUAL)
         elif cuts is None:
             cuts = tuple(num_blocks * number // chunks for number in range(1, chunks))
         refuse_invalid_cuts(cuts, num_blocks, chunks)
@@ -239,9 +259,9 @@ class Strategy(none.Strategy):
         return found
 
 
-def _operations(make: NetworkFactory) -> list[BlockCost]:
-    """Return the operations of each block, counted without data."""
+def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
+    """Return the estimated work of each block."""
     assert make.inputs is not None
     with torch.device("meta"):
         net = make.construct()
-    return block_costs(net, make.inputs(net), count_operations)
+    return block_costs(net, make.inputs(net), estimate_work)

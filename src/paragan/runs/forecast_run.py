@@ -56,9 +56,7 @@ def forecast_run(
     say: Say,
 ) -> ForecastPlan:
     """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
-    refuse_counts(request.workers)
-    if request.plot is not None:
-        check_plot_file(request.plot)
+    refuse_forecast(request)
     cluster = cluster_of(request.network, request.assume)
     profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
     goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
@@ -68,6 +66,14 @@ def forecast_run(
     if request.plot is not None:
         write_forecast_plot(plan, request.plot)
     return plan
+
+
+def refuse_forecast(request: ForecastRequest) -> None:
+    """Raise `ConfigError` for workers, a network, assumptions or a plot that no forecast can have; takes no time."""
+    refuse_counts(request.workers)
+    if request.plot is not None:
+        check_plot_file(request.plot)
+    cluster_of(request.network, request.assume)
 
 
 def refuse_counts(counts: Sequence[int]) -> None:

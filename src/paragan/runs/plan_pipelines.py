@@ -16,7 +16,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.hardware.executors import synchronized_time
-from paragan.parallel._block_costs import block_costs, count_operations, measure_seconds
+from paragan.parallel._block_costs import block_costs, estimate_work, measure_seconds
 from paragan.parallel._pipeline_cuts import BlockCost
 from paragan.parallel._pipelined_blocks import default_micro_batches
 from paragan.scaling.forecast_plot import check_plot_file
@@ -48,7 +48,7 @@ def plan_pipelines(
 ) -> dict[str, PipelinePlan]:
     """Return the plan of each player under strategy pipeline, by side.
 
-    is_measured: by the times of its blocks on this device, else by their operations.
+    is_measured: by the times of its blocks on this device, else by their estimated work.
     """
     plans = {}
     for side in Side:
@@ -80,12 +80,12 @@ def pipeline_size(config: RunConfig, side: Side, options: Any, make: NetworkFact
 def costs_of_blocks(make: NetworkFactory, device: torch.device | None, rows: int) -> list[BlockCost]:
     """Return the costs of the blocks of a network whose inputs are known.
 
-    device: to measure seconds on micro-batches of `rows` samples; None: operations are counted.
+    device: to measure seconds on micro-batches of `rows` samples; None: work is estimated.
     """
     net = _on_meta(make)
     assert make.inputs is not None
     if device is None:
-        return block_costs(net, make.inputs(net), count_operations)
+        return block_costs(net, make.inputs(net), estimate_work)
     given = noise_inputs(make, net, rows, device)
     return block_costs(net, given, measure_seconds(partial(synchronized_time, device), device))
 

@@ -24,8 +24,8 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices
-from paragan.runs.forecast_run import ForecastRequest, forecast_run
+from paragan.hardware import device as devices, heap
+from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
@@ -134,12 +134,12 @@ def _refuse(request: PlanRequest) -> None:
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
     refuse_pipelines(request.config, request.forecast is not None, request.is_measured, request.timeline)
-    if request.forecast is None or request.forecast.probe_kimg is None:
-        return
-    if request.shape is not None:
-        problem = "--probe-kimg trains on data, and --shape plans without it"
-        raise ConfigError(f"{problem}; leave one of the two out")
-    refuse_probe(request.config, request.forecast.probe_kimg)
+    if request.forecast is not None:
+        refuse_forecast(request.forecast)
+        if request.forecast.probe_kimg is not None:
+            if request.shape is not None:
+                raise ConfigError("--probe-kimg trains on data, --shape plans without it; leave one of the two out")
+            refuse_probe(request.config, request.forecast.probe_kimg)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -195,13 +195,13 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
             return makers[side].construct()
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
-
     started = replace(config, adversarial=config.adversarial.started)
 
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)
 
-    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+    threshold = heap.mapped_from(device, found.train.shape if found.is_image else ())
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device, threshold)
 
 
 def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:

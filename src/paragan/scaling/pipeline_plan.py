@@ -17,7 +17,7 @@ class PipelinePlan:
     micro_batches: of each call, of `rows` samples. cuts: of the config, or those with the shortest
     longest chunk. stage_shares: of the work, by rank. bubble: share of time in which ranks wait;
     equal_bubble: if each chunk had equally many blocks. sent_bytes: by one pipeline between chunks.
-    turn_s: seconds, if block times were measured, else None: then shares are of counted operations.
+    turn_s: seconds, if block times were measured, else None: then shares are of estimated work.
     schedule: when each rank computes, in seconds or operations.
     """
 
