@@ -162,7 +162,7 @@ def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
 
 @pytest.mark.parametrize("data", ["ddp", "zero1", "zero3"])
 def test_pipeline_weight_that_some_ranks_reach_has_its_gradient_on_all(two_ranks, data):
-    for rank, (names, gradient, stepped) in enumerate(two_ranks.run(f"{CASES}:partly_reached", data=data)):
+    for rank, (names, gradient, stepped) in enumerate(two_ranks.run(f"{CASES}_weights:partly_reached", data=data)):
         assert names == [f"blocks.{rank}.bias", f"blocks.{rank}.weight", "extra.bias", "extra.weight"]
         assert gradient == stepped == 5.0  # of five rows
 

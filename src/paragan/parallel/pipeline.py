@@ -31,10 +31,15 @@ from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._forward_backward import Reduction
-from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
-from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.parallel._network_parts import (
+    PartFactory,
+    PipelinedNetwork,
+    blocks_to_cut,
+    chunk_edges,
+    is_in_block,
+    pipelined,
+)
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
 from paragan.parallel._placement import placement_of
 from paragan.parallel._stage_ranks import StageRanks, stage_ranks
@@ -66,9 +71,6 @@ class Options:
     """Strategy of the ranks that have the same stage."""
 
 
-_NEARLY_EQUAL = 0.02  # share by which the longest stage may exceed the shortest possible one
-
-
 class Strategy(none.Strategy):
     """Pipeline over the blocks of a network."""
 
@@ -84,7 +86,7 @@ class Strategy(none.Strategy):
         stages = num_ranks if self.options.stages is None else self.options.stages
         try:
             if stages > 1:
-                self._edges(len(list(blocks_to_cut(net).children())), stages)
+                chunk_edges(blocks_to_cut(net), stages * self.options.chunks, self.options.cuts)
         except ConfigError as error:
             return str(error)
         return ""
@@ -232,21 +234,10 @@ class Strategy(none.Strategy):
         object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, shapes, parameters))
         if ranks.pipeline.size > 1:
             blocks = blocks_to_cut(net)
-            edges = self._edges(len(list(blocks.children())), ranks.pipeline.size, make)
+            edges = chunk_edges(blocks, ranks.pipeline.size * self.options.chunks, self.options.cuts, make)
             refuse_empty_stages(net, edges, ranks.pipeline.size)
             net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
         return net
-
-    def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
-        """Return where chunks begin and end. make: to estimate the work of a call."""
-        chunks = stages * self.options.chunks
-        cuts = self.options.cuts
-        if cuts is None and make is not None and make.inputs is not None:
-            cuts = balanced_cuts(_estimated_work(make), chunks, _NEARLY_EQUAL)
-        elif cuts is None:
-            cuts = tuple(num_blocks * number // chunks for number in range(1, chunks))
-        refuse_invalid_cuts(cuts, num_blocks, chunks)
-        return (0, *cuts, num_blocks)
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:
         blocks = getattr(net, "blocks", None)
@@ -257,11 +248,3 @@ class Strategy(none.Strategy):
             if is_in_block(name):
                 found[name] = replace(box, stage=blocks.stage_of(int(name.split(".")[1])))
         return found
-
-
-def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
-    """Return the estimated work of each block."""
-    assert make.inputs is not None
-    with torch.device("meta"):
-        net = make.construct()
-    return block_costs(net, make.inputs(net), estimate_work)

@@ -49,7 +49,8 @@ def write_timeline(
     fixed = config
     for side, plan in plans.items():
         options = getattr(config, side)
-        chosen = replace(options.strategy, options=replace(options.strategy.options, cuts=plan.cuts))
+        with_cuts = replace(options.strategy.options, cuts=plan.cuts)
+        chosen = replace(options.strategy, options=with_cuts)
         fixed = replace(fixed, **{side: replace(getattr(fixed, side), strategy=chosen)})
     write_schedule_plot(plans, measure_schedules(fixed, found), path)
 
