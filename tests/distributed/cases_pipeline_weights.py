@@ -1,4 +1,4 @@
-"""Cases of the strategy pipeline: weights outside of blocks."""
+"""Cases of the strategy pipeline: weights outside of blocks, bytes."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ def partly_reached(world: World, data: str) -> list[Any]:
     grads = placed.finished_gradients(net)
     stepped = dict(zip(optimizer.param_groups[0]["param_names"], optimizer.param_groups[0]["params"], strict=True))
     return [sorted(grads), float(grads["extra.bias"]), float(stepped["extra.bias"].grad)]
+
+
+def sent_bytes(world: World, is_input_trained: bool) -> int:
+    """Bytes of activations and their gradients that a rank sends in a forward and backward."""
+    placed = strategy("pipeline", {"micro_batches": 2})
+    blocks = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).double()
+    net = torch.nn.Module()
+    net.blocks = blocks
+    net.forward = lambda x: net.blocks(x)
+    net = placed.prepare(lambda: net, world)
+    before = world.sent["activations"]
+    net(torch.ones(2, 4, dtype=torch.float64, requires_grad=is_input_trained)).sum().backward()
+    return world.sent["activations"] - before

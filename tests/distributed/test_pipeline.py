@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import paragan
-from paragan.checkpoint.reader import read_checkpoint
 from tests.distributed.test_laws import BOTH_WAYS, PAIRS, hold
-from tests.distributed.test_outside_strategy import SMALL, called
-from tests.tiny_run import newest
+from tests.distributed.test_outside_strategy import resumes_and_exports
 
 pytestmark = pytest.mark.distributed
 
@@ -172,6 +167,15 @@ def test_pipeline_balancer_of_a_layer_is_refused(two_ranks):
         assert said.startswith("balancer.last_layer=blocks.0.layer is not supported by a strategy that divides")
 
 
+def test_pipeline_bytes_are_counted_and_inputs_without_gradient_have_no_backward(two_ranks):
+    """Two rows per rank of four float64 numbers, two blocks: what each rank sends to the other."""
+    row = 4 * 8
+    chunks = 4 * row  # all rows between the blocks, and back their gradients
+    own = 2 * row  # rows of one rank: those of rank 1 go to the first block, those of rank 0 come from the last
+    assert two_ranks.run(f"{CASES}_weights:sent_bytes", is_input_trained=False) == [chunks + own, 2 * own + chunks]
+    assert two_ranks.run(f"{CASES}_weights:sent_bytes", is_input_trained=True) == [chunks + 2 * own, 2 * own + chunks]
+
+
 def test_pipeline_ranks_have_only_their_blocks(two_ranks):
     """And what is outside of blocks, a layer of `width` weights."""
     case = "tests.distributed.cases_memory:held"
@@ -193,21 +197,6 @@ def test_pipeline_ranks_have_only_their_blocks(two_ranks):
 )
 def test_run_resumes_anywhere_and_exports(tmp_path, words):
     """A run that stops ends as one that does not: on its ranks bit for bit, in one process to rounding."""
-    train = ("train", "digits", *SMALL, "train.kimg=0.064", "every.save_kimg=0.032")
-    called(tmp_path, *train, *words, "devices=2", "--out", "straight")
-    for devices in (1, 2):
-        stopped = tmp_path / f"on-{devices}"
-        shutil.copytree(tmp_path / "straight", stopped)
-        shutil.rmtree(newest(stopped))
-        (stopped / "exit.json").unlink()
-        called(tmp_path, *train, *words, f"devices={devices}", "--out", stopped.name)
-    straight, one, two = (read_checkpoint(newest(tmp_path / name)).groups for name in ("straight", "on-1", "on-2"))
-    for side in ("g", "d"):
-        for name, value in straight[side].items():
-            assert torch.equal(two[side][name], value)
-            torch.testing.assert_close(one[side][name], value, rtol=1e-4, atol=1e-5)
-    called(tmp_path, "export", "on-2", "--out", "g.safetensors")
-    exported = load_file(tmp_path / "g.safetensors")
-    assert all(torch.equal(value, straight["g"][f"ema/{name}"]) for name, value in exported.items())
+    resumes_and_exports(tmp_path, words)
     samples = [paragan.load(tmp_path / name).sample(2, seed=0).tensor for name in ("on-2", "g.safetensors")]
     assert torch.equal(*samples)

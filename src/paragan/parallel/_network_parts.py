@@ -19,23 +19,27 @@ from paragan.layers.update_once import mixing_layers
 from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._fully_shard import build_sharded
 from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
-from paragan.parallel._stage_ranks import StageRanks
+from paragan.parallel._rank_groups import RankGroups
+from paragan.parallel._row_moves import Messages
 
 
 @dataclass(frozen=True)
 class PipelinedNetwork:
     """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
 
-    ranks: StageRanks
+    ranks: RankGroups
+    messages: Messages
     shapes: Mapping[str, Shape]
     parameters: Sequence[str]
 
 
 def is_in_block(name: str) -> bool:
+    """Return whether a parameter or buffer of this name is in a block."""
     return name.startswith("blocks.")
 
 
 def pipelined(net: nn.Module) -> PipelinedNetwork:
+    """Return what a network, or its wrapper, is a part of."""
     inner = net.module if isinstance(net, DistributedDataParallel) else net
     return cast(PipelinedNetwork, inner._pipelined)
 

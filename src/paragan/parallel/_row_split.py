@@ -13,7 +13,7 @@ from torch import Tensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.traffic import Collective
-from paragan.parallel._stage_ranks import StageRanks
+from paragan.parallel._rank_groups import RankGroups
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class RowSplit:
     parts: tuple[MicroBatch, ...]
 
     @classmethod
-    def of(cls, ranks: StageRanks, count: int, num: int) -> RowSplit:
+    def of(cls, ranks: RankGroups, count: int, num: int) -> RowSplit:
         """Divide by row number modulo `num`. count: rows of this rank. Collective over all ranks.
 
         A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
         everyone = ranks.world.gather(count)
-        first = ranks.world.rank - ranks.pipeline.rank
-        here = range(first, first + ranks.pipeline.size)
+        first = ranks.world.rank - ranks.group.rank
+        here = range(first, first + ranks.group.size)
         starts = [sum(everyone[:rank]) for rank in here]
         counts = tuple(everyone[rank] for rank in here)
         num = max(1, min(num, sum(everyone)))
         parts = tuple(MicroBatch.of(starts, counts, number, num) for number in range(num))
-        return cls(ranks.pipeline, counts, parts)
+        return cls(ranks.group, counts, parts)
 
     def mine(self, part: MicroBatch) -> slice:
         """Return the rows of this rank in a micro-batch."""

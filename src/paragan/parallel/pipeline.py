@@ -25,10 +25,10 @@ from paragan.core.layout import Layout, Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors, shapes_of
-from paragan.core.protocols import Network, Turn
+from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
 from paragan.parallel._forward_backward import Reduction
@@ -42,7 +42,8 @@ from paragan.parallel._network_parts import (
 )
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
 from paragan.parallel._placement import placement_of
-from paragan.parallel._stage_ranks import StageRanks, stage_ranks
+from paragan.parallel._rank_groups import RankGroups, rank_groups
+from paragan.parallel._row_moves import Messages
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
 _OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
@@ -95,11 +96,11 @@ class Strategy(none.Strategy):
         if self.memory.norm_ranks is not None:
             problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
             raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
-        ranks = stage_ranks(world, self.options.stages)
+        ranks = rank_groups(world, self.options.stages, "pipeline.stages")
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        ranks = stage_ranks(world, self.options.stages)
+        ranks = rank_groups(world, self.options.stages, "pipeline.stages")
         return self._copies.prepare_average(self._cut_network(make, ranks), ranks.copies)
 
     def training_module(self, net: nn.Module) -> nn.Module:
@@ -107,47 +108,43 @@ class Strategy(none.Strategy):
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         problem = "strategy pipeline has no forecast on other numbers of workers"
-        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
+        raise ConfigError(f"{problem}; leave --workers out, and pass --measure devices=N")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in here]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        terms = super().forward_backward(turn, nets, parts, scale)
-        pipelined(nets[turn.side].module).ranks.messages.flush()
-        return terms
-
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        ranks = pipelined(net).ranks
+        messages = pipelined(net).messages
         of_copies = self._copies.reduction(turn, net)
         differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:
-            ranks.messages.tokens = [] if differentiates else None
-            with of_copies.around(last):
-                yield
-            ranks.messages.tokens = None
+            messages.tokens = [] if differentiates else None
+            try:
+                with of_copies.around(last):
+                    yield
+            finally:
+                messages.tokens = None
+            messages.flush()
 
-        world = ranks.world
+        world = pipelined(net).ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return replace(of_copies, around=around, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         gradient = self._copies.input_gradient(net, out_B, x, scale)
         # A backward from here must reach all moves, or none, on every rank.
-        for token in pipelined(net).ranks.messages.tokens or ():
+        for token in pipelined(net).messages.tokens or ():
             gradient = gradient + token.sum().to(gradient.dtype)
         return gradient
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = self._copies.finished_gradients(net, scale)
         outside = {name: weight for name, weight in net.named_parameters() if not is_in_block(name)}
-        pipeline = pipelined(net).ranks.pipeline
+        pipeline = pipelined(net).ranks.group
         if pipeline.size == 1 or not outside:
             return grads
         # so far of the rows of this rank; a network may reach some of these weights on some ranks only
@@ -170,7 +167,7 @@ class Strategy(none.Strategy):
         return here
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
-        pipeline = pipelined(net).ranks.pipeline
+        pipeline = pipelined(net).ranks.group
         if pipeline.size == 1:
             return self._copies.gradient_norm(net, grads)  # bit-equal to a run without ranks
         # weights outside of the blocks are on all ranks, and count once
@@ -204,7 +201,7 @@ class Strategy(none.Strategy):
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         placed = pipelined(net)
         here = self._copies.weights(net)
-        pipeline = placed.ranks.pipeline
+        pipeline = placed.ranks.group
         dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
         found = {}
         for name, shape in placed.shapes.items():
@@ -221,22 +218,23 @@ class Strategy(none.Strategy):
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         self._copies.load(net, weights)
 
-    def _cut_network(self, make: Callable[[], nn.Module], ranks: StageRanks) -> Callable[[], nn.Module]:
+    def _cut_network(self, make: Callable[[], nn.Module], ranks: RankGroups) -> Callable[[], nn.Module]:
         """Return a factory of this rank's part of a network, without memory for other weights."""
         if isinstance(make, NetworkFactory):
             construct = make.construct
             return PartFactory(lambda: self._cut(construct(), ranks, make), make.fill, make.device)
         return lambda: self._cut(make(), ranks)
 
-    def _cut(self, net: nn.Module, ranks: StageRanks, make: NetworkFactory | None = None) -> nn.Module:
+    def _cut(self, net: nn.Module, ranks: RankGroups, make: NetworkFactory | None = None) -> nn.Module:
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
-        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, shapes, parameters))
-        if ranks.pipeline.size > 1:
+        messages = Messages(ranks.group)
+        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
+        if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
-            edges = chunk_edges(blocks, ranks.pipeline.size * self.options.chunks, self.options.cuts, make)
-            refuse_empty_stages(net, edges, ranks.pipeline.size)
-            net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
+            edges = chunk_edges(blocks, ranks.group.size * self.options.chunks, self.options.cuts, make)
+            refuse_empty_stages(net, edges, ranks.group.size)
+            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
         return net
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:

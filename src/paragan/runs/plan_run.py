@@ -29,7 +29,7 @@ from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_fore
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
-from paragan.runs.plan_pipelines import plan_pipelines, refuse_pipelines
+from paragan.runs.plan_pipelines import pipeline_options, plan_pipelines, refuse_timeline
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
@@ -133,9 +133,10 @@ def _refuse(request: PlanRequest) -> None:
     if request.config.grid is not None:
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
-    refuse_pipelines(request.config, request.forecast is not None, request.is_measured, request.timeline)
+    if request.timeline is not None:
+        refuse_timeline(request.config, request.is_measured, request.timeline)
     if request.forecast is not None:
-        refuse_forecast(request.forecast)
+        refuse_forecast(request.config, request.forecast)
         if request.forecast.probe_kimg is not None:
             if request.shape is not None:
                 raise ConfigError("--probe-kimg trains on data, --shape plans without it; leave one of the two out")
@@ -147,10 +148,11 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
     if config.train.executor != "eager":
         notes.append(f"train.executor={config.train.executor}: planned as eager")
     if (config.devices or 1) > 1:
-        whole = "size and memory are those of one process with the whole batch"
-        notes.append(f"devices={config.devices}: {whole}")
+        notes.append(f"devices={config.devices}: size and memory are those of one process with the whole batch")
     if build.scheme(config).is_concurrent:
         notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
+    if has_outside_networks(config, None) and any(map(pipeline_options, (config.g, config.d))):
+        notes.append("strategy pipeline: stages of networks of outside code are not planned; set cuts by hand")
     return tuple(notes)
 
 
