@@ -114,12 +114,11 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
-    model = _plan_model(config, found, operations)
-    data = _plan_data(config, found)
+    size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
     pipelines = plan_pipelines(request.config, found, device, request.is_measured)
     if request.timeline is not None:
         write_timeline(request.config, found, pipelines, request.timeline, say)
-    return Plan(request.recipe, model, memory, data, measured, layout, chosen, ahead, notes, pipelines)
+    return Plan(request.recipe, *size, measured, layout, chosen, ahead, notes, pipelines)
 
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
@@ -218,9 +217,8 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
 
         parts = lcm(config.g.micro_batches, config.d.micro_batches)
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
-    saved = memory.saved
-    name = str(simulated.device)
-    return MemoryPlan(name, memory.peak_bytes, memory.terms, saved[Side.D], saved[Side.G], limit, largest)
+    saved = (memory.saved[Side.D], memory.saved[Side.G])
+    return MemoryPlan(str(simulated.device), memory.peak_bytes, memory.terms, *saved, limit, largest)
 
 
 def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations) -> ModelPlan:
