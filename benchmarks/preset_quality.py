@@ -33,7 +33,7 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.features import judge
 
-LIMIT_S = 900.0  # of a run
+LIMIT_S = 3600.0  # of a run
 
 
 def start(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]], limit_s: float) -> bool:

@@ -72,6 +72,7 @@ TABLES = {
     for table in (
         Table("digits", "fd[judge]", 32, 500, 5, tuple(ROWS)[:-1], RATES),
         Table("digits-long", "fd[judge]", 32, 1500, 5, ("sync, one process", "preset", "preset, H = 1"), RATES),
+        Table("digits-preset-rates", "fd[judge]", 32, 6000, 6, ("sync, one process", "preset"), {}),
         Table("ring", "sliced distance", 64, 4000, 4, ("sync", "preset"), {}),
     )
 }

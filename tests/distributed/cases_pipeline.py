@@ -32,6 +32,7 @@ from paragan.losses import hinge
 from paragan.models import pix2pix
 from paragan.parallel import none
 from paragan.parallel._row_moves import Messages
+from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
@@ -283,3 +284,14 @@ def unscaled(world: World) -> list[float]:
         weight.grad = torch.ones_like(weight)
     found = placed.finished_gradients(net, torch.tensor(2.0))
     return sorted({float(grad.max()) for grad in found.values()})
+
+
+def refused_split(world: World, options: dict[str, Any], recompute: bool) -> str:
+    """The message of a split backward that cannot run."""
+    chosen = PipelineOptions(**options, split_backward=True)
+    placed = PipelineStrategy(chosen, none.MemoryOptions(recompute=recompute))
+    try:
+        _zoo_player(Side.D, "sngan", placed, world, 1)
+    except ConfigError as error:
+        return str(error)
+    return ""

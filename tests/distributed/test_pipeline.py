@@ -72,6 +72,44 @@ def test_pipeline_of_zoo_networks_two_ranks_are_the_batch(two_ranks, model, opti
         assert difference <= TOLERANCE
 
 
+@pytest.mark.parametrize("uneven", [False, slow(True)], ids=["even", "uneven"])
+def test_pipeline_with_split_backward_two_ranks_are_the_batch(two_ranks, uneven):
+    options = {**WHOLE, "split_backward": True}
+    assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=options) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "penalty"),
+    [
+        ("sngan", {"micro_batches": 2, "chunks": 2}, "gradient_penalty"),
+        slow("biggan", {"micro_batches": 2}, "r1"),
+        # weights of modulated convolutions depend on the latent, whose gradient crosses ranks
+        ("stylegan2", {"micro_batches": 2}, "r1"),
+        slow("dcgan", {"micro_batches": 3}, "r1"),
+    ],
+)
+def test_pipeline_of_zoo_networks_with_split_backward_is_the_batch(two_ranks, model, options, penalty):
+    options = {**options, "split_backward": True}
+    assert max(two_ranks.run(f"{CASES}:zoo", model=model, options=options, penalty=penalty)) <= TOLERANCE
+
+
+def test_pipeline_of_four_stages_with_split_backward_is_the_batch(four_ranks):
+    options = {"micro_batches": 4, "split_backward": True}
+    assert max(four_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="r1")) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("options", "recompute", "message"),
+    [
+        ({"stages": 2}, False, "split_backward is not supported with 2 copies of each stage"),
+        ({}, True, "split_backward is not supported with recompute"),
+    ],
+)
+def test_pipeline_with_split_backward_that_cannot_run_is_refused(four_ranks, options, recompute, message):
+    for said in four_ranks.run(f"{CASES}:refused_split", options=options, recompute=recompute):
+        assert message in said
+
+
 @pytest.mark.parametrize(("norm", "micro_batches"), [("batch", 1), ("instance", 3)])
 def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
     assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE

@@ -34,6 +34,15 @@ def test_schedule_interleaved_divides_the_bubble(micro_batches):
     assert found == pytest.approx(3 / (2 * micro_batches + 3))
 
 
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 4), (4, 4)])
+def test_schedule_with_split_backward_waits_for_gradients_of_inputs_only(stages, micro_batches):
+    """Forward, gradients of inputs and of weights take 1 each: one third less waiting (Qi et al. 2024)."""
+    equal = [ChunkTime(rank, 1.0, 2.0, 1.0) for rank in range(stages)]
+    found = idle_share_of(schedule(equal, micro_batches))
+    waiting = 2 * (stages - 1)
+    assert found == pytest.approx(waiting / (3 * micro_batches + waiting))
+
+
 def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first():
     found = schedule(chunks([1.0, 2.5, 0.5, 1.5], 2), 3)
     for rank in range(2):

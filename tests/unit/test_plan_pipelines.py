@@ -32,6 +32,12 @@ def test_pipeline_plan_with_cuts_of_the_config_uses_them():
     assert plan.bubble > plan.equal_bubble
 
 
+def test_pipeline_plan_with_split_backward_waits_less():
+    plans = [plan_pipeline(COSTS, PipelineSize(2, 1, 4, 8, split), None, is_measured=True) for split in (False, True)]
+    assert plans[1].bubble < plans[0].bubble and plans[1].turn_s == pytest.approx(plans[0].turn_s - 12.0 / 3)
+    assert plans[0].stage_shares == plans[1].stage_shares
+
+
 def test_plan_prints_pipelines_and_their_cuts(capsys):
     words = ["plan", "digits", "devices=2", *BOTH, "g.strategy.micro_batches=4", "model.width=8"]
     assert main(words) == 0

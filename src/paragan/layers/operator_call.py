@@ -60,7 +60,7 @@ def bind_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
 
 def run_padded(call: OperatorCall, inputs: int, outputs: int) -> Tensor:
     """Compute a call with so many channels of input and output; the additional ones are zero."""
-    call = _in_computed_format(call)
+    call = in_computed_format(call)
     of_inputs = 0 if call.is_transposed else 1
     num_outputs = call.weight.shape[1 - of_inputs]
     if call.settings.get("groups", 1) != 1 or inputs < call.weight.shape[of_inputs] or outputs < num_outputs:
@@ -87,7 +87,7 @@ def run_taps(call: OperatorCall) -> Tensor:
     """Compute a convolution as one product with all its taps as outputs; sums are in float32."""
     if not can_use_taps(call):
         raise ConfigError("layout.taps: a layer is no convolution with stride 1 of the same size; leave it out")
-    call = _in_computed_format(call)
+    call = in_computed_format(call)
     height, width = call.x.shape[2:]
     kernel = call.weight.shape[2:]
     # an input pixel adds to the outputs around it: taps in reverse order
@@ -100,7 +100,7 @@ def run_taps(call: OperatorCall) -> Tensor:
         return y if call.bias is None else y + call.bias.to(y.dtype)[:, None, None]
 
 
-def _in_computed_format(call: OperatorCall) -> OperatorCall:
+def in_computed_format(call: OperatorCall) -> OperatorCall:
     """Return the call with tensors in autocast's format, so that copies are of that format."""
     kind = call.x.device.type
     if not torch.is_autocast_enabled(kind) or call.x.dtype == torch.float64:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import cast
@@ -15,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Shape
 from paragan.core.network_factory import NetworkFactory
+from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._fully_shard import build_sharded
@@ -25,12 +27,29 @@ from paragan.parallel._row_moves import Messages
 
 @dataclass(frozen=True)
 class PipelinedNetwork:
-    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
+    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters.
+
+    split: of the backward of its blocks; None: not split.
+    """
 
     ranks: RankGroups
     messages: Messages
     shapes: Mapping[str, Shape]
     parameters: Sequence[str]
+    split: SplitBackward | None = None
+
+    @contextmanager
+    def backward_passes(self, differentiates: bool) -> Iterator[None]:
+        """Enclose a micro-batch of a turn. differentiates: whether input gradients get a graph."""
+        self.messages.tokens = [] if differentiates else None
+        try:
+            yield
+            if self.split is not None:
+                self.split.finish()
+        finally:
+            self.messages.tokens = None
+            if self.split is not None:
+                self.split.clear()
 
 
 def is_in_block(name: str) -> bool:
@@ -93,3 +112,11 @@ def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
     with torch.device("meta"):
         net = make.construct()
     return block_costs(net, make.inputs(net), estimate_work)
+
+
+def refuse_split_backward(copies: int, recompute: bool) -> None:
+    """Raise `ConfigError` where the backward of a pipeline cannot be split."""
+    if copies > 1 or recompute:
+        other = "recompute" if recompute else f"{copies} copies of each stage"
+        problem = f"strategy pipeline: split_backward is not supported with {other}"
+        raise ConfigError(f"{problem}; leave one of them out")

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -22,7 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.layout import Layout
 from paragan.layers.random import uses_random_numbers
+from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import UpdateOnce, mixes_samples
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._network_parts import is_in_block
@@ -61,7 +64,7 @@ class PipelinedBlocks(ChainedBlocks):
     """`net.blocks` of a pipelined network: this rank's blocks, under their numbers.
 
     micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
-    for blocks that mix the samples of a batch.
+    for blocks that mix the samples of a batch. split: of the backward of blocks; None: not split.
     """
 
     def __init__(
@@ -71,12 +74,14 @@ class PipelinedBlocks(ChainedBlocks):
         ranks: RankGroups,
         messages: Messages,
         micro_batches: int | None,
+        split: SplitBackward | None = None,
     ) -> None:
         super().__init__()
         num = ranks.group.size
         self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
         self.ranks = ranks
         self.messages = messages
+        self._split = split
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.group.rank
@@ -87,6 +92,14 @@ class PipelinedBlocks(ChainedBlocks):
     def stage_of(self, number: int) -> int:
         """Return the rank of a block in its pipeline."""
         return next(chunk.rank for chunk in self.chunks if chunk.first <= number < chunk.stop)
+
+    def with_stages(self, layout: Layout) -> Layout:
+        """Return the layout of a network with the stage of each tensor of a block."""
+        found = dict(layout)
+        for name, box in layout.items():
+            if is_in_block(name):
+                found[name] = replace(box, stage=self.stage_of(int(name.split(".")[1])))
+        return found
 
     def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
@@ -142,8 +155,9 @@ class PipelinedBlocks(ChainedBlocks):
                 if ends[0] != here:
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
-                for block in self._blocks_of(chunk):
-                    out = block(out, *(each[number] for each in labels))
+                with nullcontext() if self._split is None else self._split.of(value):
+                    for block in self._blocks_of(chunk):
+                        out = block(out, *(each[number] for each in labels))
                 value, produced = self._taken_apart(out, sum(part.counts), chunk, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)

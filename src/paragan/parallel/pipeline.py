@@ -30,6 +30,7 @@ from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
 from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
+from paragan.layers.split_backward import SplitBackward
 from paragan.parallel import ddp, none, zero1, zero2, zero3
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._network_parts import (
@@ -39,6 +40,7 @@ from paragan.parallel._network_parts import (
     chunk_edges,
     is_in_block,
     pipelined,
+    refuse_split_backward,
 )
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
 from paragan.parallel._placement import placement_of
@@ -70,6 +72,11 @@ class Options:
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
+    split_backward: bool = False
+    """Compute gradients of weights after those of inputs, which other ranks wait for (zero-bubble).
+
+    Layers hold inputs and output gradients until then. Not with copies of a stage, nor recompute.
+    """
 
 
 class Strategy(none.Strategy):
@@ -97,6 +104,8 @@ class Strategy(none.Strategy):
             problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
             raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
         ranks = rank_groups(world, self.options.stages, "pipeline.stages")
+        if self.options.split_backward:
+            refuse_split_backward(ranks.copies.size, self.memory.recompute)
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -107,8 +116,8 @@ class Strategy(none.Strategy):
         return self._copies.training_module(net)
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
-        problem = "strategy pipeline has no forecast on other numbers of workers"
-        raise ConfigError(f"{problem}; leave --workers out, and pass --measure devices=N")
+        problem = "strategy pipeline has no forecast on other numbers of workers; leave --workers out,"
+        raise ConfigError(f"{problem} and pass --measure devices=N")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}
@@ -116,21 +125,17 @@ class Strategy(none.Strategy):
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        messages = pipelined(net).messages
+        here = pipelined(net)
         of_copies = self._copies.reduction(turn, net)
         differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:
-            messages.tokens = [] if differentiates else None
-            try:
-                with of_copies.around(last):
-                    yield
-            finally:
-                messages.tokens = None
-            messages.flush()
+            with of_copies.around(last), here.backward_passes(differentiates):
+                yield
+            here.messages.flush()
 
-        world = pipelined(net).ranks.world
+        world = here.ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return replace(of_copies, around=around, across=across)
 
@@ -229,20 +234,16 @@ class Strategy(none.Strategy):
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         messages = Messages(ranks.group)
-        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
+        split = SplitBackward() if self.options.split_backward else None
+        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters, split))
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
             edges = chunk_edges(blocks, ranks.group.size * self.options.chunks, self.options.cuts, make)
             refuse_empty_stages(net, edges, ranks.group.size)
-            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
+            micro_batches = self.options.micro_batches
+            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, micro_batches, split)
         return net
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:
         blocks = getattr(net, "blocks", None)
-        if not isinstance(blocks, PipelinedBlocks):
-            return layout
-        found = dict(layout)
-        for name, box in layout.items():
-            if is_in_block(name):
-                found[name] = replace(box, stage=blocks.stage_of(int(name.split(".")[1])))
-        return found
+        return blocks.with_stages(layout) if isinstance(blocks, PipelinedBlocks) else layout

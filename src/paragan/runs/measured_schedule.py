@@ -126,6 +126,8 @@ def _run(config: RunConfig, side: Side, found: build.Data, world: World) -> dict
         output = seat.training_network(*inputs)
         times["turned"] = time.monotonic()
         (output if side is Side.G else output.logits_B).sum().backward()
+        if placed.split is not None:
+            placed.split.finish()
         times["stop"] = time.monotonic()
     stage = placed.ranks.group.rank
     return {**times, "waits": placed.messages.waits, "stage": stage, "pipeline": world.rank - stage}

@@ -73,7 +73,8 @@ def pipeline_size(config: RunConfig, side: Side, options: Any, make: NetworkFact
         )
     copies = max(1, devices // stages)
     micro_batches = options.micro_batches or default_micro_batches(_on_meta(make))
-    return PipelineSize(stages, options.chunks, micro_batches, -(-config.train.batch // (copies * micro_batches)))
+    rows = -(-config.train.batch // (copies * micro_batches))
+    return PipelineSize(stages, options.chunks, micro_batches, rows, options.split_backward)
 
 
 def costs_of_blocks(make: NetworkFactory, device: torch.device | None, rows: int) -> list[BlockCost]:

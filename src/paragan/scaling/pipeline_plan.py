@@ -36,12 +36,16 @@ class PipelinePlan:
 
 @dataclass(frozen=True)
 class PipelineSize:
-    """Ranks of a pipeline, chunks of blocks on each, micro-batches of a call and their samples."""
+    """Ranks of a pipeline, chunks of blocks on each, micro-batches of a call and their samples.
+
+    is_split: whether gradients of weights are computed last; they are taken for half of a backward.
+    """
 
     stages: int
     chunks: int
     micro_batches: int
     rows: int
+    is_split: bool = False
 
 
 def plan_pipeline(
@@ -77,5 +81,6 @@ def intervals(costs: Sequence[BlockCost], cuts: Sequence[int], size: PipelineSiz
     for number, (first, stop) in enumerate(pairwise((0, *cuts, len(costs)))):
         forward = sum(one.forward_seconds for one in costs[first:stop])
         backward = sum(one.seconds for one in costs[first:stop]) - forward
-        chunks.append(ChunkTime(number % size.stages, forward, backward))
+        later = backward / 2 if size.is_split else 0.0
+        chunks.append(ChunkTime(number % size.stages, forward, backward, later))
     return schedule(chunks, size.micro_batches)

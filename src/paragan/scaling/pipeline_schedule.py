@@ -2,7 +2,7 @@
 
 That of `parallel/pipeline`, breadth first: every rank runs all micro-batches of its first chunk,
 then of its next one, and the backward in reverse. It begins when the outputs of all micro-batches are at
-the ranks of their rows.
+the ranks of their rows. With a split backward every rank computes gradients of weights last.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChunkTime:
-    """Rank of a chunk, and the seconds of its forward and backward for one micro-batch."""
+    """Rank of a chunk, and the seconds of its forward and backward for one micro-batch.
+
+    later_s: of the backward, for gradients of weights that are computed last.
+    """
 
     rank: int
     forward_s: float
     backward_s: float
+    later_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,20 +50,26 @@ def schedule(chunks: Sequence[ChunkTime], micro_batches: int) -> list[Interval]:
     free = dict.fromkeys({chunk.rank for chunk in chunks}, 0.0)
     found: list[Interval] = []
 
-    def run(order: Sequence[int], numbers: Sequence[int], is_backward: bool, begin_s: float) -> None:
-        ready = dict.fromkeys(numbers, begin_s)
-        for number in order:
-            chunk = chunks[number]
-            seconds = chunk.backward_s if is_backward else chunk.forward_s
-            for micro_batch in numbers:
-                start = max(free[chunk.rank], ready[micro_batch])
-                free[chunk.rank] = ready[micro_batch] = start + seconds
-                found.append(Interval(chunk.rank, is_backward, start, start + seconds, number, micro_batch))
+    def add(number: int, micro_batch: int, is_backward: bool, ready_s: float, s: float) -> float:
+        rank = chunks[number].rank
+        start = max(free[rank], ready_s)
+        free[rank] = start + s
+        found.append(Interval(rank, is_backward, start, free[rank], number, micro_batch))
+        return free[rank]
 
     order = list(range(len(chunks)))
-    numbers = list(range(micro_batches))
-    run(order, numbers, False, 0.0)
-    run(order[::-1], numbers[::-1], True, max(free.values()))
+    ready = [0.0] * micro_batches
+    for number in order:
+        for part in range(micro_batches):
+            ready[part] = add(number, part, False, ready[part], chunks[number].forward_s)
+    ready = [max(free.values())] * micro_batches
+    for number in order[::-1]:
+        for part in reversed(range(micro_batches)):
+            seconds = chunks[number].backward_s - chunks[number].later_s
+            ready[part] = add(number, part, True, ready[part], seconds)
+    for number in order[::-1] if any(chunk.later_s for chunk in chunks) else ():
+        for part in reversed(range(micro_batches)):
+            add(number, part, True, 0.0, chunks[number].later_s)
     return found
 
 
