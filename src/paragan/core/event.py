@@ -13,7 +13,7 @@ from torch import Tensor
 class Event:
     """One thing that happened in a run.
 
-    kind: start, step, loading, delays, traffic, generation, samples, score, telemetry, advice,
+    kind: start, step, loading, delays, traffic, phases, generation, samples, score, telemetry, advice,
     checkpoint, event or end. A step between two log points has no values, and is not written. images: real images
     through D so far. seconds: time since the session began; the session sets it. values: numbers,
     text, lists and maps as in JSON (docs/report.md lists them by kind). x_BCHW: images in [-1, 1],

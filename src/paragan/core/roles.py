@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.types import Side
 
 
@@ -78,6 +79,7 @@ class Roles:
             merged.update(of_rank)
         return merged
 
+    @phase(Phase.EVALUATION)
     def wait_for_all(self) -> None:
         """Wait for every rank, up to an hour: some may be scoring. Collective."""
         if self.long_wait_group is not None:

@@ -15,11 +15,13 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
+from paragan.core.phases import Phase
 from paragan.report.grid_record import GridHistory
 from paragan.report.record_entry import NUM_IMAGES, RecordEntry, thin_out
 from paragan.report.record_values import (
     dotted_settings,
     finite_or_nan,
+    first_items,
     first_pairs,
     single_line,
     to_mapping,
@@ -66,6 +68,7 @@ class History:
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
+    phases: dict[str, Counter[int]] = field(default_factory=dict)  # seconds of each rank
     population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
@@ -87,8 +90,10 @@ class History:
         entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
         match kind:
-            case "step" | "telemetry" | "loading" | "traffic":
+            case "step" | "telemetry" | "loading" | "traffic" | "phases":
                 self._add_values(*_curves(kind, entry))
+                if kind == "phases":
+                    self._add_phases(entry.values)
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
@@ -129,6 +134,16 @@ class History:
                 if value is not None and count is not None and (value in bins or len(bins) < _MAX_BINS):
                     bins[value] += count
 
+    def _add_phases(self, values: Mapping[str, Any]) -> None:
+        """Add {phase: seconds of each of `ranks`}; other values are ignored."""
+        ranks = [to_natural(rank) for rank in first_items(values.get("ranks"), _MAX_BINS)]
+        by_phase = to_mapping(values.get("phase_s"))
+        for name in Phase:
+            for rank, seconds in zip(ranks, first_items(by_phase.get(name), _MAX_BINS), strict=False):
+                spent = finite_or_nan(seconds)
+                if rank is not None and 0 <= spent < _MAX_SECONDS:
+                    self.phases.setdefault(name, Counter())[rank] += spent  # type: ignore[assignment]
+
     def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
         if entry.values.get("evaluation_mode") == "background":  # of the weights, not of their score
@@ -166,6 +181,8 @@ def _curves(kind: object, entry: RecordEntry) -> tuple[RecordEntry, str]:
     """Return the numbers of a line that are curves, and the prefix of their names."""
     if kind == "traffic":
         return replace(entry, values=to_mapping(entry.values.get("links"))), "links/"
+    if kind == "phases":
+        return replace(entry, values=to_mapping(entry.values.get("per_step"))), "phases/"
     return entry, "loading/" if kind == "loading" else ""
 
 
