@@ -10,7 +10,7 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.core.dist import ALONE, World
-from paragan.core.phases import Durations, Phase, PhaseClock, beat, install, installed, phase
+from paragan.core.phases import Durations, Phase, PhaseClock, beat, phase, set_thread_clock, thread_clock
 from paragan.core.roles import colocated_roles
 from paragan.engine.phase_log import PhaseLog
 from paragan.report.page import Page
@@ -21,15 +21,14 @@ from tests.tiny_run import SMALL, TINY
 def clock():
     times = iter(range(100))
     clock = PhaseClock(lambda: float(next(times)))
-    install(clock)
+    set_thread_clock(clock)
     yield clock
-    install(None)
+    set_thread_clock(None)
 
 
 def test_phases_of_nested_blocks_count_each_second_once(clock):
-    with phase(Phase.D_TURN):  # at 1
-        with phase(Phase.COMMUNICATION):  # at 2
-            pass
+    with phase(Phase.D_TURN), phase(Phase.COMMUNICATION):  # at 1 and at 2
+        pass
     assert clock.current is Phase.OTHER  # at 4
     assert {name: s for name, s in clock.seconds.items() if s} == {"other": 1, "d_turn": 2, "communication": 1}
 
@@ -53,7 +52,7 @@ def test_a_phase_that_raises_ends(clock):
 
 def test_a_thread_without_a_clock_counts_nothing(clock):
     found = []
-    thread = threading.Thread(target=lambda: found.append(installed()))
+    thread = threading.Thread(target=lambda: found.append(thread_clock()))
     thread.start()
     thread.join(10)
     assert found == [None]

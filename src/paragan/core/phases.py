@@ -50,10 +50,10 @@ class Durations:
     def quantile(self, share: float) -> float:
         """Return a bound on this share of the durations, at most twice the least such bound."""
         needed = share * self.count
-        for number, count in enumerate(self._bins):
-            needed -= count
-            if needed <= 0:
-                break
+        number = 0
+        while number < _NUM_BINS - 1 and self._bins[number] < needed:
+            needed -= self._bins[number]
+            number += 1
         return math.ldexp(1.0, number + _SMALLEST)
 
 
@@ -61,7 +61,8 @@ class PhaseClock:
     """Seconds of a thread by phase, which add up to the time since its start.
 
     changes: number of changes of phase and beats so far, the sign of progress. durations: of the
-    uninterrupted stretches of each phase.
+    uninterrupted stretches of each phase. longest: phase and seconds of the longest stretch that
+    has ended since another thread last set it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -71,6 +72,7 @@ class PhaseClock:
         self.durations = {phase: Durations() for phase in Phase}
         self.current = Phase.OTHER
         self.changes = 0
+        self.longest = (Phase.OTHER, 0.0)
 
     def enter(self, phase: Phase) -> Phase:
         """Begin a phase; return the one that ends."""
@@ -86,18 +88,25 @@ class PhaseClock:
         self._began = now
         self.seconds[self.current] += spent
         self.durations[self.current].add(spent)
+        if spent > self.longest[1]:
+            self.longest = self.current, spent
         self.changes += 1
+
+    def stretch(self) -> tuple[Phase, float]:
+        """Return phase and seconds of the longest stretch since `longest` was set; thread-safe."""
+        lasting = self.current, self._now() - self._began
+        return max(self.longest, lasting, key=lambda found: found[1])
 
 
 _thread = threading.local()
 
 
-def install(clock: PhaseClock | None) -> None:
+def set_thread_clock(clock: PhaseClock | None) -> None:
     """Count the phases of this thread on a clock; None: no longer."""
     _thread.clock = clock
 
 
-def installed() -> PhaseClock | None:
+def thread_clock() -> PhaseClock | None:
     """Return the clock of this thread, if any."""
     return getattr(_thread, "clock", None)
 
@@ -105,7 +114,7 @@ def installed() -> PhaseClock | None:
 @contextmanager
 def phase(name: Phase) -> Iterator[None]:
     """Be in a phase inside the block, or the decorated function; then in the one before."""
-    clock = installed()
+    clock = thread_clock()
     if clock is None:
         yield
     elif clock.current in WHOLE:
@@ -133,5 +142,5 @@ def turn_phase(method: Callable[P, T]) -> Callable[P, T]:
 
 def beat() -> None:
     """Report progress inside of a phase of this thread."""
-    if (clock := installed()) is not None:
+    if (clock := thread_clock()) is not None:
         clock.beat()

@@ -87,7 +87,7 @@ class Roles:
             dist.barrier(self.long_wait_group)
 
 
-_LONG_WAIT_S = 3600.0
+LONG_WAIT_S = 3600.0
 
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
@@ -128,7 +128,7 @@ def _split(world: World, first: Sequence[int], ranks: Mapping[Side, Sequence[int
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     parts = (first, [rank for rank in range(world.size) if rank not in first])
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    long_wait = timedelta(seconds=max(timeout_s, _LONG_WAIT_S))
+    long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
     long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
     return Roles(world, worlds[world.rank not in first], ranks, long_wait_group, timeout_s, hosts)
 

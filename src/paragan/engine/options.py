@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
+
+
+@dataclass(frozen=True)
+class WatchdogOptions:
+    """Limits of the time without progress, after which a run writes its stacks and ends with 75."""
+
+    floor_s: Positive = 60.0
+    """Least limit of a phase in seconds; checkpoints and evaluations have five times as much."""
+    factor: Positive = 20.0
+    """Limit as a multiple of the 99th percentile of a phase's durations, up to `timeout_s`."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,8 @@ class TrainOptions:
     """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
+    watchdog: WatchdogOptions | None = field(default_factory=WatchdogOptions)
+    """Detection of a run without progress; null: none."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 

@@ -44,7 +44,8 @@ class PhaseLog:
         now = dict(self._clock.seconds)
         here = {phase: now[phase] - self._before[phase] for phase in Phase}
         self._before = now
-        by_rank = [{Phase(name): s for name, s in found.items()} for found in self._roles.world.gather(here)]
+        gathered = self._roles.world.gather(here)
+        by_rank = [{Phase(name): s for name, s in found.items()} for found in gathered]
         steps = self._num_steps
         self._num_steps = 0
         return _values(steps, by_rank), list(self._stragglers(steps, by_rank)) if steps else []
@@ -52,9 +53,10 @@ class PhaseLog:
     def _stragglers(self, steps: int, by_rank: Sequence[Seconds]) -> Iterator[str]:
         """Yield a message when a rank becomes a straggler among the ranks with the same work."""
         ranks = self._roles.ranks
-        peers = {tuple(found) for found in ranks.values()} if ranks else {tuple(range(len(by_rank)))}
+        everyone = tuple(range(len(by_rank)))
+        peers = {tuple(found) for found in ranks.values()} or {everyone}
         if self._roles.has_server:
-            peers = {tuple(range(1, len(by_rank)))}
+            peers = {everyone[1:]}
         work = list(map(_work, by_rank))
         for group in peers:
             for rank in group:
@@ -62,7 +64,7 @@ class PhaseLog:
                 median = statistics.median(others) if others else 0.0
                 self._slow[rank] = self._slow[rank] + 1 if 0 < _SLOW * median < work[rank] else 0
                 if self._slow[rank] == _TIMES:
-                    phase = max(_WORK, key=lambda one, rank=rank: by_rank[rank][one])  # type: ignore[misc]
+                    phase = max(_WORK, key=by_rank[rank].__getitem__)
                     figures = f"{work[rank] / steps:.3g} s of work per step, most of it {phase}"
                     ratio = f"{work[rank] / median:.1f} times the median of the others"
                     yield f"warning: rank {rank} is a straggler: {figures}; {ratio}"
@@ -76,7 +78,8 @@ def _values(steps: int, by_rank: Sequence[Seconds]) -> dict[str, Any]:
     slowest = sorted(range(len(by_rank)), key=lambda rank: -_work(by_rank[rank]))
     ranks = sorted(slowest[:_MAX_RANKS])
     counted = steps * len(by_rank)
-    means = {phase: round(sum(found[phase] for found in by_rank) / counted, 6) for phase in Phase if counted}
+    totals = {phase: sum(found[phase] for found in by_rank) for phase in Phase}
+    means = {phase: round(total / counted, 6) for phase, total in totals.items() if counted}
     return {
         "steps": steps,
         "ranks": ranks,

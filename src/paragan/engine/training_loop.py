@@ -15,7 +15,7 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
-from paragan.core.phases import install
+from paragan.core.phases import set_thread_clock
 from paragan.core.types import Report
 from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.consistency import ConsistencyCheck
@@ -75,7 +75,7 @@ class TrainingLoop(SavedGame):
         Yields an event for every step, with values at log points only, and for everything else that
         happens. num_steps: train that many steps and return; a later call continues.
         """
-        install(self.phases)
+        set_thread_clock(self.phases)
         if self._log is None:
             yield from self._begin()
             self._log = StepLog(self.scheme, self.roles, self.players, self.batches, self.every.log_steps, self.phases)

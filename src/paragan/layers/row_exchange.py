@@ -112,7 +112,8 @@ class AllToAll(torch.autograd.Function):
         num_bytes = (flat.numel() - sent[world.rank]) * flat.element_size()
         world.count_bytes("activations", num_bytes, Collective.LINK)
         result = flat.new_empty(sum(received))
-        with rank_error_from("not every rank joined in a split layer", EQUAL_CALLS), phase(Phase.COMMUNICATION):
+        problem = "not every rank joined in a split layer"
+        with phase(Phase.COMMUNICATION), rank_error_from(problem, EQUAL_CALLS):
             dist.all_to_all_single(result, flat.contiguous(), list(received), list(sent), world.group)
         return result
 

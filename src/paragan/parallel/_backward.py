@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paragan.core.phases import Phase, installed
+from paragan.core.phases import Phase, thread_clock
 
 
 def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks: int) -> None:
@@ -15,14 +15,18 @@ def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks:
 
     Callbacks of a backward run in the order in which they are queued; reducers queue theirs later.
     """
-    clock = installed()
+    clock = thread_clock()
     if clock is None or ranks == 1:
         torch.autograd.backward(roots, gradients)
         return
     before = clock.current
     engine = torch.autograd.Variable._execution_engine
     first = next(root for root in roots if root.requires_grad)
-    hook = first.register_hook(lambda _: engine.queue_callback(lambda: clock.enter(Phase.COMMUNICATION)))
+
+    def wait() -> None:
+        clock.enter(Phase.COMMUNICATION)
+
+    hook = first.register_hook(lambda _: engine.queue_callback(wait))
     try:
         torch.autograd.backward(roots, gradients)
     finally:

@@ -175,10 +175,7 @@ class Strategy(none.Strategy):
         # weights outside of the blocks are on all ranks, and count once
         mine = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
         squared = self._copies.gradient_norm(net, mine).square()
-        pipeline.count("control", squared)
-        with phase(Phase.COMMUNICATION):
-            dist.all_reduce(squared, group=pipeline.group)
-        return squared.sqrt()
+        return pipeline.sum(squared).sqrt()
 
     def after_step(self, net: nn.Module) -> None:
         self._copies.after_step(net)

@@ -175,7 +175,7 @@ PANELS = (
         "pace",
         "Phases",
         r"phases/.*",
-        "Seconds per step, mean over ranks. Much communication: slow links, or a rank that the others wait for.",
+        "Seconds per step, mean over ranks. Much communication: slow links, or a slow rank.",
         0.0,
     ),
     Panel(

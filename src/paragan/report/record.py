@@ -91,9 +91,7 @@ class History:
         self.end = entry.values if kind == "end" else None
         match kind:
             case "step" | "telemetry" | "loading" | "traffic" | "phases":
-                self._add_values(*_curves(kind, entry))
-                if kind == "phases":
-                    self._add_phases(entry.values)
+                self._add_curves(kind, entry)
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
@@ -159,7 +157,15 @@ class History:
             known = replace(entry.brief(), stamp=self.stamps.index(stamp))
             self.scores = thin_out(self.scores, known)
 
-    def _add_values(self, entry: RecordEntry, prefix: str = "") -> None:
+    def _add_curves(self, kind: object, entry: RecordEntry) -> None:
+        """Add the numbers of a line; those of some kinds have a prefix."""
+        prefix = "" if kind in ("step", "telemetry") else f"{kind}/"
+        if kind == "traffic":
+            prefix = "links/"
+            entry = replace(entry, values=to_mapping(entry.values.get("links")))
+        elif kind == "phases":
+            self._add_phases(entry.values)
+            entry = replace(entry, values=to_mapping(entry.values.get("per_step")))
         for number, value in entry.numbers.items():
             name = f"{prefix}{number}"
             if name not in self.series and len(self.series) >= _MAX_SERIES:
@@ -175,15 +181,6 @@ class History:
             new_s = session_s - (self._session_s if session_s >= self._session_s else 0.0)
             self.seconds = min(max(0.0, self.seconds + new_s), _MAX_SECONDS)
             self._session_s = session_s
-
-
-def _curves(kind: object, entry: RecordEntry) -> tuple[RecordEntry, str]:
-    """Return the numbers of a line that are curves, and the prefix of their names."""
-    if kind == "traffic":
-        return replace(entry, values=to_mapping(entry.values.get("links"))), "links/"
-    if kind == "phases":
-        return replace(entry, values=to_mapping(entry.values.get("per_step"))), "phases/"
-    return entry, "loading/" if kind == "loading" else ""
 
 
 class Record:

@@ -92,7 +92,7 @@ def delay_tables(history: History) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def phase_rows(history: History) -> list[tuple[str, str, str, str]]:
-    """Return phase, share of the time of all ranks, and the rank with the most of it, with its share."""
+    """Return phase, share of the time of all ranks, and the rank with the largest share, with it."""
     total = sum(seconds.total() for seconds in history.phases.values())
     ranks: Counter[int] = Counter()
     for seconds in history.phases.values():
@@ -101,9 +101,10 @@ def phase_rows(history: History) -> list[tuple[str, str, str, str]]:
     for name, seconds in history.phases.items():
         if not total or not seconds.total():
             continue
-        rank = max(seconds, key=lambda one: seconds[one] / ranks[one] if ranks[one] else 0.0)
-        most = (str(rank), f"{seconds[rank] / ranks[rank]:.1%}") if len(ranks) > 1 and ranks[rank] else ("", "")
-        rows.append((single_line(name).replace("_", " "), f"{seconds.total() / total:.1%}", *most))
+        shares = {rank: spent / ranks[rank] for rank, spent in seconds.items() if ranks[rank]}
+        rank = max(shares, key=shares.__getitem__)
+        most = (str(rank), f"{shares[rank]:.1%}") if len(ranks) > 1 else ("", "")
+        rows.append((name.replace("_", " "), f"{seconds.total() / total:.1%}", *most))
     return rows
 
 
