@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
 
+_MAX_TRACED = 1000  # the profiler holds every operation in memory
+
 
 @dataclass(frozen=True)
 class WatchdogOptions:
@@ -32,6 +34,13 @@ class TrainOptions:
     """Seconds that a rank waits for the others, at any time."""
     watchdog: WatchdogOptions | None = field(default_factory=WatchdogOptions)
     """Detection of a run without progress; null: none."""
+    network: str | None = None
+    """Network between the ranks, a preset of `plan --network`; null: not known.
+
+    A run on several ranks measures its links at the start and names those below half of it.
+    """
+    trace_steps: tuple[Count, Count] | None = None
+    """First and last step of a trace by torch's profiler, of each rank in RUN/traces; null: none."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 
@@ -47,6 +56,12 @@ class TrainOptions:
     """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
+
+    def __post_init__(self) -> None:
+        if self.trace_steps is not None and not 0 <= self.trace_steps[1] - self.trace_steps[0] < _MAX_TRACED:
+            first, last = self.trace_steps
+            problem = f"train.trace_steps={first},{last} must be a first and a last step, at most {_MAX_TRACED} steps"
+            raise ValueError(f"{problem}; pass for example [100,110]")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from paragan.config import RunConfig
@@ -17,6 +17,7 @@ from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
+from paragan.engine.step_trace import StepTrace
 from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
 from paragan.runs.run_request import RunRequest
@@ -74,7 +75,7 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
         if not session.is_complete:
             with _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended):
                 if place is None:
-                    _record_events(session)
+                    _record_events(session, request)
                 else:
                     _train(session, request)
             printer(world)(result_lines(session))
@@ -85,12 +86,16 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
 def _train(session: Session, request: RunRequest) -> None:
     """Train in a process that ends if it makes no progress."""
     with hang_watchdog(session, request):
-        _record_events(session)
+        _record_events(session, request)
 
 
-def _record_events(session: Session) -> None:
-    for event in session.trainer.run():
-        session.write(event)
+def _record_events(session: Session, request: RunRequest) -> None:
+    trace = StepTrace(request.config.train.trace_steps, request.out, session.world.rank)
+    with closing(trace):
+        for event in session.trainer.run():
+            session.write(event)
+            if text := trace.follow(event):
+                session.write(session.trainer.event("event", {"text": text}))
 
 
 @contextmanager
