@@ -42,7 +42,7 @@ def test_run_that_begins_after_the_first_step_traces_the_rest_and_one_that_ends_
     ("word", "complaint"),
     [
         ("train.trace_steps=[5,4]", "must be a first and a last step"),
-        ("train.trace_steps=[1,5000]", "at most 1000 steps"),
+        ("train.trace_steps=[1,5000]", "at most 200 steps"),
         ("train.network=carrier-pigeon", "unknown network 'carrier-pigeon'; choose one of loopback"),
         ("train.watchdog.floor_s=0", "train.watchdog.floor_s"),
     ],

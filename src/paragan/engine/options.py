@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
 
-_MAX_TRACED = 1000  # the profiler holds every operation in memory
+_MAX_TRACED = 200  # the profiler holds every operation in memory
 
 
 @dataclass(frozen=True)

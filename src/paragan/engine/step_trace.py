@@ -9,6 +9,7 @@ from torch.profiler import profile
 
 from paragan.core.event import Event
 from paragan.core.files import create_subfolder, refuse_link
+from paragan.core.phases import Phase, phase
 
 
 class StepTrace:
@@ -42,6 +43,7 @@ class StepTrace:
             self._profile.stop()
             self._profile = None
 
+    @phase(Phase.CHECKPOINT)
     def _write(self, step: int) -> str:
         taken = self._profile
         self.close()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,11 +59,11 @@ def _limits(session: Session, request: RunRequest) -> HangLimits:
     """Return the limits of this rank; a process alone has no largest one, since none waits for it."""
     options = request.config.train.watchdog
     assert options is not None
-    if session.world.size == 1:
-        return HangLimits(options)
     most_s = request.config.train.timeout_s
     if request.config.train.executor != "eager":  # later programs take as long as the first
-        options = type(options)(most_s, options.factor)
+        options = replace(options, floor_s=max(options.floor_s, most_s))
+    if session.world.size == 1:
+        return HangLimits(options)
     is_split = session.trainer.roles.is_split
     return HangLimits(options, most_s, max(most_s, LONG_WAIT_S) if is_split else most_s)
 
