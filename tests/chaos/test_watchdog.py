@@ -82,6 +82,7 @@ def test_a_rank_that_stops_is_named_with_all_stacks_and_the_run_restarts(tmp_pat
             assert tensor.equal(resumed.groups[group][name]), (group, name)
 
 
+@pytest.mark.slow
 def test_a_single_process_that_hangs_ends_with_75_and_its_stack(tmp_path, started):
     (tmp_path / "strange.py").write_text(
         LOSS.replace('os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == rank', "True")

@@ -99,7 +99,7 @@ def test_time_of_a_suspension_is_no_lack_of_progress(watched):
         times.now += 5000.0  # a laptop that slept, in the middle of a turn
         watchdog.look()
     assert alarms == []
-    assert watchdog.progress().suspended_s == 5000
+    assert watchdog.progress().suspended_s == pytest.approx(5000)
     times.now += 1.0
     watchdog.look()
     assert watchdog.progress().suspended_s == 0
@@ -181,6 +181,6 @@ def test_a_suspended_rank_of_this_host_writes_its_stack_and_continues(tmp_path, 
             exchange = HangExchange(World(rank=0, size=2))
             monkeypatch.setattr(exchange, "_call", lambda act: [os.uname().nodename, process.pid])
             exchange._wake(1)
-            wait_for(lambda: 'File "<string>", line 4' in path.read_text(), seconds=30)
+            wait_for(lambda: 'File "<string>"' in path.read_text(), seconds=30)
         finally:
             process.kill()
