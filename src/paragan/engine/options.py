@@ -17,7 +17,7 @@ class WatchdogOptions:
     floor_s: Positive = 60.0
     """Least limit of a phase in seconds; checkpoints and evaluations have five times as much."""
     factor: Positive = 20.0
-    """Limit as a multiple of the 99th percentile of a phase's durations, up to `timeout_s`."""
+    """Limit as a multiple of the 99th percentile of a phase's durations, up to 0.9 `timeout_s`."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from paragan.engine.watchdog import HangLimits, Watchdog
 from paragan.runs.run_request import RunRequest
 
 _MOST_BYTES = 1 << 20  # of the stacks of a rank, over all hangs
+_MOST = 0.9  # of the ranks' time-out, which names no rank
 _DEBUGGERS = ("bdb", "pdb")
 
 
@@ -59,7 +60,7 @@ def _limits(session: Session, request: RunRequest) -> HangLimits:
     """Return the limits of this rank; a process alone has no largest one, since none waits for it."""
     options = request.config.train.watchdog
     assert options is not None
-    most_s = request.config.train.timeout_s
+    most_s = _MOST * request.config.train.timeout_s
     if request.config.train.executor != "eager":  # later programs take as long as the first
         options = replace(options, floor_s=max(options.floor_s, most_s))
     if session.world.size == 1:
