@@ -231,7 +231,8 @@ def test_missing_rank_ends_the_start_at_the_time_out(tmp_path, started):
 @pytest.mark.chaos
 def test_hanging_rank_ends_the_run_at_the_time_out(tmp_path, started):
     port, out = free_port(), tmp_path / "run"
-    started += [by_hand(out, rank, port, "train.timeout_s=5", "train.kimg=160") for rank in range(2)]
+    words = ("train.timeout_s=5", "train.watchdog=null", "train.kimg=160")
+    started += [by_hand(out, rank, port, *words) for rank in range(2)]
     wait_for(lambda: newest(out) >= "step-000000020", started[0])
     started[1].send_signal(signal.SIGSTOP)
     said, complaints = started[0].communicate(timeout=100)

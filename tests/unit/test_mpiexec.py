@@ -13,7 +13,7 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
-from paragan.core.local_processes import is_running
+from paragan.core.local_processes import catches_signal, is_running
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.launch.mpiexec import MpiJob
 from paragan.runs.run_request import RunRequest
@@ -131,9 +131,9 @@ def test_whether_a_process_catches_sigterm(number):
     words = [sys.executable, "-c", f"import signal, sys; {install}print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        assert mpiexec._catches_sigterm(process.pid) == (number == signal.SIGTERM)
+        assert catches_signal(process.pid, signal.SIGTERM) == (number == signal.SIGTERM)
         process.stdin.close()
-    assert not mpiexec._catches_sigterm(process.pid)
+    assert not catches_signal(process.pid, signal.SIGTERM)
 
 
 def test_mpi_listens_on_the_loopback_unless_the_user_names_an_interface(monkeypatch):

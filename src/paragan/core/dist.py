@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective, link_bytes
 from paragan.core.types import Rows
 
@@ -57,6 +58,7 @@ class World:
         rows = Rows(0, 0, total, total).shares(self.size)[self.rank]
         return rows.first, rows.count
 
+    @phase(Phase.COMMUNICATION)
     def sum(self, values: Tensor) -> Tensor:
         """Sum over all ranks, in place; bit-equal on all of them. Collective."""
         if self.size > 1:
@@ -68,6 +70,7 @@ class World:
         """Return whether the flag is set on some rank. Collective."""
         return bool(self.all_reduce_max(int(flag)))
 
+    @phase(Phase.COMMUNICATION)
     def all_reduce_max(self, number: int) -> int:
         """Return the largest number over all ranks. Collective."""
         if self.size == 1:
@@ -84,6 +87,7 @@ class World:
         encoded = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         return [json.loads(bytes(text.tolist())) for text in self.gather_tensors(encoded)]
 
+    @phase(Phase.COMMUNICATION)
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """Return each rank's host tensor; they may differ only in their first axis. Collective."""
         if self.size == 1:
@@ -99,6 +103,7 @@ class World:
         dist.all_gather(gathered, padded, group=self.control)
         return [piece[:length] for piece, length in zip(gathered, lengths.tolist(), strict=True)]
 
+    @phase(Phase.COMMUNICATION)
     def broadcast_from_main(self, tensors: Iterable[Tensor]) -> None:
         """Copy rank 0's host tensors into the same tensors of all ranks. Collective."""
         if self.size > 1:
@@ -106,6 +111,7 @@ class World:
                 self.count("control", tensor, collective=Collective.BROADCAST)
                 dist.broadcast(tensor, group_src=0, group=self.control)
 
+    @phase(Phase.COMMUNICATION)
     def broadcast(self, tensor: Tensor, kind: str = "control") -> Tensor:
         """Copy rank 0's tensor, on `device`, into the same tensor of all ranks. Collective."""
         if self.size > 1:
@@ -113,6 +119,7 @@ class World:
             dist.broadcast(tensor, group_src=0, group=self.group)
         return tensor
 
+    @phase(Phase.COMMUNICATION)
     def barrier(self) -> None:
         """Wait until every rank has called this."""
         if self.size > 1:

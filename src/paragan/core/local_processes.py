@@ -167,6 +167,15 @@ def is_suspended(pid: int) -> bool:
         return False
 
 
+def catches_signal(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process of this host has installed a handler of a signal (Linux)."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (number - 1) & 1)
+    return False
+
+
 def _state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from paragan.core.phases import beat
+
 _PERIOD_S = 10.0  # between two lines
 
 
@@ -25,6 +27,7 @@ class ProgressLines:
 
     def __call__(self, done: int) -> None:
         """Report that `done` items are finished."""
+        beat()
         now = time.monotonic()
         if now - self._said < _PERIOD_S or not 0 < done < self.total:
             return

@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.types import Side
 
 
@@ -78,6 +79,7 @@ class Roles:
             merged.update(of_rank)
         return merged
 
+    @phase(Phase.EVALUATION)
     def wait_for_all(self) -> None:
         """Wait for every rank, up to an hour: some may be scoring. Collective."""
         if self.long_wait_group is not None:
@@ -85,7 +87,7 @@ class Roles:
             dist.barrier(self.long_wait_group)
 
 
-_LONG_WAIT_S = 3600.0
+LONG_WAIT_S = 3600.0
 
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
@@ -126,7 +128,7 @@ def _split(world: World, first: Sequence[int], ranks: Mapping[Side, Sequence[int
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     parts = (first, [rank for rank in range(world.size) if rank not in first])
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    long_wait = timedelta(seconds=max(timeout_s, _LONG_WAIT_S))
+    long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
     long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
     return Roles(world, worlds[world.rank not in first], ranks, long_wait_group, timeout_s, hosts)
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
+
+_MAX_TRACED = 200  # the profiler holds every operation in memory
+
+
+@dataclass(frozen=True)
+class WatchdogOptions:
+    """Limits of the time without progress, after which a run writes its stacks and ends with 75."""
+
+    floor_s: Positive = 60.0
+    """Least limit of a phase in seconds; checkpoints and evaluations have five times as much."""
+    factor: Positive = 20.0
+    """Limit as a multiple of the 99th percentile of a phase's durations, up to 0.9 `timeout_s`."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +32,15 @@ class TrainOptions:
     """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
+    watchdog: WatchdogOptions | None = field(default_factory=WatchdogOptions)
+    """Detection of a run without progress; null: none."""
+    network: str | None = None
+    """Network between the ranks, a preset of `plan --network`; null: not known.
+
+    A run on several ranks measures its links at the start and names those below half of it.
+    """
+    trace_steps: tuple[Count, Count] | None = None
+    """First and last step of a trace by torch's profiler, of each rank in RUN/traces; null: none."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 
@@ -35,6 +56,12 @@ class TrainOptions:
     """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
+
+    def __post_init__(self) -> None:
+        if self.trace_steps is not None and not 0 <= self.trace_steps[1] - self.trace_steps[0] < _MAX_TRACED:
+            first, last = self.trace_steps
+            problem = f"train.trace_steps={first},{last} must be a first and a last step, at most {_MAX_TRACED} steps"
+            raise ValueError(f"{problem}; pass for example [100,110]")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
+from paragan.core.phases import Phase, PhaseClock, phase
 from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
 from paragan.engine.divergence import raise_if_not_finite
@@ -35,6 +36,7 @@ class SavedGame:
     checkpoints: CheckpointWriter
     roles: Roles = field(default=colocated_roles(ALONE), kw_only=True)
     sync_period: int = field(default=1, kw_only=True)
+    phases: PhaseClock = field(default_factory=PhaseClock, init=False)  # of the thread that trains
     saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
 
@@ -74,6 +76,7 @@ class SavedGame:
         """Return an event at the current step."""
         return Event(kind, self.clock.step, self.clock.images, values=values)
 
+    @phase(Phase.CHECKPOINT)
     def save(self) -> Event:
         """Write a checkpoint. Collective. Raises `DivergedError` if a tensor is not finite."""
         self.scheme.quiesce()

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.event import Event
+from paragan.core.phases import PhaseClock
 from paragan.core.roles import Roles
 from paragan.core.types import Report
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.engine.divergence import SkipMonitor
+from paragan.engine.phase_log import PhaseLog
 from paragan.engine.traffic import TrafficLog
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
@@ -22,13 +24,19 @@ from paragan.game.scheme import Batches, Scheme
 
 
 class StepLog:
-    """Events from the reports of a scheme: losses, learning rates, delays, bytes, skipped updates.
+    """Events from the reports of a scheme: losses, learning rates, delays, bytes, phases, skips.
 
     log_steps: steps between two log points; a step between them is an event without values.
     """
 
     def __init__(
-        self, scheme: Scheme, roles: Roles, players: Mapping[str, Player], batches: Batches, log_steps: int
+        self,
+        scheme: Scheme,
+        roles: Roles,
+        players: Mapping[str, Player],
+        batches: Batches,
+        log_steps: int,
+        phases: PhaseClock,
     ) -> None:
         self._roles = roles
         self._players = players
@@ -37,6 +45,7 @@ class StepLog:
         self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties skip steps
         self._delays = DelayLog(scheme, roles)
         self._traffic = TrafficLog(roles.world)
+        self._phases = PhaseLog(phases, roles)
         self._skips = SkipMonitor(players)
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
@@ -48,6 +57,7 @@ class StepLog:
         """
         self._scalars |= report.scalars
         self._traffic.count_step()
+        self._phases.count_step()
         at = Clock(report.step, report.images)
         is_log_point = report.step % self._log_steps == 0
         for loading in self._batches.loading_values(is_log_point):
@@ -58,18 +68,18 @@ class StepLog:
         values = read_numbers(self._roles, replace(report, scalars=self._scalars), {**self._rates(), **report.weights})
         delays = self._delays.read()
         yield from self._delay_events(at, delays)
-        yield from self._traffic_events(at)
+        yield from self._measured_events(at)
         yield _event("step", at, {**values, **mean_delays(delays)})
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step)
 
     def last_events(self, at: Clock) -> Iterator[Event]:
-        """Yield delays, bytes and skips since the last log point. Collective.
+        """Yield delays, bytes, phases and skips since the last log point. Collective.
 
         Raises `DivergedError` if a player skipped all updates of the session.
         """
         yield from self._delay_events(at, self._delays.read())
-        yield from self._traffic_events(at)
+        yield from self._measured_events(at, at_the_end=True)
         yield from self._skip_events(at)
         self._skips.raise_if_idle(at.step, at_the_end=True)
 
@@ -89,9 +99,14 @@ class StepLog:
         for text in self._delays.fallback_messages(delays):
             yield _event("event", at, {"text": text})
 
-    def _traffic_events(self, at: Clock) -> Iterator[Event]:
+    def _measured_events(self, at: Clock, at_the_end: bool = False) -> Iterator[Event]:
         if traffic := self._traffic.read():
             yield _event("traffic", at, traffic)
+        phases, warnings = self._phases.read(at_the_end)
+        if phases:
+            yield _event("phases", at, phases)
+        for text in warnings:
+            yield _event("event", at, {"text": text})
 
     def _skip_events(self, at: Clock) -> Iterator[Event]:
         for text in self._skips.messages():

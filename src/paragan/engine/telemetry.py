@@ -17,6 +17,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
+from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Network
 from paragan.core.shard import gather_full
 from paragan.core.source import Source
@@ -50,6 +51,7 @@ class Telemetry:
     num_images: int = 256
     batch: int = 64
 
+    @phase(Phase.EVALUATION)
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
         """Compute the values by name. scalars: of the newest report, for the gradient norms.
 

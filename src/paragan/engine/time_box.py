@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from paragan.core.phases import Phase, phase
+
 
 @dataclass
 class TimeBox:
@@ -21,7 +23,8 @@ class TimeBox:
     def measured(self) -> Iterator[None]:
         """Count the time inside as that of a score."""
         start = time.monotonic()
-        yield
+        with phase(Phase.EVALUATION):
+            yield
         self._spent_s += time.monotonic() - start
 
     def expect(self, seconds: float) -> None:

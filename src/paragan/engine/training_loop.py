@@ -15,6 +15,7 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
+from paragan.core.phases import set_thread_clock
 from paragan.core.types import Report
 from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.consistency import ConsistencyCheck
@@ -74,9 +75,10 @@ class TrainingLoop(SavedGame):
         Yields an event for every step, with values at log points only, and for everything else that
         happens. num_steps: train that many steps and return; a later call continues.
         """
+        set_thread_clock(self.phases)
         if self._log is None:
             yield from self._begin()
-            self._log = StepLog(self.scheme, self.roles, self.players, self.batches, self.every.log_steps)
+            self._log = StepLog(self.scheme, self.roles, self.players, self.batches, self.every.log_steps, self.phases)
             self._consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
             self._observed_at = self.clock.images
         for _ in islice(count(), num_steps):
@@ -121,10 +123,7 @@ class TrainingLoop(SavedGame):
             yield from self._wait_for_scores(self.background)
 
     def _wait_for_scores(self, background: BackgroundScores) -> Iterator[Event]:
-        """Wait for the scores in the background, each up to its time-out, or for a stop. Collective.
-
-        The ranks meet at every look, so that none waits long for another.
-        """
+        """Wait for the scores in the background, each up to its time-out, or for a stop. Collective."""
         while self.world.any(background.is_busy):
             if self.stop():
                 self.is_score_pending = True

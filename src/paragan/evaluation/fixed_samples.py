@@ -13,6 +13,7 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.event import Event
+from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.game.player import Player
@@ -45,6 +46,7 @@ class FixedSamples:
     mode: Mode = "eval"
     held_out: Source | None = None
 
+    @phase(Phase.EVALUATION)
     def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
         """Return the sheet."""
         generator = sampling_network(player)

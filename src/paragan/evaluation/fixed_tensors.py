@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.evaluation.fixed_samples import SampleSheet, fetch_batch
@@ -38,6 +39,7 @@ class FixedTensors:
     mode: Mode = "eval"
     held_out: Source | None = None
 
+    @phase(Phase.EVALUATION)
     def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
         """Return the sheet: G's inputs that are images, the data, and the generated samples."""
         return self.sheet(sampling_network(player), prior)

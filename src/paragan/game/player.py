@@ -13,6 +13,7 @@ from paragan.core.balancer import restore_if_skipped, state_before
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import generate, with_d_fakes
 from paragan.core.optimizer_weights import optimizer_weights
+from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import LossTerms, Rows, Side, Update
@@ -105,6 +106,7 @@ class Player:
         """Return the live network, as opponent of the other player."""
         return self.plain_network
 
+    @turn_phase
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
@@ -132,6 +134,7 @@ class Player:
         self.apply_gradients(computed)
         return self.summarize(computed)
 
+    @turn_phase
     def compute_gradients(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """Run the turn up to its gradients, which stay in the network for `apply_gradients`."""
         if not turn.is_due:
@@ -158,6 +161,7 @@ class Player:
         self.policy = replace(self.policy, lr=lr)
         write_lr(self.optimizer, self.policy)
 
+    @phase(Phase.OPTIMIZER)
     def look_ahead(self, computed: ComputedGradients) -> None:
         """Step, or skip, for only the next turn; `apply_gradients` restores the weights first.
 
@@ -170,6 +174,7 @@ class Player:
         step_if(computed.ok, self.optimizer)
         self._end_step()
 
+    @phase(Phase.OPTIMIZER)
     @torch.no_grad()
     def apply_gradients(self, computed: ComputedGradients) -> None:
         """Step, or skip if a gradient is not finite, and count the update."""
@@ -182,7 +187,7 @@ class Player:
         is_finite = computed.ok
         taken = is_finite
         if self.gate is not None:
-            taken = taken & self.gate.allows(computed.terms, computed.rows, self._total)
+            taken = taken & self.gate.allows(computed.terms, computed.rows, self.strategy.world(self.net).sum)
         step_if(taken, self.optimizer)
         self._end_step()
         self._count(is_finite, taken, computed.rows.total)
@@ -219,10 +224,6 @@ class Player:
     def _begin_update(self) -> None:
         for layer in self._update_once_layers:
             layer.update_due = True
-
-    def _total(self, values: Tensor) -> Tensor:
-        """Sum over the ranks of this player, in place."""
-        return self.strategy.world(self.net).sum(values)
 
     def _count(self, is_finite: Tensor, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.types import Rows
 from paragan.layers.precision import at_least_float32
 
@@ -33,6 +34,7 @@ class ReduceGroup:
     name: str = "all-reduce"
     count_bytes: Callable[[str, Tensor], None] | None = None
 
+    @phase(Phase.COMMUNICATION)
     def all_reduce_(self, values: Tensor) -> Tensor:
         """Sum over these ranks in place, without a gradient.
 

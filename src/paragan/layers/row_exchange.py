@@ -18,6 +18,7 @@ from torch import Tensor
 
 from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
 from paragan.layers.all_reduce import EQUAL_CALLS, ReduceGroup
 
@@ -111,7 +112,8 @@ class AllToAll(torch.autograd.Function):
         num_bytes = (flat.numel() - sent[world.rank]) * flat.element_size()
         world.count_bytes("activations", num_bytes, Collective.LINK)
         result = flat.new_empty(sum(received))
-        with rank_error_from("not every rank joined in a split layer", EQUAL_CALLS):
+        problem = "not every rank joined in a split layer"
+        with phase(Phase.COMMUNICATION), rank_error_from(problem, EQUAL_CALLS):
             dist.all_to_all_single(result, flat.contiguous(), list(received), list(sent), world.group)
         return result
 

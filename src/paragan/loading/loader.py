@@ -13,6 +13,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.phases import Phase, phase
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
@@ -146,6 +147,7 @@ class Loader(BatchStream):
         return tensor.to(self.device, non_blocking=True)
 
 
+@phase(Phase.DATA)
 def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     """Return the next batches of several streams, concatenated, in one transfer to their device."""
     began = time.perf_counter()

@@ -18,6 +18,7 @@ from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, 
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
+from paragan.parallel._backward import backward
 from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
 
 
@@ -212,11 +213,10 @@ class _TurnRun:
 
     def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], terms: Sequence[str] = ()) -> None:
         """Run a backward pass. terms: names of those of the turn if this is the last pass."""
-        tied = self.reduction.tied(roots, terms) if terms else None
-        if tied is not None:
+        if terms and (tied := self.reduction.tied(roots, terms)) is not None:
             roots = [*roots, tied]
             gradients = [*gradients, None]
-        torch.autograd.backward(roots, gradients)
+        backward(roots, gradients, self.reduction.ranks)
 
 
 def _refuse_other_rows(loss_B: Mapping[str, Tensor], count: int) -> None:

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
+from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
@@ -103,7 +104,8 @@ class Sharded(none.Strategy):
             # FSDP does not reduce the gradients of scalar weights.
             if piece.grad is not None and not weight.dim():
                 here.world.count("parameters", piece.grad)
-                dist.all_reduce(piece.grad, group=here.world.group)
+                with phase(Phase.COMMUNICATION):
+                    dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
             if piece.grad is not None:
                 grads[name] = piece.grad

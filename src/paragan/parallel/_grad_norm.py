@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paragan.core.phases import Phase, phase
+
 _LOW = (torch.bfloat16, torch.float16)
 
 
@@ -31,7 +33,8 @@ def norm_over(
         return mine  # without square and root: bit-equal to a run without ranks
     squared = mine.square()
     count("control", squared, num_ranks=group.size())
-    dist.all_reduce(squared, group=group)
+    with phase(Phase.COMMUNICATION):
+        dist.all_reduce(squared, group=group)
     return squared.sqrt()
 
 

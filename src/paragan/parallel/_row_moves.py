@@ -25,6 +25,7 @@ from torch import Tensor
 
 from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
 
 Spec = tuple[tuple[int, ...], torch.dtype]
@@ -59,6 +60,7 @@ class Messages:
             work = dist.isend(rows, group=self.ranks.group, group_dst=to)
         self._sent.append((work, rows))
 
+    @phase(Phase.COMMUNICATION)
     def receive(self, rows: Tensor, source: int) -> None:
         """Receive into contiguous rows, and wait for them."""
         began = time.monotonic()
@@ -67,6 +69,7 @@ class Messages:
         if self.waits is not None:
             self.waits.append((began, time.monotonic()))
 
+    @phase(Phase.COMMUNICATION)
     def flush(self) -> None:
         """Wait until all messages have arrived."""
         with _missing_rank():

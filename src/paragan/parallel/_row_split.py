@@ -12,6 +12,7 @@ from torch import Tensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
 from paragan.parallel._rank_groups import RankGroups
 
@@ -77,7 +78,8 @@ class RowSplit:
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]
         self.pipeline.count("activations", padded, collective=Collective.ALL_GATHER)
-        dist.all_gather(gathered, padded, group=self.pipeline.group)
+        with phase(Phase.COMMUNICATION):
+            dist.all_gather(gathered, padded, group=self.pipeline.group)
         whole = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
         return [torch.cat([y[rows] for y, rows in zip(whole, part.rows, strict=True)]) for part in self.parts]
 

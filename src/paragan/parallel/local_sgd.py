@@ -32,6 +32,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
+from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
 from paragan.core.traffic import Collective
@@ -210,6 +211,7 @@ def _moments(optimizer: Any) -> list[Tensor]:
     return found
 
 
+@phase(Phase.COMMUNICATION)
 def _minimum(counters: Sequence[Tensor], world: World) -> None:
     """Replace counters by their minima over all ranks, in one all-reduce; float64 holds them exactly."""
     if counters:
@@ -229,6 +231,7 @@ def _copy_from_rank_0(tensors: Sequence[Tensor], world: World) -> None:
         torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])
 
 
+@phase(Phase.COMMUNICATION)
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
     """Average over all ranks in place; one all-reduce per dtype."""
     for dtype in {t.dtype: None for t in tensors}:

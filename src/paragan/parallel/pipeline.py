@@ -24,6 +24,7 @@ from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
+from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
@@ -158,7 +159,8 @@ class Strategy(none.Strategy):
             if name in reached:
                 grad = grads[name] if name in grads else grads.setdefault(name, self._zero_gradient(net, name, weight))
                 pipeline.count("parameters", grad)
-                dist.all_reduce(grad, group=pipeline.group)
+                with phase(Phase.COMMUNICATION):
+                    dist.all_reduce(grad, group=pipeline.group)
         return grads
 
     def _zero_gradient(self, net: nn.Module, name: str, weight: nn.Parameter) -> Tensor:
@@ -178,9 +180,7 @@ class Strategy(none.Strategy):
         # weights outside of the blocks are on all ranks, and count once
         mine = {name: grad for name, grad in grads.items() if is_in_block(name) or not pipeline.rank}
         squared = self._copies.gradient_norm(net, mine).square()
-        pipeline.count("control", squared)
-        dist.all_reduce(squared, group=pipeline.group)
-        return squared.sqrt()
+        return pipeline.sum(squared).sqrt()
 
     def after_step(self, net: nn.Module) -> None:
         self._copies.after_step(net)

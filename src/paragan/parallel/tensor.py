@@ -21,6 +21,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
 from paragan.core.option_types import Count
+from paragan.core.phases import Phase, phase
 from paragan.core.shard import local_shard
 from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
@@ -114,7 +115,8 @@ class Strategy(ddp.Strategy):
         copies = _split_ranks(net).copies
         if copies.size > 1:
             copies.count("parameters", grad)
-            dist.all_reduce(grad, group=copies.group)
+            with phase(Phase.COMMUNICATION):
+                dist.all_reduce(grad, group=copies.group)
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
         if placement_of(net).world.size == 1:

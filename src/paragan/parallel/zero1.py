@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, TensorLayout
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
 from paragan.parallel import ddp
 from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
@@ -66,7 +67,8 @@ class Strategy(ddp.Strategy):
             mine = _flatten(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
             everyone = mine.new_empty(world.size * len(mine))
             world.count("parameters", mine, collective=Collective.ALL_GATHER)
-            dist.all_gather_into_tensor(everyone, mine, group=world.group)
+            with phase(Phase.COMMUNICATION):
+                dist.all_gather_into_tensor(everyone, mine, group=world.group)
             for theirs, flat in zip(pieces, everyone.split(len(mine)), strict=True):
                 sizes = [piece.numel() for piece in theirs]
                 cuts = zip(flat[: sum(sizes)].split(sizes), theirs, strict=True)

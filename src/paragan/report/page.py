@@ -85,6 +85,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
         "delays": run_facts.delay_tables(history),
+        "phases": run_facts.phase_rows(history),
         "sections": [(title, charts[id]) for id, title in _SECTIONS.items() if charts[id]],
         "population": cells,
         "data": {

@@ -172,6 +172,13 @@ PANELS = (
         0.0,
     ),
     Panel(
+        "pace",
+        "Phases",
+        r"phases/.*",
+        "Seconds per step, mean over ranks. Much communication: slow links, or a slow rank.",
+        0.0,
+    ),
+    Panel(
         "loading",
         "Read and decode time",
         r"loading/(read|decode)_ms",

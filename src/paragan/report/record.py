@@ -15,11 +15,13 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
+from paragan.core.phases import Phase
 from paragan.report.grid_record import GridHistory
 from paragan.report.record_entry import NUM_IMAGES, RecordEntry, thin_out
 from paragan.report.record_values import (
     dotted_settings,
     finite_or_nan,
+    first_items,
     first_pairs,
     single_line,
     to_mapping,
@@ -66,6 +68,7 @@ class History:
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
+    phases: dict[str, Counter[int]] = field(default_factory=dict)  # seconds of each rank
     population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
@@ -87,8 +90,8 @@ class History:
         entry = replace(entry, seconds=self.seconds)
         self.end = entry.values if kind == "end" else None
         match kind:
-            case "step" | "telemetry" | "loading" | "traffic":
-                self._add_values(*_curves(kind, entry))
+            case "step" | "telemetry" | "loading" | "traffic" | "phases":
+                self._add_curves(kind, entry)
             case "delays":
                 self._add_delays(entry.values)
             case "generation":
@@ -129,6 +132,16 @@ class History:
                 if value is not None and count is not None and (value in bins or len(bins) < _MAX_BINS):
                     bins[value] += count
 
+    def _add_phases(self, values: Mapping[str, Any]) -> None:
+        """Add {phase: seconds of each of `ranks`}; other values are ignored."""
+        ranks = [to_natural(rank) for rank in first_items(values.get("ranks"), _MAX_BINS)]
+        by_phase = to_mapping(values.get("phase_s"))
+        for name in Phase:
+            for rank, seconds in zip(ranks, first_items(by_phase.get(name), _MAX_BINS), strict=False):
+                spent = finite_or_nan(seconds)
+                if rank is not None and 0 <= spent < _MAX_SECONDS:
+                    self.phases.setdefault(name, Counter())[rank] += spent  # type: ignore[assignment]
+
     def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
         if entry.values.get("evaluation_mode") == "background":  # of the weights, not of their score
@@ -144,7 +157,15 @@ class History:
             known = replace(entry.brief(), stamp=self.stamps.index(stamp))
             self.scores = thin_out(self.scores, known)
 
-    def _add_values(self, entry: RecordEntry, prefix: str = "") -> None:
+    def _add_curves(self, kind: object, entry: RecordEntry) -> None:
+        """Add the numbers of a line; those of some kinds have a prefix."""
+        prefix = "" if kind in ("step", "telemetry") else f"{kind}/"
+        if kind == "traffic":
+            prefix = "links/"
+            entry = replace(entry, values=to_mapping(entry.values.get("links")))
+        elif kind == "phases":
+            self._add_phases(entry.values)
+            entry = replace(entry, values=to_mapping(entry.values.get("per_step")))
         for number, value in entry.numbers.items():
             name = f"{prefix}{number}"
             if name not in self.series and len(self.series) >= _MAX_SERIES:
@@ -160,13 +181,6 @@ class History:
             new_s = session_s - (self._session_s if session_s >= self._session_s else 0.0)
             self.seconds = min(max(0.0, self.seconds + new_s), _MAX_SECONDS)
             self._session_s = session_s
-
-
-def _curves(kind: object, entry: RecordEntry) -> tuple[RecordEntry, str]:
-    """Return the numbers of a line that are curves, and the prefix of their names."""
-    if kind == "traffic":
-        return replace(entry, values=to_mapping(entry.values.get("links"))), "links/"
-    return entry, "loading/" if kind == "loading" else ""
 
 
 class Record:

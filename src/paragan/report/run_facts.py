@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,23 @@ def delay_tables(history: History) -> list[tuple[str, list[tuple[str, str]]]]:
         if rows:
             tables.append((_DELAYS[name].format(side.upper()), rows))
     return tables
+
+
+def phase_rows(history: History) -> list[tuple[str, str, str, str]]:
+    """Return phase, share of the time of all ranks, and the rank with the largest share, with it."""
+    total = sum(seconds.total() for seconds in history.phases.values())
+    ranks: Counter[int] = Counter()
+    for seconds in history.phases.values():
+        ranks.update(seconds)
+    rows = []
+    for name, seconds in history.phases.items():
+        if not total or not seconds.total():
+            continue
+        shares = {rank: spent / ranks[rank] for rank, spent in seconds.items() if ranks[rank]}
+        rank = max(shares, key=shares.__getitem__)
+        most = (str(rank), f"{shares[rank]:.1%}") if len(ranks) > 1 else ("", "")
+        rows.append((name.replace("_", " "), f"{seconds.total() / total:.1%}", *most))
+    return rows
 
 
 def list_events(history: History) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from paragan.config import RunConfig
@@ -17,6 +17,8 @@ from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
+from paragan.engine.step_trace import StepTrace
+from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
 from paragan.runs.run_request import RunRequest
 from paragan.runs.session import end_session, join_world, open_session, printer, record_failure, share_failures
@@ -50,8 +52,7 @@ def train_run(request: RunRequest, interrupt: Interrupt) -> int:
     ):
         if not session.is_complete:
             with _record_end(session, stop_reason, ended):
-                for event in session.trainer.run():
-                    session.write(event)
+                _train(session, request)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -69,15 +70,32 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
         world = join_world(config, place, lambda: interrupt.requested)
         stack.callback(destroy_groups, world)
         with share_failures(world):
-            opened = open_session(prepare(world), world, lambda: world.any(interrupt.requested))
-            session = stack.enter_context(opened)
+            request = prepare(world)
+            session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
             with _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended):
-                for event in session.trainer.run():
-                    session.write(event)
+                if place is None:
+                    _record_events(session, request)
+                else:
+                    _train(session, request)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
+
+
+def _train(session: Session, request: RunRequest) -> None:
+    """Train in a process that ends if it makes no progress."""
+    with hang_watchdog(session, request):
+        _record_events(session, request)
+
+
+def _record_events(session: Session, request: RunRequest) -> None:
+    trace = StepTrace(request.config.train.trace_steps, request.out, session.world.rank)
+    with closing(trace):
+        for event in session.trainer.run():
+            session.write(event)
+            if text := trace.follow(event):
+                session.write(session.trainer.event("event", {"text": text}))
 
 
 @contextmanager

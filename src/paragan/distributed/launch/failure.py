@@ -57,12 +57,12 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
         if is_collective_failure(error):
             found = _find_failure(store, world)
             if isinstance(found, dict):  # possibly this rank's, published below
-                return error if found["rank"] == world.rank else _followed_error(world, found)
+                return error if found["rank"] == world.rank else followed_error(world, found)
             if found or not isinstance(error, RankError):  # a `RankError` may name the layer
                 why = f"{found or _SILENT} (rank {world.rank} could not continue)"
                 error = RankError(f"{why}; {RESUME_HINT}")
-        first = _publish(store, world, error)
-        return error if first["rank"] == world.rank else _followed_error(world, first)
+        first = publish_failure(store, world, error)
+        return error if first["rank"] == world.rank else followed_error(world, first)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
         ended = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
         return error if not is_collective_failure(error) else RankError(ended)
@@ -77,7 +77,7 @@ def is_collective_failure(error: BaseException) -> bool:
     return error.__cause__ is not None and is_collective_failure(error.__cause__)
 
 
-def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
+def publish_failure(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
     """Write this rank's reason unless another is published; return the published one."""
     code, line = outcome(error)
     reason = line or f"{type(error).__name__}: {error}"[:500]
@@ -109,7 +109,8 @@ def _ended_ranks(store: dist.Store, world: World) -> list[int]:
     return found
 
 
-def _followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
+def followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
+    """Return the error of this rank that follows from the published failure of another."""
     rank = int(first["rank"])
     code = int(first["code"])
     reason = str(first["reason"])

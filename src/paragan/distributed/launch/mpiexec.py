@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.core.interrupt import Interrupt
-from paragan.core.local_processes import LocalProcesses, is_suspended
+from paragan.core.local_processes import LocalProcesses, catches_signal, is_suspended
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RESUME_HINT, loopback_interface
 
@@ -91,7 +91,7 @@ def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) 
             deadline = requested_at + job.timeout_s + _SAVE_S
             found = _run_processes(run).items()
             rank_0 = next((pid for pid, env in found if (rank_and_size(env) or (-1,))[0] == 0), None)
-            if rank_0 is not None and not _catches_sigterm(rank_0):
+            if rank_0 is not None and not catches_signal(rank_0, signal.SIGTERM):
                 return
             if is_forwarded := rank_0 is not None or now > requested_at + _FIND_S:
                 _signal([rank_0 or mpiexec.processes[0].pid], signal.SIGTERM)
@@ -106,15 +106,6 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _catches_sigterm(pid: int) -> bool:
-    """Return whether a process of this host has installed a SIGTERM handler (Linux)."""
-    with suppress(OSError, StopIteration, ValueError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
-        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-    return False
 
 
 def _run_processes(run: str) -> dict[int, dict[str, str]]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from paragan.core.dist import World
 from paragan.core.errors import RankError
+from paragan.core.phases import Phase, phase
 from paragan.core.types import Update
 from paragan.game.player import Player
 from paragan.schemes._lag import LagBound, LagRecord
@@ -84,6 +85,7 @@ class HalfStep:
         """Version or count that the next update must use; None without a recorded order."""
         return next_used(self.limits.order, self._num_updates)
 
+    @phase(Phase.COMMUNICATION)
     def wait(
         self,
         sender: str,

@@ -10,6 +10,7 @@ from itertools import islice, product
 from torch import Tensor
 
 from paragan.core.errors import RankError
+from paragan.core.phases import Phase, phase
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Rows, Side, Update
 from paragan.distributed.transports.link import Message
@@ -132,6 +133,7 @@ class Server:
         self.ages[self.bound.to_steps(side, complete - message.note)] += 1
         self.ahead[self.bound.to_steps(side, applied - complete)] += 1
 
+    @phase(Phase.COMMUNICATION)
     def _next_message(self) -> tuple[int, Message]:
         """Return the number of a worker that has sent gradients, and its message."""
         began = time.monotonic()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain, cycle, islice
 
 from paragan.core.errors import RankError
+from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Opponent, Turn
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update
@@ -100,6 +101,7 @@ class GradientWorker:
         required = {s: self.bound.required_turns(s, p.version) for s, p in self._players.items()}
         return all(self._complete[side] >= turns for side, turns in required.items())
 
+    @phase(Phase.COMMUNICATION)
     def _receive_until(self, is_ready: Callable[[], bool], drain: bool = True) -> float:
         """Load weights until `is_ready`; returns the seconds waited. drain: all that have arrived."""
         while drain and (message := self._receiver.receive(0.0)) is not None:

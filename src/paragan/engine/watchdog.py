@@ -1,0 +1,109 @@
+"""Watchdog: a thread that detects that a training thread makes no progress."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paragan.core.phases import WHOLE, Phase, PhaseClock
+from paragan.engine.options import WatchdogOptions
+
+_KNOWN = 3  # durations from which a limit is learned
+_SHARE = 0.99  # quantile of the durations
+_WHOLE_FACTOR = 5  # of the least limit of checkpoints and evaluations
+_MOST_PERIOD_S = 1.0
+
+
+@dataclass(frozen=True)
+class HangLimits:
+    """Limits of the time without progress by phase. most_s: of a phase, and of phases in `WHOLE`."""
+
+    options: WatchdogOptions
+    most_s: float = math.inf
+    most_whole_s: float = math.inf
+
+    def seconds(self, phase: Phase, clock: PhaseClock) -> float:
+        """Return the limit of a phase; the largest one until some of its durations are known."""
+        durations = clock.durations[phase]
+        most_s = self.most_whole_s if phase in WHOLE else self.most_s
+        if durations.count < _KNOWN:
+            return most_s
+        least_s = self.options.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
+        return min(max(least_s, self.options.factor * durations.quantile(_SHARE)), most_s)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a training thread: its phase, since when, and how long its process was suspended."""
+
+    phase: Phase
+    seconds: float
+    suspended_s: float = 0.0
+
+
+class Watchdog:
+    """Thread that looks at a clock of phases until the `with` block ends.
+
+    on_stall: called once with the limit, if the clock shows no progress for longer. on_look: called
+    at each look. Both are called in this thread. A look counts at most twice the period, so that
+    time in which the process was suspended, or the machine slept, is no lack of progress.
+    """
+
+    def __init__(
+        self,
+        clock: PhaseClock,
+        limits: HangLimits,
+        on_stall: Callable[[float], None],
+        on_look: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.period_s = min(_MOST_PERIOD_S, limits.options.floor_s / 4)
+        self._clock = clock
+        self._limits = limits
+        self._on_stall = on_stall
+        self._on_look = on_look
+        self._now = now
+        self._looked = now()
+        self._changes = clock.changes
+        self._stalled_s = 0.0
+        self._suspended_s = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._ended.set()
+        self._thread.join(_MOST_PERIOD_S)
+
+    def progress(self) -> Progress:
+        """Return the longest stretch of a phase since the look before the newest one."""
+        phase, seconds = self._clock.stretch()
+        return Progress(phase, seconds, self._suspended_s)
+
+    def look(self) -> None:
+        """Compare the time without progress with the limit."""
+        now = self._now()
+        elapsed_s = now - self._looked
+        self._looked = now
+        self._suspended_s = elapsed_s if elapsed_s > 4 * self.period_s else 0.0
+        if self._changes == self._clock.changes:
+            self._stalled_s += min(elapsed_s, 2 * self.period_s)
+        else:
+            self._changes = self._clock.changes
+            self._stalled_s = 0.0
+        limit_s = self._limits.seconds(self._clock.current, self._clock)
+        if self._stalled_s > limit_s:
+            self._stalled_s = -math.inf
+            self._on_stall(limit_s)
+        self._on_look()
+        self._clock.longest = (self._clock.current, 0.0)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.period_s):
+            self.look()

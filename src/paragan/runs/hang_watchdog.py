@@ -1,0 +1,149 @@
+"""Watchdog of a run: at a hang, the stacks of all ranks, one line, and an end with exit code 75."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from paragan.core.errors import PeerFailedError, RankError
+from paragan.core.files import create_subfolder, open_to_append
+from paragan.core.printable import to_printable
+from paragan.core.roles import LONG_WAIT_S
+from paragan.distributed.launch import exit_status
+from paragan.distributed.launch.hang import WAKE_SIGNAL, HangExchange, RankState, describe_hang
+from paragan.distributed.launch.rank_env import RESUME_HINT
+from paragan.engine.session import Session
+from paragan.engine.watchdog import HangLimits, Watchdog
+from paragan.runs.run_request import RunRequest
+
+_MOST_BYTES = 1 << 20  # of the stacks of a rank, over all hangs
+_MOST = 0.9  # of the ranks' time-out, which names no rank
+_DEBUGGERS = ("bdb", "pdb")
+
+
+@contextmanager
+def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
+    """Watch the training inside, in the thread that enters the block.
+
+    SIGUSR2 writes the stacks of this process, unless the program handles it. Grids have heartbeats
+    instead of a watchdog.
+    """
+    if request.config.train.watchdog is None or request.config.grid is not None:
+        yield
+        return
+    path = create_subfolder(request.out, "stacks") / f"rank-{session.world.rank}.txt"
+    if path.exists() and path.stat().st_size > _MOST_BYTES:
+        path.unlink()
+    with open_to_append(path) as stacks:
+        is_free = signal.getsignal(WAKE_SIGNAL) == signal.SIG_DFL
+        if is_free:
+            faulthandler.register(WAKE_SIGNAL, file=stacks, all_threads=True)
+        try:
+            with _RunWatch(session, request, stacks).watchdog:
+                yield
+        finally:
+            if is_free:
+                faulthandler.unregister(WAKE_SIGNAL)
+            _remove_empty(path)
+
+
+def _limits(session: Session, request: RunRequest) -> HangLimits:
+    """Return the limits of this rank; a process alone has no largest one, since none waits for it."""
+    options = request.config.train.watchdog
+    assert options is not None
+    most_s = _MOST * request.config.train.timeout_s
+    if request.config.train.executor != "eager":  # later programs take as long as the first
+        options = replace(options, floor_s=max(options.floor_s, most_s))
+    if session.world.size == 1:
+        return HangLimits(options)
+    is_split = session.trainer.roles.is_split
+    return HangLimits(options, most_s, max(most_s, LONG_WAIT_S) if is_split else most_s)
+
+
+class _RunWatch:
+    """Reactions of a rank to a hang, in the thread of its watchdog."""
+
+    def __init__(self, session: Session, request: RunRequest, stacks: BinaryIO) -> None:
+        self._session = session
+        self._world = session.world
+        self._request = request
+        self._stacks = stacks
+        self._trained_by = threading.get_ident()
+        self._exchange = HangExchange(self._world) if self._world.size > 1 else None
+        look = (lambda: None) if self._exchange is None else self._answer
+        self.watchdog = Watchdog(session.trainer.phases, _limits(session, request), self._stalled, look)
+
+    def _stalled(self, limit_s: float) -> None:
+        """End the run: this rank makes no progress, possibly because it waits for another."""
+        if self._is_debugged():
+            return
+        state = self._state()
+        self._write_stacks(state)
+        if self._exchange is None:
+            self._end(RankError(self._line(describe_hang({0: state}, limit_s))))
+            return
+        self._exchange.answer(state, requests=True)
+        self._end(self._exchange.publish(self._line(describe_hang(self._exchange.collect(), limit_s))))
+
+    def _answer(self) -> None:
+        """Answer the request of another rank, and end with its reason."""
+        assert self._exchange is not None
+        if self._exchange.is_requested():
+            state = self._state()
+            self._write_stacks(state)
+            self._exchange.answer(state)
+            self._end(self._exchange.wait_for_reason())
+
+    def _state(self) -> RankState:
+        found = self.watchdog.progress()
+        step = self._session.trainer.clock.step
+        return RankState(self._world.rank, step, found.phase, round(found.seconds, 1), round(found.suspended_s, 1))
+
+    def _line(self, problem: str) -> str:
+        return f"{problem}; stacks of all ranks are in {self._request.out / 'stacks'}; {RESUME_HINT}"
+
+    def _write_stacks(self, state: RankState) -> None:
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        attempt = 0 if self._request.place is None else self._request.place.attempt
+        head = f"rank {state.rank}, attempt {attempt}, {when}: {state.seconds} s in the phase {state.phase}, "
+        with suppress(OSError):  # a full disk
+            self._stacks.write(f"{head}after step {state.step}\n".encode())
+            faulthandler.dump_traceback(self._stacks, all_threads=True)
+
+    def _is_debugged(self) -> bool:
+        """Return whether the training thread is in a debugger, which waits for a person."""
+        frame = sys._current_frames().get(self._trained_by)
+        while frame is not None:
+            if frame.f_globals.get("__name__") in _DEBUGGERS:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _end(self, error: RankError | PeerFailedError) -> None:
+        """End this process; its training thread cannot."""
+        text = to_printable(str(error))
+        with suppress(OSError):
+            if self._request.place is not None:
+                exit_status.write_rank_exit(self._request.out, self._request.place, error, error.exit_code, text)
+            if self._world.is_main:
+                reason = error.reason if isinstance(error, PeerFailedError) else text
+                exit_status.write_run_exit(self._request.out, error.exit_code, to_printable(reason))
+            if not isinstance(error, PeerFailedError):
+                print(text, file=sys.stderr, flush=True)
+        os._exit(error.exit_code)
+
+
+def _remove_empty(path: Path) -> None:
+    with suppress(OSError):
+        if not path.stat().st_size:
+            path.unlink()
+            path.parent.rmdir()  # of the last rank

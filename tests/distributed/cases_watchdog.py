@@ -1,0 +1,61 @@
+"""Watchdogs of two ranks, and the time that a rank waits for the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from paragan.core.dist import World
+from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
+from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
+from paragan.parallel._backward import backward
+from paragan.runs.link_rates import link_messages, measure_links
+from paragan.scaling.cluster import Interconnect, Link
+
+
+def hang_of_rank_1(world: World) -> list:
+    """Rank 0 waits in a collective, rank 1 in its turn of D: the line, and the errors of both."""
+    store = dist.PrefixStore("hang of rank 1", world.store)
+    store.set(f"here/{world.rank}", json.dumps([socket.gethostname(), os.getpid()]))
+    exchange = HangExchange(replace(world, store=store))
+    if world.rank:
+        while not exchange.is_requested():
+            time.sleep(0.01)
+        exchange.answer(RankState(1, 6, "d_turn", 31.0))
+        error = exchange.wait_for_reason()
+        return [type(error).__name__, error.exit_code, str(error)]
+    exchange.answer(RankState(0, 7, "communication", 33.0), requests=True)
+    states = exchange.collect()
+    error = exchange.publish(describe_hang(states, 30.0))
+    return [type(error).__name__, error.exit_code, str(error)]
+
+
+def wait_in_backward(world: World) -> list[float]:
+    """Rank 1 begins its backward pass late: its delay, and this rank's seconds of the turn and of communication."""
+    net = DistributedDataParallel(nn.Linear(64, 64), process_group=world.group)
+    clock = PhaseClock()
+    set_thread_clock(clock)
+    began = time.monotonic()
+    with phase(Phase.D_TURN):
+        loss = net(torch.ones(4, 64)).sum()
+        time.sleep(0.5 * world.rank)
+        delay = time.monotonic() - began
+        backward([loss], [None], world.size)
+    set_thread_clock(None)
+    return [delay, clock.seconds[Phase.D_TURN], clock.seconds[Phase.COMMUNICATION]]
+
+
+def measured_links(world: World) -> list[list]:
+    """Links of two ranks, by a network that is slower, and one that is faster, than any."""
+    real = Link(1e-4, 1e6)
+    slow = measure_links(Interconnect(real, real, 1), world)
+    fast = link_messages("ici-v3", world)
+    return [[(link.source, link.target, link.is_slow) for link in slow], fast]

@@ -1,0 +1,31 @@
+"""Watchdogs of two ranks agree on the rank that stalls; a rank that waits communicates, and does not compute."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+CASES = "tests.distributed.cases_watchdog"
+pytestmark = pytest.mark.distributed
+
+
+def test_a_waiting_rank_names_the_rank_that_it_waits_for(two_ranks):
+    line = "rank 1 made no progress for 31.0 s in the phase d_turn of step 7 (limit 30 s)"
+    assert two_ranks.run(f"{CASES}:hang_of_rank_1") == [
+        ["RankError", 75, line],
+        ["PeerFailedError", 75, f"rank 1 stopped because rank 0 failed: {line}"],
+    ]
+
+
+def test_a_wait_for_gradients_counts_as_communication(two_ranks):
+    (_, turn_s, communication_s), (delay_s, late_turn_s, _) = two_ranks.run(f"{CASES}:wait_in_backward")
+    assert communication_s > 0.7 * delay_s > turn_s
+    assert late_turn_s >= 0.9 * delay_s
+
+
+def test_links_below_half_of_the_planned_network_are_named(two_ranks):
+    line = r"warning: link rank (\d) - (\d): [\d.]+ Gbit/s, the plan assumes 656 \(ici-v3\)"
+    for links, messages in two_ranks.run(f"{CASES}:measured_links"):
+        assert links == [[0, 1, False], [1, 0, False]]
+        assert [re.fullmatch(line, message).groups() for message in messages] == [("0", "1"), ("1", "0")]

@@ -1,0 +1,92 @@
+"""The Prometheus endpoint: every line has the text format, on the loopback interface only."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import re
+import socket
+
+import pytest
+
+from paragan.core.event import Event
+from paragan.writers.prometheus import Options, Writer
+from tests.contract.test_writers import NOTES
+
+LABELS = r'\{[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\[\\"n])*")*\}'
+SAMPLE = re.compile(rf"(paragan_[a-z_]+)((?:{LABELS})?) (NaN|[+-]Inf|-?[0-9.e+-]+)")
+PHASES = {"steps": 2, "ranks": [0, 3], "phase_s": {"data": [0.5, 1.5], "other": [0.0, 0.25]}, "per_step": {}}
+
+
+@pytest.fixture
+def writer(tmp_path):
+    made = Writer(Options(port=0), tmp_path)
+    yield made
+    made.close()
+
+
+def samples(writer):
+    """The samples of the page by name and labels."""
+    status, page = get(writer)
+    assert status == 200
+    lines = [line for line in page.splitlines() if not line.startswith("# ")]
+    parsed = [SAMPLE.fullmatch(line) for line in lines]
+    assert all(parsed), lines
+    found = {f"{match[1]}{match[2]}": float(match[3]) for match in parsed}
+    assert len(found) == len(lines), "a sample is there twice"
+    return found
+
+
+def get(writer, path="/metrics", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", writer.port, timeout=20)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    page = answer.read().decode()
+    connection.close()
+    return answer.status, page
+
+
+def test_page_has_the_numbers_of_all_events(writer):
+    for note in NOTES:
+        writer.write(note)
+    found = samples(writer)
+    assert found["paragan_step"] == 40 and found["paragan_images_total"] == 960
+    assert found['paragan_value{kind="score",name="fd[judge]"}'] == 3
+    assert math.isnan(found['paragan_value{kind="step",name="d/loss/adversarial"}'])
+    assert found['paragan_events_total{kind="step"}'] == 2
+
+
+def test_phases_and_bytes_add_up_over_log_points(writer):
+    for step in (2, 4):
+        writer.write(Event("phases", step, step, values=PHASES))
+        writer.write(Event("traffic", step, step, values={"steps": 2, "sent": {}, "links": {"norm": 10.5}}))
+    found = samples(writer)
+    assert found['paragan_phase_seconds_total{rank="3",phase="data"}'] == 3
+    assert found['paragan_link_bytes_total{kind="norm"}'] == 42
+
+
+def test_labels_are_escaped(writer):
+    writer.write(Event("score", 1, 1, values={'a"b\\c\nd': math.inf}))
+    assert samples(writer)[r'paragan_value{kind="score",name="a\"b\\c\nd"}'] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [("/", {}, 404), ("/../metrics", {}, 404), ("/metrics", {"Host": "evil.example"}, 421)],
+)
+def test_other_pages_and_host_names_are_refused(writer, path, headers, status):
+    assert get(writer, path, **headers)[0] == status
+
+
+def test_a_port_in_use_is_a_warning(writer, tmp_path, capsys):
+    second = Writer(Options(port=writer.port), tmp_path)
+    second.write(NOTES[0])
+    second.close()
+    assert "numbers are not served, and training continues" in capsys.readouterr().err
+
+
+def test_the_endpoint_ends_with_the_run(tmp_path):
+    made = Writer(Options(port=0), tmp_path)
+    made.close()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", made.port)) != 0

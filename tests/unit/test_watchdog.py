@@ -1,0 +1,186 @@
+"""The watchdog: limits that are learned, and time that is no lack of progress."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from paragan.core.dist import World
+from paragan.core.local_processes import is_suspended
+from paragan.core.phases import Phase, PhaseClock
+from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
+from paragan.engine.options import WatchdogOptions
+from paragan.engine.watchdog import HangLimits, Watchdog
+from tests.processes import wait_for
+
+
+class Times:
+    """A clock of a test: the time of all looks and phases."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def learned(clock, times, phase, seconds, count=3):
+    for _ in range(count):
+        clock.enter(phase)
+        times.now += seconds
+        clock.enter(Phase.OTHER)
+
+
+@pytest.mark.parametrize(
+    ("phase", "seconds", "count", "limit"),
+    [
+        (Phase.D_TURN, 0.1, 2, 300.0),  # not known yet
+        (Phase.D_TURN, 0.1, 3, 60.0),  # at least the floor
+        (Phase.D_TURN, 5.0, 3, 160.0),  # 20 times 8, the power of 2 above
+        (Phase.D_TURN, 50.0, 3, 300.0),  # at most the ranks' time-out
+        (Phase.CHECKPOINT, 0.1, 3, 300.0),
+        (Phase.EVALUATION, 0.1, 3, 300.0),
+        (Phase.EVALUATION, 50.0, 3, 1280.0),
+    ],
+)
+def test_limit_follows_the_durations_of_the_phase(phase, seconds, count, limit):
+    times = Times()
+    clock = PhaseClock(times)
+    learned(clock, times, phase, seconds, count)
+    most_whole_s = 3600.0 if limit > 300 else 300.0
+    assert HangLimits(WatchdogOptions(), 300.0, most_whole_s).seconds(phase, clock) == limit
+
+
+def test_limit_of_a_process_alone_is_infinite_until_it_is_learned():
+    assert HangLimits(WatchdogOptions()).seconds(Phase.G_TURN, PhaseClock()) == math.inf
+
+
+@pytest.fixture
+def watched():
+    """Times, clock, watchdog with a limit of 8 s, and its alarms."""
+    times, alarms = Times(), []
+    clock = PhaseClock(times)
+    learned(clock, times, Phase.D_TURN, 0.1)
+    limits = HangLimits(WatchdogOptions(floor_s=8.0, factor=1.0), 300.0)
+    return times, clock, Watchdog(clock, limits, alarms.append, now=times), alarms
+
+
+def test_an_alarm_is_raised_once_after_the_limit(watched):
+    times, clock, watchdog, alarms = watched
+    clock.enter(Phase.D_TURN)
+    for second in range(1, 30):
+        times.now += 1.0
+        watchdog.look()
+        assert alarms == ([8.0] if second > 9 else [])
+
+
+def test_progress_of_any_kind_prevents_an_alarm(watched):
+    times, clock, watchdog, alarms = watched
+    clock.enter(Phase.D_TURN)
+    for _ in range(30):
+        times.now += 1.0
+        if round(times.now) % 7 == 0:
+            clock.beat()
+        watchdog.look()
+    assert alarms == []
+
+
+def test_time_of_a_suspension_is_no_lack_of_progress(watched):
+    times, clock, watchdog, alarms = watched
+    clock.enter(Phase.D_TURN)
+    watchdog.look()
+    for _ in range(2):
+        times.now += 5000.0  # a laptop that slept, in the middle of a turn
+        watchdog.look()
+    assert alarms == []
+    assert watchdog.progress().suspended_s == pytest.approx(5000)
+    times.now += 1.0
+    watchdog.look()
+    assert watchdog.progress().suspended_s == 0
+
+
+def test_progress_during_a_look_has_the_suspended_phase(watched):
+    times, clock, _, _ = watched
+    found = []
+    options = HangLimits(WatchdogOptions(floor_s=8.0), 300.0)
+    watchdog = Watchdog(clock, options, found.append, lambda: found.append(watchdog.progress()), times)
+    watchdog.look()
+    clock.enter(Phase.G_TURN)
+    times.now += 50.0
+    clock.enter(Phase.COMMUNICATION)
+    watchdog.look()
+    state = found[-1]
+    assert (state.phase, state.seconds, state.suspended_s) == (Phase.G_TURN, 50.0, 50.0)
+
+
+def test_the_thread_looks_until_its_block_ends():
+    looks = threading.Event()
+    limits = HangLimits(WatchdogOptions(floor_s=0.04))
+    with Watchdog(PhaseClock(), limits, lambda limit: None, looks.set) as watchdog:
+        assert looks.wait(30)
+    assert not watchdog._thread.is_alive()
+
+
+WAITING = RankState(0, 9, "communication", 40.0)
+BUSY = RankState(1, 8, "data", 31.0)
+
+
+@pytest.mark.parametrize(
+    ("states", "line"),
+    [
+        ([WAITING, BUSY], "rank 1 made no progress for 31.0 s in the phase data of step 9 (limit 30 s)"),
+        ([WAITING, None], "rank 1 makes no progress and does not answer (limit 30 s)"),
+        ([WAITING], "rank 0 made no progress for 40.0 s in the phase communication of step 10 (limit 30 s)"),
+        (
+            [BUSY, RankState(1, 8, "optimizer", 12.0, suspended_s=11.0)],
+            "rank 1 made no progress for 12.0 s in the phase optimizer of step 9 (limit 30 s); it was suspended",
+        ),
+    ],
+)
+def test_the_line_names_the_rank_that_others_wait_for(states, line):
+    assert describe_hang(dict(enumerate(states)), 30.0) == line
+
+
+class SilentStore:
+    """A store whose process is suspended: no call returns."""
+
+    def __init__(self):
+        self.released = threading.Event()
+
+    def check(self, keys):
+        self.released.wait(60)
+
+
+def test_a_store_that_never_answers_delays_a_watchdog_once(monkeypatch):
+    monkeypatch.setattr("paragan.distributed.launch.hang._CALL_S", 0.1)
+    store = SilentStore()
+    exchange = HangExchange(World(rank=0, size=2, store=store))
+    assert not exchange.is_requested()
+    assert not exchange.is_requested()
+    assert exchange._pending.is_alive()
+    store.released.set()
+
+
+def test_a_suspended_rank_of_this_host_writes_its_stack_and_continues(tmp_path, monkeypatch):
+    """The signal reaches only processes of the same parent that handle it."""
+    monkeypatch.setattr("os.getppid", os.getpid)  # as if this were the child's sibling
+    path = tmp_path / "stack.txt"
+    script = f"import faulthandler, signal, time; f = open({str(path)!r}, 'w')\n"
+    script += "faulthandler.register(signal.SIGUSR2, file=f)\nprint('ready', flush=True)\ntime.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: is_suspended(process.pid), seconds=30)
+            exchange = HangExchange(World(rank=0, size=2))
+            monkeypatch.setattr(exchange, "_call", lambda act: [os.uname().nodename, process.pid])
+            exchange._wake(1)
+            wait_for(lambda: 'File "<string>"' in path.read_text(), seconds=30)
+        finally:
+            process.kill()
