@@ -1,0 +1,105 @@
+"""Faults as data: what happens, to which process, in which phase, after which step; drawn from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+
+SEED = 20261126
+SAVE_STEPS = 4  # period of checkpoints in every run
+EARLY = ("join", "build", "restore")  # phases of a process that starts
+_TURNS = ("d turn", "g turn", "update")
+_SAVER = ("save", "written", "pruned", "samples", "score", "record")
+_SIGNALS = ("kill", "stop", "term")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that happens once: when `role` enters `phase`, and the run has done `step` steps.
+
+    kind: as in `tests/chaos/inject.py`. number: in its run; chooses the file whose bit is flipped.
+    """
+
+    kind: str
+    role: str
+    phase: str
+    step: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.kind} {self.role}, {self.phase}, step {self.step}"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A run under attack.
+
+    words: of its command. roles: its processes that train, with the phases of each. saver: the role
+    that saves and scores. has_launcher: its parent watches the ranks. is_exact: weights and losses
+    equal the undisturbed run's, bit for bit.
+    """
+
+    words: tuple[str, ...]
+    roles: dict[str, tuple[str, ...]]
+    saver: str = "rank0"
+    has_launcher: bool = True
+    is_exact: bool = True
+
+
+_D = ("d turn", "update")
+_G = ("g turn", "update")
+_BOTH = {"rank0": _TURNS, "rank1": _TURNS}
+_WITHOUT_DELAY = "scheme={name: asynchronous, staleness: 0, age: 0, reuse: false}"
+STRATEGIES = {
+    "alone": Strategy(("devices=1",), {"main": _TURNS}, "main", has_launcher=False),
+    "ddp": Strategy(("devices=2",), _BOTH),
+    "zero3": Strategy(("devices=2", "g.strategy=zero3", "d.strategy=zero3"), _BOTH),
+    "asynchronous": Strategy(("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False),
+    "asynchronous-in-turns": Strategy(("devices=2", _WITHOUT_DELAY), {"rank0": _G, "rank1": _D}),
+    "parameter-server": Strategy(
+        ("devices=3", "scheme={name: parameter_server, staleness: 0}"),
+        {"rank0": ("update",), "rank1": _TURNS[:2], "rank2": _TURNS[:2]},
+    ),
+}
+
+
+def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> list[Fault]:
+    """Draw `count` faults of a run, ordered by step. disk: include those of a disk of the run's.
+
+    Kinds of a phase at the start of a process follow a fault that ends one.
+    """
+    draws = Random(f"{seed} {name}")
+    strategy = STRATEGIES[name]
+    during = _during(strategy, disk)
+    early = list(product(_SIGNALS, strategy.roles, EARLY if strategy.has_launcher else EARLY[1:]))
+    draws.shuffle(during)
+    draws.shuffle(early)
+    found: list[Fault] = []
+    step = 2 * SAVE_STEPS  # a flipped bit needs an older checkpoint
+    while len(found) < count:
+        number = len(found)
+        if found and found[-1].kind in ("kill", "stop") and found[-1].phase not in EARLY and number % 3 == 0:
+            found.append(Fault(*early[number % len(early)], found[-1].step, number))
+            continue
+        step += draws.choice((1, 2, 3))
+        found.append(Fault(*during[number % len(during)], step, number))
+    return found
+
+
+def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
+    """Return every (kind, role, phase) of a process that trains."""
+    found = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
+    found += [(kind, strategy.saver, phase) for kind, phase in product(_SIGNALS, _SAVER)]
+    found += [("flip", strategy.saver, "record")] * 5
+    found += [("clock", role, "record") for role in strategy.roles] + [("decode", role, "decode") for role in strategy.roles]
+    if strategy.has_launcher:
+        found += [(f"launcher {kind}", strategy.saver, phase) for kind, phase in product(_SIGNALS, ("record", "save"))]
+    if disk:
+        found += [(kind, strategy.saver, "save") for kind in ("full", "read-only")] + [("full", strategy.saver, "record")]
+    return found
+
+
+def num_steps(faults: list[Fault]) -> int:
+    """Return the length of a run in which all of them happen."""
+    return faults[-1].step + 3 * SAVE_STEPS
