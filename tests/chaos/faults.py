@@ -10,8 +10,10 @@ SEED = 20261126
 SAVE_STEPS = 4  # period of checkpoints in every run
 EARLY = ("join", "build", "restore")  # phases of a process that starts
 _TURNS = ("d turn", "g turn", "update")
+_CELLS = ("membership", "generation", "d turn", "g turn", "gather")
 _SAVER = ("save", "written", "pruned", "samples", "score", "record")
 _SIGNALS = ("kill", "stop", "term")
+_LONG_WAITS = (("stop", "samples"), ("stop", "score"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Strategy:
     saver: str = "rank0"
     has_launcher: bool = True
     is_exact: bool = True
+    is_split: bool = False
+    is_grid: bool = False
 
 
 _D = ("d turn", "update")
@@ -55,11 +59,20 @@ STRATEGIES = {
     "alone": Strategy(("devices=1",), {"main": _TURNS}, "main", has_launcher=False),
     "ddp": Strategy(("devices=2",), _BOTH),
     "zero3": Strategy(("devices=2", "g.strategy=zero3", "d.strategy=zero3"), _BOTH),
-    "asynchronous": Strategy(("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False),
-    "asynchronous-in-turns": Strategy(("devices=2", _WITHOUT_DELAY), {"rank0": _G, "rank1": _D}),
+    "asynchronous": Strategy(("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False, is_split=True),
+    "asynchronous-in-turns": Strategy(("devices=2", _WITHOUT_DELAY), {"rank0": _G, "rank1": _D}, is_split=True),
     "parameter-server": Strategy(
         ("devices=3", "scheme={name: parameter_server, staleness: 0}"),
         {"rank0": ("update",), "rank1": _TURNS[:2], "rank2": _TURNS[:2]},
+        is_split=True,
+    ),
+    "grid": Strategy(
+        ("workers=2", "grid.shape=2x2", f"grid.batches={SAVE_STEPS}", "grid.executor=loop", "grid.fitness.num_images=16",
+         "grid.heartbeat_s=0.2", "scheme=synchronous", "augment=null", "every.score_kimg=0", "every.sample_kimg=0"),
+        {"worker0": _CELLS, "worker1": _CELLS},
+        "main",
+        has_launcher=False,
+        is_grid=True,
     ),
 }
 
@@ -71,6 +84,8 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
     """
     draws = Random(f"{seed} {name}")
     strategy = STRATEGIES[name]
+    if strategy.is_grid:
+        return _of_grid(strategy, count, draws)
     during = _during(strategy, disk)
     early = list(product(_SIGNALS, strategy.roles, EARLY if strategy.has_launcher else EARLY[1:]))
     draws.shuffle(during)
@@ -87,12 +102,26 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
     return found
 
 
+def _of_grid(strategy: Strategy, count: int, draws: Random) -> list[Fault]:
+    """Draw faults of workers, each followed by one that ends the coordinator: the next command has all workers again."""
+    workers = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
+    mains = [(kind, "main", phase) for kind, phase in product(("kill", "term"), ("record", "save", "pruned"))]
+    mains += [("flip", "main", "record"), ("stop", "main", "record"), ("kill", "main", "build")]
+    draws.shuffle(workers)
+    draws.shuffle(mains)
+    decks = (workers, mains)
+    return [Fault(*decks[n % 2][n // 2 % len(decks[n % 2])], SAVE_STEPS * (2 + n), n) for n in range(count)]
+
+
 def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
     """Return every (kind, role, phase) of a process that trains."""
     found = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
     found += [(kind, strategy.saver, phase) for kind, phase in product(_SIGNALS, _SAVER)]
+    if strategy.is_split:  # the others wait for a score up to an hour (docs/ranks.md)
+        found = [(kind, role, phase) for kind, role, phase in found if (kind, phase) not in _LONG_WAITS]
     found += [("flip", strategy.saver, "record")] * 5
-    found += [("clock", role, "record") for role in strategy.roles] + [("decode", role, "decode") for role in strategy.roles]
+    found += [("clock", role, "record") for role in strategy.roles]
+    found += [("decode", role, "decode") for role, phases in strategy.roles.items() if "d turn" in phases]
     if strategy.has_launcher:
         found += [(f"launcher {kind}", strategy.saver, phase) for kind, phase in product(_SIGNALS, ("record", "save"))]
     if disk:

@@ -48,7 +48,8 @@ def enter(phase: str, step: int | None = None) -> None:
         fault = Fault(**values)
         if (fault.role, fault.phase) != (here, phase):
             continue
-        done = _progress(Path(folder)) if phase in EARLY else (_step if step is None else step)
+        is_behind = phase in EARLY or here.startswith("worker")
+        done = _progress(Path(folder)) if is_behind else (_step if step is None else step)
         if done >= fault.step and _claim(Path(folder), fault):
             _act(fault, Path(folder))
 
@@ -151,7 +152,10 @@ def _note(loop: Any, *_: Any) -> None:
 def install() -> None:
     """Patch the phases."""
     from paragan import build
+    from paragan.build import workers
     from paragan.checkpoint.writer import CheckpointWriter
+    from paragan.coevolution.evolution import Evolution
+    from paragan.coevolution.workers.worker import Worker
     from paragan.engine.saved_game import SavedGame
     from paragan.engine.training_loop import TrainingLoop
     from paragan.game.player import Player
@@ -160,15 +164,19 @@ def install() -> None:
 
     _before(session, "join", lambda *_, **__: ("join", None))
     _before(build, "trainer", lambda *_, **__: ("build", None))
+    _before(workers, "evolution_on_workers", lambda *_, **__: ("build", None))
     _before(SavedGame, "resume", lambda *_, **__: ("restore", None))
     _after(SavedGame, "resume", _note)
     _before(Player, "compute_gradients", lambda player, turn, *_, **__: (f"{turn.side.value} turn", None))
     _before(Player, "apply_gradients", lambda *_: ("update", None))
     _before(Loader, "decode", lambda *_: ("decode", None))
-    _before(TrainingLoop, "_log_step", lambda *_: ("record", None))
-    _after(TrainingLoop, "_log_step", _note)
+    for loop in (TrainingLoop, Evolution):
+        _before(loop, "_log_step", lambda *_: ("record", None))
+        _after(loop, "_log_step", _note)
     _before(TrainingLoop, "samples", lambda *_: ("samples", None))
     _before(TrainingLoop, "compute_score", lambda *_: ("score", None))
     _before(CheckpointWriter, "save", lambda writer, step, *_: ("save", step))
     _after(CheckpointWriter, "_write", lambda *_: enter("written"))
     _before(CheckpointWriter, "_prune", lambda *_: ("pruned", None))
+    for phase, name in (("membership", "_join"), ("generation", "_evolve"), ("gather", "_gather")):
+        _before(Worker, name, lambda *_, phase=phase: (phase, None))
