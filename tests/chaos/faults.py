@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from random import Random
 
 SEED = 20261126
 SAVE_STEPS = 4  # period of checkpoints in every run
-EARLY = ("join", "build", "restore")  # phases of a process that starts
+EARLY = ("import", "join", "build", "restore")  # phases of a process that starts
 _TURNS = ("d turn", "g turn", "update")
 _CELLS = ("membership", "generation", "d turn", "g turn", "gather")
 _SAVER = ("save", "written", "pruned", "samples", "score", "record")
@@ -77,6 +78,26 @@ STRATEGIES = {
 }
 
 
+# of processes that are no forks: phase by phase, since each start costs seconds
+NEW_PROCESSES = {
+    "devices": tuple(product(_SIGNALS, ("rank0", "rank1"), ("import",))),
+    "torchrun": (
+        *product(("kill", "stop"), ("rank1",), ("d turn",)),
+        ("term", "rank1", "update"),
+        *(("launcher " + kind, "rank0", phase) for kind, phase in zip(_SIGNALS, ("record", "save", "record"), strict=True)),
+    ),
+}
+
+
+def faults_of_new_processes(name: str) -> list[Fault]:
+    """Return the faults of `NEW_PROCESSES`: those of an import at the first starts, others in turn."""
+    found = []
+    for number, (kind, role, phase) in enumerate(NEW_PROCESSES[name]):
+        step = 0 if phase in EARLY else SAVE_STEPS + 3 * number
+        found.append(Fault(kind, role, phase, step, number))
+    return found
+
+
 def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> list[Fault]:
     """Draw `count` faults of a run, ordered by step. disk: include those of a disk of the run's.
 
@@ -87,7 +108,7 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
     if strategy.is_grid:
         return _of_grid(strategy, count, draws)
     during = _during(strategy, disk)
-    early = list(product(_SIGNALS, strategy.roles, EARLY if strategy.has_launcher else EARLY[1:]))
+    early = list(product(_SIGNALS, strategy.roles, EARLY[1:] if strategy.has_launcher else EARLY[2:]))
     draws.shuffle(during)
     draws.shuffle(early)
     found: list[Fault] = []
@@ -102,11 +123,37 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
     return found
 
 
+def draw_network_faults(name: str, count: int, seed: int = SEED) -> list[Fault]:
+    """Draw faults of the wire between two hosts with a process each.
+
+    A cut that ends a run is followed by a short one while it restarts. The worker of a grid on the
+    other host does not come back after one, so it is the last.
+    """
+    draws = Random(f"{seed} network {name}")
+    strategy = STRATEGIES[name]
+    roles = {"rank0": (*strategy.roles.get("rank0", ()), "save"), "rank1": strategy.roles.get("rank1", ())}
+    if strategy.is_grid:
+        roles = {"main": ("record", "save")}
+    places = [(role, phase) for role, phases in roles.items() for phase in phases]
+    kinds = ["delay", "loss", "cut"] if strategy.is_grid else ["delay", "long cut", "loss", "cut"]
+    found: list[Fault] = []
+    while len(found) < count:
+        number = len(found)
+        step = SAVE_STEPS * (2 + number)
+        if found and found[-1].kind == "long cut":
+            found.append(Fault("cut", draws.choice(list(roles)), "join", found[-1].step, number))
+        elif strategy.is_grid and number == count - 1:
+            found.append(Fault("long cut", *draws.choice(places), step, number))
+        else:
+            found.append(Fault(kinds[number % len(kinds)], *draws.choice(places), step, number))
+    return found
+
+
 def _of_grid(strategy: Strategy, count: int, draws: Random) -> list[Fault]:
     """Draw faults of workers, each followed by one that ends the coordinator: the next command has all workers again."""
     workers = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
     mains = [(kind, "main", phase) for kind, phase in product(("kill", "term"), ("record", "save", "pruned"))]
-    mains += [("flip", "main", "record"), ("stop", "main", "record"), ("kill", "main", "build")]
+    mains += [("flip", "main", "record")]
     draws.shuffle(workers)
     draws.shuffle(mains)
     decks = (workers, mains)
@@ -129,6 +176,6 @@ def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
     return found
 
 
-def num_steps(faults: list[Fault]) -> int:
+def num_steps(faults: Sequence[Fault]) -> int:
     """Return the length of a run in which all of them happen."""
     return faults[-1].step + 3 * SAVE_STEPS

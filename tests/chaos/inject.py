@@ -20,15 +20,27 @@ from random import Random
 from typing import Any
 
 from tests.chaos.faults import EARLY, SEED, Fault
+from tests.chaos.network import change_wire
 
 PLAN = "CHAOS_PLAN"  # a folder: plan.json, steps, and a file for each fault that has happened
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 _DAY_S = 86_400.0
+_WIRE: dict[str, dict[str, float]] = {
+    "delay": {"seconds": 1.0, "delay_s": 0.05},
+    "loss": {"seconds": 1.0, "loss": 0.2},
+    "cut": {"seconds": 1.0, "loss": 1.0},
+    "long cut": {"seconds": 3600.0, "loss": 1.0},
+}
 _step = 0  # steps that this process has done or restored
 
 
 class InjectedError(RuntimeError):
     """What a decoder raises that meets a defect of its own."""
+
+
+def wire_of(run: Path) -> Path:
+    """Return the pipe that changes the wire between the hosts of a run."""
+    return run.parent / "wire"
 
 
 def role() -> str:
@@ -74,7 +86,9 @@ def _claim(folder: Path, fault: Fault) -> bool:
 def _act(fault: Fault, folder: Path) -> None:
     how = fault.kind.rpartition(" ")[2]
     run = Path((folder / "run").read_text())
-    if how in _SIGNALS:
+    if fault.kind in _WIRE:
+        change_wire(wire_of(run), **_WIRE[fault.kind])
+    elif how in _SIGNALS:
         os.kill(os.getppid() if fault.kind.startswith("launcher") else os.getpid(), _SIGNALS[how])
     elif how == "full":
         _fill(run.parent / "filler")
