@@ -3,7 +3,8 @@
 Attacks TARGET, or every target with `all`, with the inputs FIRST to FIRST + COUNT.
 
 An input survives if it is accepted, or refused with the message of a `ParaganError`. A failure is any other
-exception, a file written outside of the temporary folder, more than INPUT_S seconds, or more than MEMORY_BYTES. Prints one JSON object, for each target
+exception, a file written outside of the temporary folder, more than INPUT_S seconds, or more than MEMORY_BYTES.
+Prints one JSON object, for each target
 {"inputs": int, "refused": int, "failed": {input: last lines of its traceback}}.
 """
 
@@ -52,7 +53,9 @@ def note_writes(root: str) -> None:
 
     def hear(event: str, arguments: tuple) -> None:
         opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES
-        path = os.fsdecode(arguments[0]) if (opens or event in _CHANGES) and isinstance(arguments[0], (str, bytes)) else ""
+        path = (
+            os.fsdecode(arguments[0]) if (opens or event in _CHANGES) and isinstance(arguments[0], (str, bytes)) else ""
+        )
         if os.path.isabs(path) and not path.startswith((root, "/dev/")) and "__pycache__" not in path:
             _written.append(f"{event} {path}")
 
@@ -78,7 +81,7 @@ def fuzz(attack: Attack, target: str, count: int, first: int, root: Path) -> dic
             failed[number] = f"took more than {INPUT_S} s: {traceback.format_exc()[-600:]}"
         except BaseException as error:
             code, line = outcome(error)
-            if code == 2 and line or isinstance(error, ParaganError):
+            if (code == 2 and line) or isinstance(error, ParaganError):
                 refused += 1
             else:
                 failed[number] = traceback.format_exc()[-900:]

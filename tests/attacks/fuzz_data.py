@@ -170,7 +170,11 @@ def fuzz_index(draws: Random, root: Path) -> None:
         path.write_bytes(mutate_bytes(draws, path.read_bytes()))
         if draws.random() < 0.5:  # as an attacker would
             found = json.loads(description.read_text())
-            about = {"name": path.name, "num_bytes": path.stat().st_size, "sha256": sha256(path.read_bytes()).hexdigest()}
+            about = {
+                "name": path.name,
+                "num_bytes": path.stat().st_size,
+                "sha256": sha256(path.read_bytes()).hexdigest(),
+            }
             found["index"] = about if path == index else found["index"]
             found["shards"] = [about if one["name"] == path.name else one for one in found["shards"]]
             description.write_text(json.dumps(found))
@@ -183,4 +187,11 @@ def _write(path: bytes, content: bytes) -> None:
         file.write(content)
 
 
-TARGETS = {"idx": fuzz_idx, "npz": fuzz_npz, "zip": fuzz_zip, "tar": fuzz_tar, "folder": fuzz_folder, "index": fuzz_index}
+TARGETS = {
+    "idx": fuzz_idx,
+    "npz": fuzz_npz,
+    "zip": fuzz_zip,
+    "tar": fuzz_tar,
+    "folder": fuzz_folder,
+    "index": fuzz_index,
+}

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -26,14 +24,22 @@ from typing import Any, BinaryIO
 
 import torch
 import torch._dynamo  # which optimisers import
-import torch.distributed.fsdp  # noqa: F401
+import torch.distributed.fsdp
 
-import paragan.runs.train
 from paragan.core.local_processes import is_suspended
 from paragan.features import _classifier as classifier
-from paragan.runs.folder import RunFolder
 from tests.chaos import forked, inject
-from tests.chaos.faults import SAVE_STEPS, SEED, STRATEGIES, Fault, Strategy, draw_faults, faults_of_new_processes, num_steps
+from tests.chaos.faults import (
+    SAVE_STEPS,
+    SEED,
+    STRATEGIES,
+    Fault,
+    Strategy,
+    draw_faults,
+    faults_of_new_processes,
+    num_steps,
+)
+from tests.chaos.invariants import Broken, check, report
 from tests.chaos.network import change_wire
 from tests.processes import ROOT, children, environment, kill
 
@@ -51,11 +57,7 @@ SETTINGS = (
     *("evaluation.features=judge", "evaluation.num_images=16", "g.precision=fp32", "d.precision=fp32"),
     "writers=[jsonl, console]",
 )
-_VOLATILE = ("seconds", "images_per_s", "data_wait", "eta_s", "d/wait_ms", "g/wait_ms")
-
-
-class Broken(AssertionError):
-    """An invariant that does not hold."""
+UNSCORED = ("evaluation.features=null", "every.sample_kimg=0")
 
 
 @contextmanager
@@ -133,52 +135,6 @@ def repair(out: Path) -> None:
         subprocess.run(["umount", str(out / "checkpoints")], check=True, timeout=30)
 
 
-def trace(out: Path) -> dict[int, dict[str, Any]]:
-    """Losses and other numbers of each step in the record, without times."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    steps = [line for line in lines if line["kind"] == "step"]
-    found = {line["step"]: {k: v for k, v in line.items() if k not in _VOLATILE} for line in steps}
-    if list(found) != sorted(found) or len(found) != len(steps):
-        raise Broken(f"steps of the record repeat or are out of order: {[line['step'] for line in steps]}")
-    return found
-
-
-def weights(out: Path) -> dict[str, bytes]:
-    newest = max((out / "checkpoints").glob("step-*"))
-    return {path.name: path.read_bytes() for path in sorted(newest.glob("*.safetensors"))}
-
-
-def check(strategy: Strategy, out: Path, straight: Path, steps: int) -> None:
-    """Raise `Broken` unless the disturbed run is the undisturbed one, and has left nothing behind."""
-    found, expected = trace(out), trace(straight)
-    if found.keys() != expected.keys() or max(found) != steps:
-        raise Broken(f"steps of the record: {list(found)}, undisturbed {list(expected)}")
-    if strategy.is_exact:
-        differing = [step for step in expected if found[step] != expected[step]]
-        if differing:
-            at = differing[0]
-            raise Broken(f"step {at} differs: {found[at]}, undisturbed {expected[at]}")
-        if weights(out) != weights(straight):
-            raise Broken("the final weights differ")
-    elif not all(math.isfinite(v) for line in found.values() for v in line.values() if isinstance(v, float)):
-        raise Broken("losses are not finite")
-    RunFolder(out).refuse_in_use()
-    debris = [str(path) for path in out.rglob("*") if path.name.endswith(".tmp") or ".tmp-" in path.name]
-    if debris:
-        raise Broken(f"left behind: {debris}")
-
-
-def repeated(plan: Path) -> list[int]:
-    """Steps that each start of the run did again."""
-    found, newest, pid = [], 0, None
-    for line in (plan / "steps").read_text().splitlines():
-        _, step, process = line.split()
-        if process != pid and pid is not None:
-            found.append(newest - int(step))
-        pid, newest = process, max(newest if process == pid else 0, int(step))
-    return found
-
-
 def start_new(*launcher: str) -> Start:
     """Return a function that starts the command in a new process. launcher: what starts the module `paragan`."""
 
@@ -198,8 +154,8 @@ def attack_new_processes(name: str, root: Path) -> dict[str, Any]:
     faults = faults_of_new_processes(name)
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=2")
     start, words = (start_new(), ("devices=2",)) if name == "devices" else (start_new(*torchrun), ())
-    unscored = ("evaluation.features=null", "every.sample_kimg=0", "train.timeout_s=10")
-    return disturb(start, replace(STRATEGIES["ddp"], words=(*words, *unscored)), faults, root) | {"not_run": ""}
+    longer = "train.timeout_s=10"  # to import
+    return disturb(start, replace(STRATEGIES["ddp"], words=(*words, *UNSCORED, longer)), faults, root) | {"not_run": ""}
 
 
 def attack_briefly(name: str, root: Path) -> dict[str, Any]:
@@ -209,7 +165,8 @@ def attack_briefly(name: str, root: Path) -> dict[str, Any]:
         kinds += [("decode", "rank0", "decode"), ("flip", "rank0", "record"), ("kill", "rank0", "written")]
         kinds += [] if reason else [("full", "rank0", "save")]
         faults = [Fault(*one, 2 * SAVE_STEPS + 2 * number, number) for number, one in enumerate(kinds)]
-        return disturb(start_here, STRATEGIES[name], faults, root) | {"not_run": reason and f"disk: {reason}"}
+        strategy = replace(STRATEGIES[name], words=(*STRATEGIES[name].words, *UNSCORED))
+        return disturb(start_here, strategy, faults, root) | {"not_run": reason and f"disk: {reason}"}
 
 
 def attack(name: str, count: int, root: Path, seed: int = SEED) -> dict[str, Any]:
@@ -242,26 +199,6 @@ def write_plan(folder: Path, faults: Sequence[Fault], out: Path) -> Path:
     (folder / "plan.json").write_text(json.dumps([asdict(fault) for fault in faults]))
     (folder / "run").write_text(str(out))
     return folder
-
-
-def report(faults: Sequence[Fault], plan: Path, failed: str, codes: Sequence[int]) -> dict[str, Any]:
-    again = repeated(plan)
-    happened = [fault for fault in faults if (plan / f"fault-{fault.number}").exists()]
-    damaged = sum(fault.kind == "flip" for fault in happened)
-    if not failed and sum(max(0, n - SAVE_STEPS) for n in again) > damaged * SAVE_STEPS:
-        failed = f"repeated {again} steps, with checkpoints every {SAVE_STEPS}"
-    if not failed and len(happened) < len(faults):
-        failed = f"did not happen: {[str(fault) for fault in faults if fault not in happened]}"
-    return {
-        "injected": len(happened),
-        "survived": 0 if failed else len(happened),
-        "kinds": Counter(fault.kind for fault in happened),
-        "phases": Counter(fault.phase for fault in happened),
-        "most_repeated": max(again, default=0),
-        "commands": len(codes),
-        "codes": Counter(codes),
-        "failed": failed,
-    }
 
 
 def prepare() -> None:

@@ -21,7 +21,7 @@ CAMPAIGNS = (  # kind, strategy, faults, seed
     *(("forks", "grid", 20, seed) for seed in (1, 2)),
     ("new", "devices", 6, 1),
     ("new", "torchrun", 6, 1),
-    *(("network", name, 6, 1) for name in ("ddp", "zero3", "asynchronous", "parameter-server", "grid")),
+    *(("network", name, 4, 1) for name in ("ddp", "zero3", "asynchronous", "parameter-server", "grid")),
 )
 
 

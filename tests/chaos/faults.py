@@ -60,7 +60,9 @@ STRATEGIES = {
     "alone": Strategy(("devices=1",), {"main": _TURNS}, "main", has_launcher=False),
     "ddp": Strategy(("devices=2",), _BOTH),
     "zero3": Strategy(("devices=2", "g.strategy=zero3", "d.strategy=zero3"), _BOTH),
-    "asynchronous": Strategy(("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False, is_split=True),
+    "asynchronous": Strategy(
+        ("devices=2", "scheme=asynchronous"), {"rank0": _G, "rank1": _D}, is_exact=False, is_split=True
+    ),
     "asynchronous-in-turns": Strategy(("devices=2", _WITHOUT_DELAY), {"rank0": _G, "rank1": _D}, is_split=True),
     "parameter-server": Strategy(
         ("devices=3", "scheme={name: parameter_server, staleness: 0}"),
@@ -68,8 +70,18 @@ STRATEGIES = {
         is_split=True,
     ),
     "grid": Strategy(
-        ("workers=2", "grid.shape=2x2", f"grid.batches={SAVE_STEPS}", "grid.executor=loop", "grid.fitness.num_images=16",
-         "grid.heartbeat_s=0.2", "scheme=synchronous", "augment=null", "every.score_kimg=0", "every.sample_kimg=0"),
+        (
+            "workers=2",
+            "grid.shape=2x2",
+            f"grid.batches={SAVE_STEPS}",
+            "grid.executor=loop",
+            "grid.fitness.num_images=16",
+            "grid.heartbeat_s=0.2",
+            "scheme=synchronous",
+            "augment=null",
+            "every.score_kimg=0",
+            "every.sample_kimg=0",
+        ),
         {"worker0": _CELLS, "worker1": _CELLS},
         "main",
         has_launcher=False,
@@ -84,7 +96,10 @@ NEW_PROCESSES = {
     "torchrun": (
         *product(("kill", "stop"), ("rank1",), ("d turn",)),
         ("term", "rank1", "update"),
-        *(("launcher " + kind, "rank0", phase) for kind, phase in zip(_SIGNALS, ("record", "save", "record"), strict=True)),
+        *(
+            ("launcher " + kind, "rank0", phase)
+            for kind, phase in zip(_SIGNALS, ("record", "save", "record"), strict=True)
+        ),
     ),
 }
 
@@ -135,7 +150,7 @@ def draw_network_faults(name: str, count: int, seed: int = SEED) -> list[Fault]:
     if strategy.is_grid:
         roles = {"main": ("record", "save")}
     places = [(role, phase) for role, phases in roles.items() for phase in phases]
-    kinds = ["delay", "loss", "cut"] if strategy.is_grid else ["delay", "long cut", "loss", "cut"]
+    kinds = ["delay", "loss", "cut"] if strategy.is_grid else ["delay", "long cut", "cut", "loss"]
     found: list[Fault] = []
     while len(found) < count:
         number = len(found)
@@ -150,8 +165,10 @@ def draw_network_faults(name: str, count: int, seed: int = SEED) -> list[Fault]:
 
 
 def _of_grid(strategy: Strategy, count: int, draws: Random) -> list[Fault]:
-    """Draw faults of workers, each followed by one that ends the coordinator: the next command has all workers again."""
-    workers = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
+    """Draw faults of workers, each followed by one that ends the coordinator, so that all workers start again."""
+    workers = [
+        (kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)
+    ]
     mains = [(kind, "main", phase) for kind, phase in product(("kill", "term"), ("record", "save", "pruned"))]
     mains += [("flip", "main", "record")]
     draws.shuffle(workers)
@@ -162,7 +179,9 @@ def _of_grid(strategy: Strategy, count: int, draws: Random) -> list[Fault]:
 
 def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
     """Return every (kind, role, phase) of a process that trains."""
-    found = [(kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)]
+    found = [
+        (kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)
+    ]
     found += [(kind, strategy.saver, phase) for kind, phase in product(_SIGNALS, _SAVER)]
     if strategy.is_split:  # the others wait for a score up to an hour (docs/ranks.md)
         found = [(kind, role, phase) for kind, role, phase in found if (kind, phase) not in _LONG_WAITS]
@@ -172,7 +191,9 @@ def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
     if strategy.has_launcher:
         found += [(f"launcher {kind}", strategy.saver, phase) for kind, phase in product(_SIGNALS, ("record", "save"))]
     if disk:
-        found += [(kind, strategy.saver, "save") for kind in ("full", "read-only")] + [("full", strategy.saver, "record")]
+        found += [(kind, strategy.saver, "save") for kind in ("full", "read-only")] + [
+            ("full", strategy.saver, "record")
+        ]
     return found
 
 

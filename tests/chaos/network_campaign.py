@@ -74,4 +74,3 @@ def attack(name: str, count: int, root: Path, seed: int = SEED) -> dict[str, Any
         start = start_grid(hosts) if strategy.is_grid else start_ranks(hosts)
         found = disturb(start, replace(strategy, words=tuple(words)), draw_network_faults(name, count, seed), root)
     return found | {"not_run": ""}
-

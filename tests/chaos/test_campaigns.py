@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.campaign import Broken, check, repeated, report, write_plan
+from tests.chaos.campaign import write_plan
 from tests.chaos.campaigns import CAMPAIGNS, run
 from tests.chaos.faults import EARLY, STRATEGIES, draw_faults, draw_network_faults
+from tests.chaos.invariants import Broken, check, repeated, report
 from tests.chaos.network import lacking
 from tests.tiny_run import train
 
@@ -54,7 +55,9 @@ def two_runs(tmp_path_factory):
     for name in ("run", "straight"):
         (root / name).mkdir()
         train(root / name)
-        (root / name / "metrics.jsonl").write_text("".join(f'{{"kind": "step", "step": {n}, "d": 1.5}}\n' for n in range(1, 5)))
+        (root / name / "metrics.jsonl").write_text(
+            "".join(f'{{"kind": "step", "step": {n}, "d": 1.5}}\n' for n in range(1, 5))
+        )
     return root
 
 
@@ -83,7 +86,7 @@ def test_check_of_a_run_that_differs_raises(two_runs, name, change, message):
 
 def test_report_of_a_run_that_repeats_more_than_a_checkpoint_has_failed(tmp_path):
     plan = write_plan(tmp_path / "plan", faults := draw_faults("alone", 1, 1), tmp_path / "run")
-    (plan / "fault-0").touch()
+    (plan / "fault-0").write_text("0.0\n")
     (plan / "steps").write_text("".join(f"0.0 {step} {pid}\n" for pid, step in [(1, 8), (1, 9), (2, 4), (2, 5)]))
     assert repeated(plan) == [5]
     assert "repeated [5] steps" in report(faults, plan, "", [0])["failed"]

@@ -1,4 +1,4 @@
-"""Imported by Python at its start, where this folder is on PYTHONPATH: injects faults into processes that are no forks."""
+"""Faults for processes that are no forks: Python imports this at its start where this folder is on PYTHONPATH."""
 
 from __future__ import annotations
 
