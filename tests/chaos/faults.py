@@ -94,12 +94,10 @@ STRATEGIES = {
 NEW_PROCESSES = {
     "devices": tuple(product(_SIGNALS, ("rank0", "rank1"), ("import",))),
     "torchrun": (
-        *product(("kill", "stop"), ("rank1",), ("d turn",)),
-        ("term", "rank1", "update"),
-        *(
-            ("launcher " + kind, "rank0", phase)
-            for kind, phase in zip(_SIGNALS, ("record", "save", "record"), strict=True)
-        ),
+        ("kill", "rank1", "d turn"),
+        ("launcher stop", "rank0", "save"),
+        ("launcher term", "rank0", "record"),
+        ("launcher kill", "rank0", "record"),
     ),
 }
 
@@ -116,7 +114,8 @@ def faults_of_new_processes(name: str) -> list[Fault]:
 def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> list[Fault]:
     """Draw `count` faults of a run, ordered by step. disk: include those of a disk of the run's.
 
-    Kinds of a phase at the start of a process follow a fault that ends one.
+    Kinds of a phase at the start of a process follow a fault that ends one. None hits the save of
+    ranks whose launcher has ended: nothing would end a rank that is suspended there.
     """
     draws = Random(f"{seed} {name}")
     strategy = STRATEGIES[name]
@@ -133,7 +132,7 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
         if found and found[-1].kind in ("kill", "stop") and found[-1].phase not in EARLY and number % 3 == 0:
             found.append(Fault(*early[number % len(early)], found[-1].step, number))
             continue
-        step += draws.choice((1, 2, 3))
+        step += 3 if found and found[-1].kind.startswith("launcher") else draws.choice((1, 2, 3))
         found.append(Fault(*during[number % len(during)], step, number))
     return found
 
