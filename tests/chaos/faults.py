@@ -132,7 +132,7 @@ def draw_faults(name: str, count: int, seed: int = SEED, disk: bool = True) -> l
         if found and found[-1].kind in ("kill", "stop") and found[-1].phase not in EARLY and number % 3 == 0:
             found.append(Fault(*early[number % len(early)], found[-1].step, number))
             continue
-        step += 3 if found and found[-1].kind.startswith("launcher") else draws.choice((1, 2, 3))
+        step += SAVE_STEPS + 2 if found and found[-1].kind.startswith("launcher") else draws.choice((1, 2, 3))
         found.append(Fault(*during[number % len(during)], step, number))
     return found
 
