@@ -16,6 +16,8 @@ UNPICKLING = {
     "gather_object",
     "recv_object_list",
     "scatter_object_list",
+    "send_object_list",
+    "torch.distributed.rpc",
 }
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import io
+import json
 import os
+import shutil
 import struct
 import tarfile
+import tempfile
 import zipfile
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
 import numpy as np
 from PIL import Image
 
-from paragan.datasets import cifar10, folder, mnist, npz, paired
-from tests.attacks.mutations import mutate_bytes
+from paragan.datasets import cifar10, folder, mnist, npz, paired, shards
+from tests.attacks.mutations import dump, mutate_bytes, mutate_json
+from tests.prepared_shards import image_folder, prepared
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
@@ -141,9 +147,51 @@ def fuzz_folder(draws: Random, root: Path) -> None:
         _fetch_all(folder.source(folder.Options(str(below), size=8), split))
 
 
+@cache
+def _shards() -> Path:
+    """Prepared shards of nine images, made once. Not to be changed."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    prepared(image_folder(folder / "images", 9), folder / "shards")
+    return folder / "shards"
+
+
+def fuzz_index(draws: Random, root: Path) -> None:
+    """Prepared shards: the description as JSON or bytes, the index, or a shard; signed again in half of the cases."""
+    data = Path(shutil.copytree(_shards(), root / "data"))
+    description, index = data / "dataset.json", data / "index.bin"
+    names = sorted(path for path in data.iterdir() if path != description)
+    if draws.random() < 0.4:
+        text = description.read_bytes()
+        changed = dump(mutate_json(draws, json.loads(text))) if draws.random() < 0.7 else mutate_bytes(draws, text)
+        description.write_bytes(changed)
+    else:
+        path = index if draws.random() < 0.6 else draws.choice(names)
+        path.write_bytes(mutate_bytes(draws, path.read_bytes()))
+        if draws.random() < 0.5:  # as an attacker would
+            found = json.loads(description.read_text())
+            about = {
+                "name": path.name,
+                "num_bytes": path.stat().st_size,
+                "sha256": sha256(path.read_bytes()).hexdigest(),
+            }
+            found["index"] = about if path == index else found["index"]
+            found["shards"] = [about if one["name"] == path.name else one for one in found["shards"]]
+            description.write_text(json.dumps(found))
+    for split in ("train", "held_out"):
+        _fetch_all(shards.source(shards.Options(str(data), size=8), split))
+
+
 def _write(path: bytes, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
 
 
-TARGETS = {"idx": fuzz_idx, "npz": fuzz_npz, "zip": fuzz_zip, "tar": fuzz_tar, "folder": fuzz_folder}
+TARGETS = {
+    "idx": fuzz_idx,
+    "npz": fuzz_npz,
+    "zip": fuzz_zip,
+    "tar": fuzz_tar,
+    "folder": fuzz_folder,
+    "index": fuzz_index,
+}

@@ -14,9 +14,10 @@ from tests.processes import ROOT, environment
 
 COUNTS = {  # inputs by target
     **{"yaml": 8_250, "overrides": 8_250},
-    **{"idx": 2_000, "npz": 2_000, "zip": 1_750, "tar": 1_750, "folder": 1_200},
-    **{"images": 24_000, "manifest": 500, "state": 500, "weights": 500, "exported": 500},
-    **{"record": 500, "resumed-record": 4_500},
+    **{"idx": 2_000, "npz": 2_000, "zip": 1_750, "tar": 1_750, "folder": 1_200, "index": 1_000},
+    **{"images": 24_000, "manifest": 1_000, "state": 1_000, "weights": 1_000, "exported": 1_000},
+    **{"record": 1_000, "resumed-record": 4_500},
+    **{"control": 1_000, "heartbeat": 1_000, "server": 1_000},
 }
 PLAIN = ("evaluation.features=null", "train.kimg=0.16", "every.save_kimg=0.016")
 SCORED = ("evaluation.features=judge", "evaluation.num_images=16", "every.score_kimg=0.032")
@@ -34,7 +35,7 @@ def attack(module, *words, timeout_s):
 
 def test_fuzz_targets_have_counts_that_add_up_to_the_stated_number():
     assert COUNTS.keys() == MODULES.keys()
-    assert sum(COUNTS.values()) >= 56_000
+    assert sum(COUNTS.values()) >= 62_000 and min(COUNTS.values()) >= 1_000
 
 
 def test_a_few_fuzzed_inputs_of_every_kind_are_accepted_or_refused_in_a_line():
@@ -52,6 +53,21 @@ def test_fuzzed_inputs_are_accepted_or_refused_in_a_line(target, count):
     assert found["inputs"] == count
     if "record" not in target:  # lines that cannot be read are left out of a record
         assert found["refused"] > 0.05 * count, "mutations that are all harmless attack nothing"
+
+
+def test_a_file_written_outside_of_the_folder_is_a_failure(tmp_path):
+    """In a process of its own: an audit hook cannot be removed."""
+    code = (
+        "from pathlib import Path; from tests.attacks.fuzz import fuzz, note_writes; import signal, sys, json\n"
+        "root = Path(sys.argv[1]); (root / 'in').mkdir(); note_writes(str(root / 'in'))\n"
+        "write = lambda path: lambda draws, folder: Path(path or folder / 'a').write_text('x')\n"
+        "found = [fuzz(write(p), 'a', 1, n, root / 'in')['failed'] for n, p in enumerate((None, root / 'b'))]\n"
+        "assert not found[0] and 'written outside' in found[1][1], found"
+    )
+    env = environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_crash_that_changes_the_outcome_is_found(tmp_path):

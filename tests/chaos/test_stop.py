@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.test_kill import newest, start
+from tests.processes import environment
 
 pytestmark = pytest.mark.chaos
 KIMG = 9.6
+SETTINGS = (
+    *("data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.log_steps=5", "every.save_kimg=0.32"),
+    *(
+        "every.sample_kimg=3.2",
+        "every.score_kimg=0",
+        "evaluation.features=null",
+        "g.precision=fp32",
+        "d.precision=fp32",
+    ),
+)
+
+
+def start(out: Path, kimg: float) -> subprocess.Popen:
+    words = [sys.executable, "-m", "paragan", "train", "digits", *SETTINGS, f"train.kimg={kimg}", "--out", str(out)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(words, env=environment(), **pipes)
+
+
+def newest(out: Path) -> str:
+    """The name of the newest finished checkpoint."""
+    return max((p.name for p in (out / "checkpoints").glob("step-*")), default="")
 
 
 def wait_for(condition, process, seconds: float = 100) -> None:

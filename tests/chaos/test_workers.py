@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -104,24 +103,6 @@ def test_workers_evolve_what_one_process_does(started, tmp_path, expected, worke
     assert found and all(address.startswith("127.") for address in found), found
     finished(process)
     assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 11))
-
-
-@pytest.mark.parametrize(
-    ("how", "seed"),
-    [pytest.param(how, seed, marks=pytest.mark.slow) for how in (signal.SIGKILL, signal.SIGSTOP) for seed in (0, 1)],
-)
-def test_a_worker_that_is_lost_changes_nothing(started, tmp_path, expected, how, seed):
-    draw, folder = random.Random(seed), tmp_path / "run"
-    process = begin(started, folder, "workers=3")
-    pids = crew(process, 3)
-    moment = draw.randrange(2, 8)
-    wait_for(lambda: len(generations(folder)) >= moment, process, WAIT_S)
-    time.sleep(draw.random() * 0.2)
-    os.kill(draw.choice(pids), how)
-    out = finished(process)
-    assert " failed: " in out and genomes(folder) == expected
-    assert generations(folder) == list(range(1, 11))  # each told once, also one that was played twice
-    assert not [pid for pid in pids if alive(pid)]
 
 
 @pytest.mark.slow

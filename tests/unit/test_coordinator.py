@@ -141,6 +141,18 @@ def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, wh
         grid.evolve(1) if while_ == "meet" else found.collect()
 
 
+def test_worker_that_fails_while_cells_are_collected_changes_no_genome(begun, tmp_path):
+    """Its cells of the last generation are on no other worker: they are repeated before the others are collected."""
+    grid = begun(workers=3)
+    grid.evolve(3)
+    for line in (grid.coordinator.membership.members[1].line, grid.workers[1].line):
+        line.disconnect_reason = "killed"
+    states = grid.coordinator.collect()
+    assert grid.said[-1].endswith("cells, from generation 2")
+    assert {state.clock[0] for state in states.values()} == {6}
+    assert grid.genomes() == alone(tmp_path / "alone", 3)
+
+
 def test_worker_that_joins_later_gets_cells(begun, tmp_path):
     grid = begun(workers=1)
     grid.evolve(1)

@@ -14,7 +14,7 @@ import pytest
 from paragan.coevolution.workers import membership as membership_module
 from paragan.coevolution.workers.membership import FailedWorker, Membership
 from paragan.core.errors import RankError
-from paragan.distributed.launch.handshake import has_ended, worker_info
+from paragan.distributed.launch.handshake import has_ended, reported_error, worker_info
 
 HEARTBEAT_S = 1.0
 
@@ -158,3 +158,15 @@ def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
     assert membership.check_failed()
     with pytest.raises(FailedWorker):
         raise membership.failure()
+
+
+@pytest.mark.parametrize("values", [{}, {"reason": ["x"], "code": "two"}, {"code": float("inf")}, {"code": 10**400}])
+def test_reported_error_of_an_invalid_message_is_a_line_with_exit_code_1(values):
+    error = reported_error("worker 1", {"kind": "failed", **values})
+    assert error.exit_code == 1 and str(error).startswith("worker 1: ")
+    assert reported_error("worker 1", {"reason": "no memory", "code": 2}).exit_code == 2
+
+
+@pytest.mark.parametrize("pid", [None, "12", -1, 0, 1 << 70, 1.5])
+def test_process_with_an_invalid_id_has_not_ended(pid):
+    assert not has_ended({**worker_info("cpu"), "pid": pid})

@@ -164,6 +164,14 @@ def test_labels_outside_of_the_classes_are_refused(out):
         ({"num_train": 23}, "the numbers in it do not fit each other"),
         ({"num_samples": "many"}, "dataset.json: num_samples: Input should be a valid integer"),
         ({"shards": []}, "the numbers in it do not fit each other"),
+        (
+            {"index": {"name": "../index.bin", "num_bytes": 1104, "sha256": "0"}},
+            "the numbers in it do not fit each other",
+        ),
+        (
+            {"index": {"name": "index.bin\0", "num_bytes": 1104, "sha256": "0"}},
+            "the numbers in it do not fit each other",
+        ),
     ],
 )
 def test_an_invalid_description_is_refused(out, change, message):

@@ -219,6 +219,7 @@ def _check_description(found: ShardDescription, where: str) -> None:
     fits = found.samples_per_shard >= 1 and found.num_samples >= 2
     fits = fits and len(found.shards) == -(-found.num_samples // found.samples_per_shard)
     fits = fits and [file.name for file in found.shards] == [shard_name(i) for i in range(len(found.shards))]
+    fits = fits and found.index.name == INDEX  # not one outside of the folder
     fits = fits and (found.encoding is None or 1 <= found.encoding.size <= _MAX_SIDE)
     fits = fits and (found.num_train is None or 0 < found.num_train < found.num_samples)
     if not fits:

@@ -75,14 +75,18 @@ class Coordinator:
         return results
 
     def collect(self) -> dict[int, CellState]:
-        """Collect the states of all cells at the last common generation boundary."""
-        while self._edge != self.at or not self.states:
-            try:
+        """Collect the states of all cells after the last generation.
+
+        A worker that fails meanwhile sets its cells back: they repeat what was not collected.
+        """
+        target = self.at
+        while self._edge != target or not self.states:
+            with suppress(FailedWorker):
                 if self.membership.is_stale:
                     self._assign()
+                if self.at < target:
+                    self.evolve(target)
                 self._gather()
-            except FailedWorker:
-                continue
         return self.states
 
     def end(self) -> None:

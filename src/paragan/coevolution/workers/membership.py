@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from paragan.core.errors import ParaganError, RankError
-from paragan.distributed.launch.handshake import has_ended
+from paragan.core.errors import RankError
+from paragan.distributed.launch.handshake import has_ended, reported_error
 from paragan.distributed.launch.rank_env import RESUME_HINT
 from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.failure_detector import FailureDetector, Silence
@@ -204,9 +204,7 @@ class Membership:
                 member.state = str(message.get("state", member.state))
                 member.progress = message.get("progress")
             case "failed":
-                error = ParaganError(f"{member.name}: {message['reason']}")
-                error.exit_code = int(message.get("code", 1))
-                raise error
+                raise reported_error(member.name, message)
             case "unreachable":  # another worker is, from this one
                 self.has_failed = True
             case _:

@@ -14,8 +14,12 @@ from typing import Any
 import torch
 
 import paragan
+from paragan.core.errors import ParaganError
 from paragan.core.local_processes import is_running
 from paragan.core.process_environment import num_cores
+
+_PIDS = 1 << 31
+_MAX_CODE = 255  # of a process
 
 
 def worker_info(
@@ -58,7 +62,16 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
 def has_ended(theirs: Mapping[str, Any]) -> bool:
     """Return whether the worker's process has ended; False for a process of another host."""
     is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
-    return is_here and not is_running(int(theirs["pid"]))
+    pid = theirs.get("pid")
+    return is_here and isinstance(pid, int) and 0 < pid < _PIDS and not is_running(pid)
+
+
+def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
+    """Return the error that a worker has reported; its message may lack anything."""
+    error = ParaganError(f"{name}: {message.get('reason', 'it gave no reason')}")
+    code = message.get("code")
+    error.exit_code = code if isinstance(code, int) and 0 < code <= _MAX_CODE else 1
+    return error
 
 
 def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
