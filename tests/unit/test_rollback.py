@@ -1,0 +1,281 @@
+"""Rollback: what counts as a collapse, what returns and what continues, and that stopping stays invisible."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import paragan as pg
+from paragan import build
+from paragan.cli.main import main
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError, DivergedError
+from paragan.evaluation.score import Score
+from paragan.loading.order import Order
+from paragan.report.record import open_record
+from tests.tiny_run import SMALL, TINY
+from tests.unit.test_collapse import COLLAPSED, GOOD, SATURATED, WRONG
+
+RUN = (
+    *TINY, *SMALL, "train.kimg=0.192", "every.sample_kimg=0.032", "every.save_kimg=0.048", "every.keep=2",
+    "every.log_steps=2", "g.optimizer.lr=1e-3", "d.optimizer.lr=2e-3", 
+    "g.schedule={name: linear, end: 40}", "g.ema.half_life_kimg=0.05",
+    "rollback.max_rollbacks=2",
+)  # fmt: skip
+
+
+def trainer(folder, *words, bad=(), values=COLLAPSED, **options):
+    """A run of 12 steps, measured at every second one, saved at every third. bad: steps that measure `values`."""
+    run = build.trainer(read_recipe("digits", [*RUN, *words]), folder, print, lambda: False, **options)
+    run.telemetry = lambda gan, scalars: values if gan.clock.step in bad else GOOD
+    return run
+
+
+def tensors(run) -> dict[str, torch.Tensor]:
+    groups, _ = run.state()
+    return {f"{group}/{name}": value.clone() for group, held in groups.items() for name, value in held.tensors.items()}
+
+
+def differing(one, other) -> list[str]:
+    assert one.keys() == other.keys()
+    return [name for name, value in one.items() if not torch.equal(value, other[name])]
+
+
+def rollbacks(events) -> list[dict]:
+    return [event.values["rollback"] for event in events if "rollback" in event.values]
+
+
+def test_rollback_without_a_collapse_trains_the_same_run(tmp_path):
+    plain, guarded = trainer(tmp_path / "a", "rollback=null"), trainer(tmp_path / "b")
+    list(plain.run())
+    events = list(guarded.run())
+    assert rollbacks(events) == []
+    assert differing(tensors(plain), tensors(guarded)) == []
+    assert (guarded.clock.images, guarded.batches.position) == (plain.clock.images, plain.batches.position)
+
+
+def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues_with_other_data(tmp_path):
+    run = trainer(tmp_path, bad=(6, 8))
+    saved, events = {}, []
+    for event in run.run():
+        events.append(event)
+        if event.kind == "checkpoint":
+            saved[event.step] = (tensors(run), run.batches.position)
+    (found,) = rollbacks(events)
+    assert (found["name"], found["to_step"], found["count"]) == ("mode_collapse", 3, 1)
+    assert differing(saved[8][0], saved[3][0]) == []
+    assert differing(saved[6][0], saved[3][0]) != []
+    assert saved[8][1] == 8  # batches after the rollback are those that follow
+    assert run.images == 192 + 5 * 16 == run.clock.images
+    assert [player.policy.lr for player in run.players.values()] == [5e-4, 1e-3]
+    rates = [event.values["g/lr"] for event in events if event.kind == "step" and event.values]
+    # a line to 0 in 40 updates; steps 10, 12, … are updates 4, 6, … again, at half the rate
+    expected = [1 - n / 40 for n in (1, 3, 5, 7)] + [0.5 - n / 80 for n in (4, 6, 8, 10)]
+    assert rates == pytest.approx([1e-3 * factor for factor in expected])
+
+
+@pytest.mark.parametrize(
+    ("values", "factors"), [(SATURATED, {"d": 0.1}), (WRONG, {"g": 0.1}), (COLLAPSED, {"g": 0.1, "d": 0.1})]
+)
+def test_rollback_slows_the_players_concerned(tmp_path, values, factors):
+    run = trainer(tmp_path, "rollback.lr_factor=0.1", bad=(4, 6), values=values)
+    assert [found["lr_factors"] for found in rollbacks(run.run(num_steps=6))] == [factors]
+    assert {side: player.policy.lr for side, player in run.players.items()} == pytest.approx(
+        {"g": 1e-3 * factors.get("g", 1), "d": 2e-3 * factors.get("d", 1)}
+    )
+
+
+def test_rollback_at_the_start_returns_to_the_untrained_players(tmp_path):
+    run = trainer(tmp_path, "rollback.patience=1", bad=(2,), values=SATURATED)
+    before = tensors(run)
+    assert [found["to_step"] for found in rollbacks(run.run(num_steps=2))] == [0]
+    assert differing(before, tensors(run)) == []  # no state of the optimisers either
+
+
+BAD = (4, 6, 10, 12)  # two rollbacks, at 6 and 12, which are also saved in between
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    run = trainer(tmp_path_factory.mktemp("straight"), bad=BAD)
+    return run, list(run.run())
+
+
+KILLS = [pytest.param(step, marks=[] if step == 6 else pytest.mark.slow) for step in (6, 7, 9, 12, 14)]
+
+
+@pytest.mark.parametrize("step", KILLS)
+def test_rollback_continues_bit_for_bit_after_a_kill(tmp_path, straight, step):
+    """At step 6: before and after the checkpoint that is due, the event, the checkpoint of the rollback."""
+    run, events = straight
+    assert [(event.step, event.values["rollback"]["to_step"]) for event in events if rollbacks([event])] == [
+        (6, 0),
+        (12, 6),
+    ]
+    kinds = ("telemetry", "checkpoint", "event")
+    near = [n for n, event in enumerate(events, start=1) if event.step == step and event.kind in (*kinds, "step")]
+    for number in near[1:] if step == 6 else near[:1]:
+        folder = tmp_path / str(number)
+        list(islice(trainer(folder, bad=BAD).run(), number))  # without the work of an end
+        resumed = trainer(folder, bad=BAD)
+        assert resumed.resume()
+        list(resumed.run())
+        assert differing(tensors(run), tensors(resumed)) == []
+        assert (resumed.clock.images, resumed.batches.position) == (run.clock.images, run.batches.position)
+        assert resumed.state()[1] == run.state()[1]
+
+
+def test_rollback_leaves_the_good_checkpoint_to_no_pruning(tmp_path):
+    run = trainer(tmp_path, "rollback.patience=9", "every.save_kimg=0.016", bad=range(4, 99))
+    list(run.run(num_steps=8))
+    assert [path.name[-1] for path in run.checkpoints.paths()] == ["1", "7", "8"]
+    resumed = trainer(tmp_path, "rollback.patience=9")
+    assert resumed.resume()
+    resumed.checkpoints.prune_before(resumed.checkpoints.path_of(8))
+    assert [path.name[-1] for path in run.checkpoints.paths()] == ["1", "7", "8"]
+
+
+def test_rollback_after_the_last_ends_the_run_in_one_line(tmp_path):
+    run = trainer(tmp_path, bad=range(1, 99), values=SATURATED)
+    with pytest.raises(DivergedError, match="step 12: collapse after 2 rollbacks, the most that rollback") as raised:
+        list(run.run())
+    assert "\n" not in str(raised.value) and "D is too strong" in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_rollback_without_a_readable_good_checkpoint_ends_the_run(tmp_path):
+    run = trainer(tmp_path, bad=(6, 8))
+    list(run.run(num_steps=5))
+    (tmp_path / "checkpoints" / "step-000000003" / "g.safetensors").write_bytes(b"damaged")
+    with pytest.raises(DivergedError, match="step 8: no good checkpoint to roll back to: Samples are much closer"):
+        list(run.run())
+
+
+def test_rollback_of_a_diverging_score_returns_to_the_best_checkpoint(tmp_path):
+    run = trainer(tmp_path, "every.score_kimg=0.032")
+    values = iter([9.0, 5.0, 4.0, 7.9, 8.0, 8.1, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
+    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
+    (found,) = rollbacks(run.run())
+    assert (found["name"], found["to_step"]) == ("score_diverges", 4)
+
+
+def test_rollback_at_the_end_of_a_run_trains_what_was_lost_and_scores_it(tmp_path):
+    run = trainer(tmp_path, "every.score_kimg=0.064")
+    values = iter([7.0, 5.0, 10.0, 11.0, *[4.0] * 9])
+    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
+    events = list(run.run())
+    assert [(event.step, event.values["rollback"]["to_step"]) for event in events if rollbacks([event])] == [(12, 4)]
+    assert [event.step for event in events if event.kind == "score"] == [0, 4, 8, 12, 16, 20]
+    assert run.is_finished and run.saved_at == 20
+
+
+def test_rollback_to_the_same_best_checkpoint_counts_lost_images_once(tmp_path):
+    run = trainer(tmp_path, "every.score_kimg=0.032")
+    values = iter([7.0, 5.0, 10.0, 11.0, 10.0, 11.0, *[4.0] * 20])
+    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
+    assert [found["to_step"] for found in rollbacks(run.run())] == [2, 2]
+    assert run.clock.step == 12 + 10 - 2  # of the ten steps up to the second rollback, two remained
+
+
+def poisoned_points(size: float) -> torch.Tensor:
+    """Points on a circle; two of batch 10, which the run meets once, as no decoder should return them."""
+    angles = torch.arange(6400) * 0.7
+    points = torch.stack([angles.cos(), angles.sin()], 1)
+    rows = Order(6400, 0).at(np.array([160, 161]))
+    points[rows] = torch.tensor([[size, size], [-size, -size]])
+    return points
+
+
+class Maker(nn.Module):
+    latent = 2
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, z):
+        return self.layer(z)
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 4), nn.LeakyReLU(0.2), nn.Linear(4, 1))
+
+    def forward(self, x):
+        return self.layers(x).squeeze(1)
+
+
+def train_on_poison(folder, size, **settings):
+    sgd = {"name": "SGD", "lr": 0.1, "arguments": {}}
+    every = {"every.sample_kimg": 0, "every.save_kimg": 0.08, "every.log_steps": 5}
+    options = {"train.batch": 16, "train.kimg": 1.92, "g.optimizer": sgd, "d.optimizer": sgd, **every, **settings}
+    torch.manual_seed(0)
+    data = {"x": poisoned_points(size)}
+    return pg.Trainer(Maker(), Critic(), data, loss="hinge", settings=options, out=folder).run()
+
+
+def test_poisoned_batch_without_a_finite_gradient_is_skipped_without_a_rollback(tmp_path):
+    run = train_on_poison(tmp_path, 1e25, **{"rollback.max_rollbacks": 0})
+    texts = [line["text"] for line in run.records("event")]
+    assert texts == ["d: 1 updates skipped, their gradients were not finite"]
+    assert run.is_finished
+
+
+def test_rollback_after_a_poisoned_batch_continues_past_it(tmp_path):
+    """The gradient of this one is finite, and G's all later gradients are not."""
+    with pytest.raises(DivergedError, match=r"g: all of the last \d+ updates were skipped"):
+        train_on_poison(tmp_path / "plain", 1e18)
+    run = train_on_poison(tmp_path / "guarded", 1e18, **{"rollback.lr_factor": 1.0})
+    (line,) = [line for line in run.records("event") if "rollback" in line]
+    assert (line["step"], line["rollback"]["to_step"]) == (110, 0)
+    assert run.is_finished
+    assert run.records("checkpoint")[-1]["step"] == 120 + 110
+    assert all(weight.abs().max() < 10 for weight in run.generator.parameters())
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("scheme=asynchronous",), "rollback does not support scheme asynchronous"),
+        (("grid.shape=2x2",), "rollback is not available for a grid"),
+        (("evaluation.mode=background",), "set evaluation.mode=inline"),
+    ],
+)
+def test_rollback_is_refused_by_name(tmp_path, words, text):
+    with pytest.raises(ConfigError, match=text):
+        build.trainer(read_recipe("digits", [*TINY, *SMALL, "rollback={}", *words]), tmp_path, print, lambda: False)
+
+
+FAST = "d.optimizer={name: SGD, lr: 1e25, arguments: {}}"  # D overflows at its second update
+
+
+def test_rollback_of_a_rate_too_high_lowers_it_until_it_trains(tmp_path):
+    words = (FAST, "rollback.lr_factor=1e-27", "train.kimg=1.6", "every.sample_kimg=0", "every.save_kimg=0")
+    run = build.trainer(read_recipe("digits", [*RUN, *words]), tmp_path, print, lambda: False)
+    (event,) = [event for event in run.run() if rollbacks([event])]
+    assert (event.values["rollback"]["name"], event.values["rollback"]["to_step"]) == ("diverged", 0)
+    assert run.is_finished
+    assert run.clock.step == 100 + event.step
+    assert all(torch.isfinite(value).all() for value in tensors(run).values())
+
+
+def test_rollback_of_a_rate_that_stays_too_high_ends_with_exit_code_2(tmp_path, capsys):
+    words = (FAST, "train.kimg=9.6", "every.sample_kimg=0", "every.save_kimg=0", "rollback.max_rollbacks=1")
+    assert main(["train", "digits", *RUN, *words, "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert "rollback 1 of 1, to the players of step 0; learning rates g x 0.5, d x 0.5. Reason: step 1" in out
+    assert err.count("\n") == 1 and "collapse after 1 rollbacks" in err
+    found = json.loads((tmp_path / "exit.json").read_text())
+    assert found["code"] == 2 and "collapse after 1 rollbacks" in found["reason"]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["rollback"]["to_step"] for line in lines if "rollback" in line] == [0]
+    record = open_record(tmp_path)
+    record.read()
+    assert record.history.total_kimg == 9.6 + 1.6
+    assert any("rollback 1 of 1" in text for _, text in record.history.events)
