@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice, repeat
 
 import numpy as np
 import pytest
@@ -72,22 +72,24 @@ def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues
     assert differing(saved[6][0], saved[3][0]) != []
     assert saved[8][1] == 8  # batches after the rollback are those that follow
     assert run.images == 192 + 5 * 16 == run.clock.images
-    assert [player.policy.lr for player in run.players.values()] == [5e-4, 1e-3]
+    assert [player.policy.lr for player in run.players.values()] == [1e-3, 2e-3]  # the first time
     rates = [event.values["g/lr"] for event in events if event.kind == "step" and event.values]
-    # a line to 0 in 40 updates; steps 10, 12, … are updates 4, 6, … again, at half the rate
-    expected = [1 - n / 40 for n in (1, 3, 5, 7)] + [0.5 - n / 80 for n in (4, 6, 8, 10)]
+    # a line to 0 in 40 updates; steps 10, 12, … are updates 4, 6, … again
+    expected = [1 - n / 40 for n in (1, 3, 5, 7, 4, 6, 8, 10)]
     assert rates == pytest.approx([1e-3 * factor for factor in expected])
 
 
 @pytest.mark.parametrize(
     ("values", "factors"), [(SATURATED, {"d": 0.1}), (WRONG, {"g": 0.1}), (COLLAPSED, {"g": 0.1, "d": 0.1})]
 )
-def test_rollback_slows_the_players_concerned(tmp_path, values, factors):
-    run = trainer(tmp_path, "rollback.lr_factor=0.1", bad=(4, 6), values=values)
-    assert [found["lr_factors"] for found in rollbacks(run.run(num_steps=6))] == [factors]
-    assert {side: player.policy.lr for side, player in run.players.items()} == pytest.approx(
-        {"g": 1e-3 * factors.get("g", 1), "d": 2e-3 * factors.get("d", 1)}
-    )
+def test_rollback_that_repeats_slows_the_players_concerned(tmp_path, values, factors):
+    run = trainer(tmp_path, "rollback.lr_factor=0.1", "train.kimg=0.32", bad=(4, 6, 10, 12), values=values)
+    events = list(run.run())
+    assert [found["lr_factors"] for found in rollbacks(events)] == [{}, factors]
+    final = {"g": 1e-3 * factors.get("g", 1), "d": 2e-3 * factors.get("d", 1)}
+    assert {side: player.policy.lr for side, player in run.players.items()} == pytest.approx(final)
+    rates = [event.values["g/lr"] for event in events if event.kind == "step" and event.values][-1]
+    assert rates == pytest.approx(final["g"] * (1 - (run.players["g"].version - 1) / 40))
 
 
 def test_rollback_at_the_start_returns_to_the_untrained_players(tmp_path):
@@ -142,7 +144,7 @@ def test_rollback_leaves_the_good_checkpoint_to_no_pruning(tmp_path):
 
 def test_rollback_after_the_last_ends_the_run_in_one_line(tmp_path):
     run = trainer(tmp_path, bad=range(1, 99), values=SATURATED)
-    with pytest.raises(DivergedError, match="step 12: collapse after 2 rollbacks, the most that rollback") as raised:
+    with pytest.raises(DivergedError, match="step 12: another collapse after 2 rollbacks") as raised:
         list(run.run())
     assert "\n" not in str(raised.value) and "D is too strong" in str(raised.value)
     assert raised.value.exit_code == 2
@@ -156,30 +158,54 @@ def test_rollback_without_a_readable_good_checkpoint_ends_the_run(tmp_path):
         list(run.run())
 
 
-def test_rollback_of_a_diverging_score_returns_to_the_best_checkpoint(tmp_path):
+def scored(folder, *values):
+    """A run of 12 steps with these scores at every fourth one, and then good ones."""
+    run = trainer(folder, "every.score_kimg=0.064")
+    scores = chain(map(float, values), repeat(4.0))
+    run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
+    return run
+
+
+def test_rollback_of_a_diverging_score_lowers_the_rates_and_does_not_make_the_run_longer(tmp_path):
     run = trainer(tmp_path, "every.score_kimg=0.032")
-    values = iter([9.0, 5.0, 4.0, 7.9, 8.0, 8.1, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
-    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
+    scores = chain([9.0, 5.0, 4.0, 7.9, 8.0, 8.1], repeat(4.0))
+    run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
     (found,) = rollbacks(run.run())
-    assert (found["name"], found["to_step"]) == ("score_diverges", 4)
+    factors = {"g": 0.5, "d": 0.5}
+    assert (found["name"], found["to_step"], found["lr_factors"]) == ("score_diverges", 4, factors)
+    assert run.clock.step == 12
 
 
-def test_rollback_at_the_end_of_a_run_trains_what_was_lost_and_scores_it(tmp_path):
-    run = trainer(tmp_path, "every.score_kimg=0.064")
-    values = iter([7.0, 5.0, 10.0, 11.0, *[4.0] * 9])
-    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
+def test_rollback_of_a_score_that_diverges_at_the_end_ends_with_the_best_players(tmp_path):
+    run = scored(tmp_path, 7, 5, 10, 11)
     events = list(run.run())
     assert [(event.step, event.values["rollback"]["to_step"]) for event in events if rollbacks([event])] == [(12, 4)]
-    assert [event.step for event in events if event.kind == "score"] == [0, 4, 8, 12, 16, 20]
-    assert run.is_finished and run.saved_at == 20
+    assert [event.values["fd"] for event in events if event.kind == "score"] == [7, 5, 10, 11, 4]
+    assert run.is_finished and run.saved_at == 12
+    best = run.best.path()
+    assert json.loads((best / "score.json").read_text())["step"] == 12
 
 
-def test_rollback_to_the_same_best_checkpoint_counts_lost_images_once(tmp_path):
-    run = trainer(tmp_path, "every.score_kimg=0.032")
-    values = iter([7.0, 5.0, 10.0, 11.0, 10.0, 11.0, *[4.0] * 20])
-    run.score = lambda player, prior: Score({"fd": next(values)}, 10, {})
-    assert [found["to_step"] for found in rollbacks(run.run())] == [2, 2]
-    assert run.clock.step == 12 + 10 - 2  # of the ten steps up to the second rollback, two remained
+def test_rollback_of_weights_that_are_not_finite_at_the_end_trains_what_was_lost(tmp_path):
+    run = trainer(tmp_path, "train.kimg=0.176")
+    step = run.scheme.step
+
+    def spoilt_once(gan, batches):
+        report = step(gan, batches)
+        if gan.clock.step == 11:
+            next(gan.g.net.parameters()).data.fill_(float("nan"))
+        return report
+
+    object.__setattr__(run.scheme, "step", spoilt_once)
+    (event,) = [event for event in run.run() if rollbacks([event])]
+    assert (event.step, event.values["rollback"]["to_step"]) == (11, 9)
+    assert run.is_finished and run.saved_at == run.clock.step == 11 + 2
+
+
+def test_rollback_after_another_makes_the_run_longer_by_what_both_lost(tmp_path):
+    run = trainer(tmp_path, "rollback.patience=1", bad=(6, 8), values=SATURATED)
+    assert [found["to_step"] for found in rollbacks(run.run())] == [3, 6]
+    assert run.clock.step == 12 + 3 + 2
 
 
 def poisoned_points(size: float) -> torch.Tensor:
@@ -256,12 +282,13 @@ FAST = "d.optimizer={name: SGD, lr: 1e25, arguments: {}}"  # D overflows at its 
 
 
 def test_rollback_of_a_rate_too_high_lowers_it_until_it_trains(tmp_path):
-    words = (FAST, "rollback.lr_factor=1e-27", "train.kimg=1.6", "every.sample_kimg=0", "every.save_kimg=0")
+    words = (FAST, "rollback.lr_factor=1e-27", "train.kimg=1.92", "every.sample_kimg=0", "every.save_kimg=0")
     run = build.trainer(read_recipe("digits", [*RUN, *words]), tmp_path, print, lambda: False)
-    (event,) = [event for event in run.run() if rollbacks([event])]
-    assert (event.values["rollback"]["name"], event.values["rollback"]["to_step"]) == ("diverged", 0)
+    first, second = [event for event in run.run() if rollbacks([event])]
+    assert [event.values["rollback"]["name"] for event in (first, second)] == ["diverged", "diverged"]
+    assert [event.values["rollback"]["to_step"] for event in (first, second)] == [0, first.step]
     assert run.is_finished
-    assert run.clock.step == 100 + event.step
+    assert run.clock.step == 120 + second.step
     assert all(torch.isfinite(value).all() for value in tensors(run).values())
 
 
@@ -269,10 +296,10 @@ def test_rollback_of_a_rate_that_stays_too_high_ends_with_exit_code_2(tmp_path, 
     words = (FAST, "train.kimg=9.6", "every.sample_kimg=0", "every.save_kimg=0", "rollback.max_rollbacks=1")
     assert main(["train", "digits", *RUN, *words, "--out", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
-    assert "rollback 1 of 1, to the players of step 0; learning rates g x 0.5, d x 0.5. Reason: step 1" in out
-    assert err.count("\n") == 1 and "collapse after 1 rollbacks" in err
+    assert "rollback 1 of 1, to the players of step 0; learning rates unchanged. Reason: step 1" in out
+    assert err.count("\n") == 1 and "another collapse after 1 rollbacks" in err
     found = json.loads((tmp_path / "exit.json").read_text())
-    assert found["code"] == 2 and "collapse after 1 rollbacks" in found["reason"]
+    assert found["code"] == 2 and "another collapse after 1 rollbacks" in found["reason"]
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["rollback"]["to_step"] for line in lines if "rollback" in line] == [0]
     record = open_record(tmp_path)

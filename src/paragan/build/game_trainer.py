@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd, lcm
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import torch
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
+from paragan.build.loop import loop_class
 from paragan.build.players import describe_micro_batches
-from paragan.build.rollback import loop_class
 from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -21,7 +20,6 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
@@ -58,8 +56,7 @@ def trainer(
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
     describe_micro_batches((game.g, game.d), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
-    period = _period(config, roles)
-    make = TrainingLoop if reading else loop_class(config, order.is_concurrent, roles, period)
+    make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
     return make(
         game,
@@ -74,8 +71,6 @@ def trainer(
         fixed_samples=fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
-        roles=roles,
-        sync_period=period,
     )
 
 
@@ -83,17 +78,6 @@ def _refuse_offload(config: RunConfig, device: torch.device) -> None:
     if device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
-
-
-def _period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps after which the ranks of each separate player have equal weights."""
-    periods = []
-    for side, options in ((Side.G, config.g), (Side.D, config.d)):
-        if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
-            kind = registry.load_module("parallel", options.strategy.name).Strategy
-            updates = kind(options.strategy.options).sync_period
-            periods.append(updates // gcd(updates, options.updates_per_step))
-    return lcm(*periods)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
