@@ -19,8 +19,10 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
     "d_wrong": "D is wrong on most images: G has overtaken it, or D no longer learns.",
 }
 _JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
+DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
-SLOWED = {"d_saturated": ("d",), "d_wrong": ("g",)}  # players whose rates cause the sign; of others both
+OF_ONE_BATCH = (DIVERGED, "d_wrong")  # signs that a single batch can cause
+SLOWED = {"d_saturated": ("d",), "d_wrong": ("g",)}  # players that cause the sign; others: both
 
 
 @dataclass

@@ -69,12 +69,12 @@ class Change:
 
 @dataclass(frozen=True)
 class RollbackOptions:
-    """Return to a good checkpoint when training collapses; if that repeats, with lower rates."""
+    """Return to a good checkpoint when training collapses; most often with lower rates."""
 
     max_rollbacks: Natural = 3
     """Rollbacks of a run; one more collapse ends it with exit code 2."""
     lr_factor: Annotated[float, Interval(gt=0, le=1)] = 0.5
-    """Factor on the learning rates of the players concerned, from the second rollback on."""
+    """Factor on the learning rates of the players concerned, at each rollback that lowers them."""
     patience: Count = 2
     """Measurements in a row (telemetry, scores) that must show a collapse."""
 

@@ -15,7 +15,7 @@ from paragan.core.errors import CheckpointError, DivergedError
 from paragan.core.event import Event
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report
-from paragan.engine.collapse import DIVERGED_SCORE, SLOWED, CollapseMonitor
+from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState
@@ -27,9 +27,9 @@ class RollbackLoop(TrainingLoop):
     """Training loop that returns the players to a good checkpoint when training collapses.
 
     A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and
-    data continue: other batches follow. The first rollback leaves the learning rates, later ones
-    lower them, and the run gets longer by what was lost. If the score diverges, which no single
-    batch causes, rates are lowered at once, and the length stays. Rank 0 decides.
+    data continue: other batches follow, and the run gets longer by what was lost, unless the score
+    diverges. Learning rates are lowered, but at the first rollback not for a sign that a single
+    batch can cause. Rank 0 decides.
     """
 
     rollback: RollbackOptions
@@ -72,7 +72,7 @@ class RollbackLoop(TrainingLoop):
                     self._measure(event)
                 yield event
         except DivergedError as error:
-            yield from self._roll_back("diverged", str(error))
+            yield from self._roll_back(DIVERGED, str(error))
         else:
             if self._measured_at == self.clock.step:
                 yield from self._decide()
@@ -145,7 +145,7 @@ class RollbackLoop(TrainingLoop):
             before = checkpoint.values.get("rollback", {}).get("lost_images", 0)
             lost = self.clock.images - checkpoint.values["clock"]["images"]
             self._state.lost_images = before + lost
-        if name == DIVERGED_SCORE or self._state.count > 1:
+        if name not in OF_ONE_BATCH or self._state.count > 1:
             self._state.slow(SLOWED.get(name, ("g", "d")), self.rollback.lr_factor)
         self._apply_state()
         self._forget()
