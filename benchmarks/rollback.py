@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
+from paragan.core.errors import DivergedError
 from paragan.core.types import Batch
 from paragan.engine.training_loop import TrainingLoop
 
@@ -79,15 +80,23 @@ def train(name: str, keep: Path) -> None:
     began = time.process_time()
     scores: list[dict[str, float]] = []
     rollbacks: list[dict[str, Any]] = []
-    for event in loop.run():
-        if event.kind == "score":
-            scores.append({"kimg": event.images / 1000, METRIC: event.values[METRIC]})
-        if "rollback" in event.values:
-            rollbacks.append({"kimg": event.images / 1000, **event.values["rollback"]})
+    end = "finished"
+    try:
+        for event in loop.run():
+            if event.kind == "score":
+                scores.append({"kimg": event.images / 1000, METRIC: event.values[METRIC]})
+            if "rollback" in event.values:
+                rollbacks.append({"kimg": event.images / 1000, **event.values["rollback"]})
+    except DivergedError as error:
+        end = str(error)
     seconds = round(time.process_time() - began, 1)
-    found = {"settings": RUNS[name], "cpu_s": seconds, "rollbacks": rollbacks, "scores": scores}
+    found = {"settings": RUNS[name], "end": end, "cpu_s": seconds, "rollbacks": rollbacks, "scores": scores}
     (keep / f"{name}.json").write_text(json.dumps(found))
-    print(f"{name}: {scores[-1][METRIC]:.4g} after {scores[-1]['kimg']:g} kimg, {seconds} s", *rollbacks, sep="\n  ")
+    print(
+        f"{name}: {scores[-1][METRIC]:.4g} after {scores[-1]['kimg']:g} kimg, {seconds} s, {end}",
+        *rollbacks,
+        sep="\n  ",
+    )
 
 
 def compare(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

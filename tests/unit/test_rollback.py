@@ -83,7 +83,7 @@ def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues
     ("values", "first", "second"),
     [
         (SATURATED, {"d": 0.1}, {"d": 0.01}),
-        (WRONG, {}, {"g": 0.1}),  # one batch can cause it
+        (WRONG, {}, {"g": 0.1, "d": 0.1}),  # one batch can cause it
         (COLLAPSED, {"g": 0.1, "d": 0.1}, {"g": 0.01, "d": 0.01}),
     ],
 )

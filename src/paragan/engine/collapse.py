@@ -22,7 +22,7 @@ _JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
 OF_ONE_BATCH = (DIVERGED, "d_wrong")  # signs that a single batch can cause
-SLOWED = {"d_saturated": ("d",), "d_wrong": ("g",)}  # players that cause the sign; others: both
+SLOWED = {"d_saturated": ("d",)}  # players that cause the sign; others: both
 
 
 @dataclass
