@@ -13,9 +13,10 @@ import paragan as pg
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
-from paragan.core.errors import DivergedError
+from paragan.core.errors import ConfigError, DivergedError
 from paragan.loading.order import Order
 from paragan.report.record import open_record
+from paragan.runs.replay import replay_run
 from tests.unit.test_rollback import RUN, differing, rollbacks, tensors
 
 
@@ -124,3 +125,14 @@ def test_rollback_of_a_rate_that_stays_too_high_ends_with_exit_code_2(tmp_path, 
     record.read()
     assert record.history.total_kimg == 9.6 + 1.6
     assert any("rollback 1 of 1" in text for _, text in record.history.events)
+
+
+@pytest.mark.slow
+def test_replay_after_a_rollback_is_equal_and_that_of_its_step_is_refused(tmp_path):
+    words = ("d.optimizer.lr=1e25", "rollback.lr_factor=1e-27", "train.kimg=0.32", "every.sample_kimg=0")
+    assert main(["train", "digits", *RUN, *words, "--out", str(tmp_path)]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    first, second = (line["step"] for line in lines if "rollback" in line)
+    assert replay_run(tmp_path, step=second + 6)[0] == 0
+    with pytest.raises(ConfigError, match="end with a rollback, which is not repeated; pass another --step"):
+        replay_run(tmp_path, step=first)
