@@ -10,9 +10,9 @@ import torch
 
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.errors import ConfigError, DivergedError
+from paragan.core.errors import CheckpointError, ConfigError, DivergedError
 from paragan.evaluation.score import Score
-from tests.tiny_run import SMALL, TINY
+from tests.tiny_run import SMALL, TINY, rewrite_state
 from tests.unit.test_collapse import COLLAPSED, GOOD, SATURATED, WRONG
 
 RUN = (
@@ -204,6 +204,16 @@ def test_rollback_after_another_makes_the_run_longer_by_what_both_lost(tmp_path)
     run = trainer(tmp_path, "rollback.patience=1", bad=(6, 8), values=SATURATED)
     assert [found["to_step"] for found in rollbacks(run.run())] == [3, 6]
     assert run.clock.step == 12 + 3 + 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("lr_factors", [1]), ("applied", {"g": 3}), ("good", -1), ("monitor", {"bad": {}, "best": "x"})]
+)
+def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path, key, value):
+    list(trainer(tmp_path).run(num_steps=3))
+    rewrite_state(tmp_path, lambda values: values["rollback"].update({key: value}))
+    with pytest.raises(CheckpointError, match=r"step-000000003: .*; start anew with --fresh"):
+        trainer(tmp_path).resume()
 
 
 @pytest.mark.parametrize(

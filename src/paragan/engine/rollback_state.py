@@ -32,12 +32,13 @@ class RollbackState:
     def restore(self, values: Mapping[str, Any]) -> None:
         """Restore the result of `to_json`. Invalid values raise KeyError, TypeError or ValueError."""
         vars(self).update(read_counts(values, "count", "lost_images", "good"))
-        self.lr_factors = {side: float(factor) for side, factor in values["lr_factors"].items()}
-        applied = values["applied"].items()
+        factors = dict(values["lr_factors"]).items()
+        self.lr_factors = {side: float(factor) for side, factor in factors}
+        applied = dict(values["applied"]).items()
         self.applied = {side: (int(version), int(count)) for side, (version, count) in applied}
         monitor = values["monitor"]
         self.monitor.bad = read_counts(monitor["bad"], *monitor["bad"])
-        self.monitor.best = {name: float(value) for name, value in monitor["best"].items()}
+        self.monitor.best = {name: float(value) for name, value in dict(monitor["best"]).items()}
 
     def slow(self, sides: tuple[str, ...], factor: float) -> None:
         """Multiply the factors of these players' learning rates."""
