@@ -166,7 +166,7 @@ def scored(folder, *values):
 
 def test_rollback_of_a_diverging_score_lowers_the_rates_and_does_not_make_the_run_longer(tmp_path):
     run = trainer(tmp_path, "every.score_kimg=0.032")
-    scores = chain([9.0, 5.0, 4.0, 7.9, 8.0, 8.1], repeat(4.0))
+    scores = chain([9.0, 5.0, 4.0, 7.0, 7.5, 8.0, 8.1], repeat(4.0))
     run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
     (found,) = rollbacks(run.run())
     factors = {"g": 0.5, "d": 0.5}
