@@ -109,20 +109,23 @@ def train(name: str, keep: Path) -> None:
 def compare(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return each collapse next to its undisturbed run, and the rollbacks of the healthy ones."""
     last = {name: run["scores"][-1][METRIC] for name, run in runs.items()}
-    collapses = {}
-    for seed in SEEDS:
-        alone = [score[METRIC] for score in runs[f"overfit-alone-{seed}"]["scores"]]
-        healthy = last[f"healthy-{seed}"]
-        for kind, undisturbed in (("rate", healthy), ("poison", healthy), ("overfit", min(alone))):
-            value = last[f"{kind}-{seed}"]
-            collapses[f"{kind}-{seed}"] = {
-                "undisturbed": undisturbed,
-                "rolled back": value,
-                "left alone": last.get(f"{kind}-alone-{seed}"),
-                "ratio": value / undisturbed,
-                "within 10 %": value <= LIMIT * undisturbed,
-                "rollbacks": runs[f"{kind}-{seed}"]["rollbacks"],
-            }
+    early = {name: min(score[METRIC] for score in run["scores"]) for name, run in runs.items()}
+    undisturbed = {
+        **{f"{kind}-{seed}": last.get(f"healthy-{seed}") for kind in ("rate", "poison") for seed in SEEDS},
+        **{f"overfit-{seed}": early.get(f"overfit-alone-{seed}") for seed in SEEDS},
+    }
+    collapses = {
+        name: {
+            "undisturbed": value,
+            "rolled back": last[name],
+            "left alone": last.get(name.replace("-", "-alone-")),
+            "ratio": last[name] / value,
+            "within 10 %": last[name] <= LIMIT * value,
+            "rollbacks": runs[name]["rollbacks"],
+        }
+        for name, value in undisturbed.items()
+        if value is not None and name in runs
+    }
     quiet = {name: len(run["rollbacks"]) for name, run in runs.items() if name.startswith("healthy")}
     return {"metric": METRIC, "collapses": collapses, "rollbacks of healthy runs": quiet, "runs": runs}
 
@@ -136,7 +139,8 @@ def main() -> None:
     for name in options.runs:
         train(name, options.keep)
     if not options.runs:
-        found = compare({name: json.loads((options.keep / f"{name}.json").read_text()) for name in RUNS})
+        files = {name: options.keep / f"{name}.json" for name in RUNS}
+        found = compare({name: json.loads(file.read_text()) for name, file in files.items() if file.exists()})
         print(json.dumps({key: value for key, value in found.items() if key != "runs"}, indent=1))
         write("rollback", found)
 

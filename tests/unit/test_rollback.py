@@ -156,32 +156,31 @@ def test_rollback_without_a_readable_good_checkpoint_ends_the_run(tmp_path):
         list(run.run())
 
 
-def scored(folder, *values):
-    """A run of 12 steps with these scores at every fourth one, and then good ones."""
-    run = trainer(folder, "every.score_kimg=0.064")
+def scored(folder, kimg, *values):
+    """A run with these scores, and then good ones."""
+    run = trainer(folder, f"every.score_kimg={kimg}")
     scores = chain(map(float, values), repeat(4.0))
     run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
     return run
 
 
-def test_rollback_of_a_diverging_score_lowers_the_rates_and_does_not_make_the_run_longer(tmp_path):
-    run = trainer(tmp_path, "every.score_kimg=0.032")
-    scores = chain([9.0, 5.0, 4.0, 7.0, 7.5, 8.0, 8.1], repeat(4.0))
-    run.score = lambda player, prior: Score({"fd": next(scores)}, 10, {})
-    (found,) = rollbacks(run.run())
+def test_rollback_of_a_diverging_score_returns_to_the_best_but_repeats_only_the_bad_part(tmp_path):
+    run = scored(tmp_path, 0.032, 9, 5, 4, 7, 7.5, 8, 8.1)
+    (event,) = [event for event in run.run() if rollbacks([event])]
+    found = event.values["rollback"]
     factors = {"g": 0.5, "d": 0.5}
-    assert (found["name"], found["to_step"], found["lr_factors"]) == ("score_diverges", 4, factors)
-    assert run.clock.step == 12
+    assert (event.step, found["name"], found["to_step"], found["lr_factors"]) == (12, "score_diverges", 4, factors)
+    assert run.clock.step == 12 + (12 - 8)  # the last good score was at 8
 
 
-def test_rollback_of_a_score_that_diverges_at_the_end_ends_with_the_best_players(tmp_path):
-    run = scored(tmp_path, 7, 5, 10, 11)
+def test_rollback_of_a_score_that_diverges_at_the_end_trains_on(tmp_path):
+    run = scored(tmp_path, 0.064, 7, 5, 10, 11)
     events = list(run.run())
     assert [(event.step, event.values["rollback"]["to_step"]) for event in events if rollbacks([event])] == [(12, 4)]
-    assert [event.values["fd"] for event in events if event.kind == "score"] == [7, 5, 10, 11, 4]
-    assert run.is_finished and run.saved_at == 12
-    best = run.best.path()
-    assert json.loads((best / "score.json").read_text())["step"] == 12
+    scores = [(event.step, event.values["fd"]) for event in events if event.kind == "score"]
+    assert scores == [(0, 7), (4, 5), (8, 10), (12, 11), (16, 4), (18, 4)]  # good until 6
+    assert run.is_finished and run.saved_at == 18
+    assert json.loads((run.best.path() / "score.json").read_text())["step"] == 16
 
 
 def test_rollback_of_weights_that_are_not_finite_at_the_end_trains_what_was_lost(tmp_path):

@@ -27,9 +27,9 @@ class RollbackLoop(TrainingLoop):
     """Training loop that returns the players to a good checkpoint when training collapses.
 
     A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and
-    data continue: other batches follow, and the run gets longer by what was lost, unless the score
-    diverges. Learning rates are lowered, but at the first rollback not for a sign that a single
-    batch can cause. Rank 0 decides.
+    data continue: other batches follow, and the run gets longer by what was lost. Learning rates
+    are lowered, but at the first rollback not for a sign that a single batch can cause. Rank 0
+    decides.
     """
 
     rollback: RollbackOptions
@@ -89,30 +89,32 @@ class RollbackLoop(TrainingLoop):
         if found is not None:
             yield from self._roll_back(*found)
         elif self._state.good >= 0:
-            self._set_good(self._newest_good())
+            self._note_good()
 
-    def _newest_good(self) -> int:
-        """Return the step of the newest checkpoint that a good measurement has followed."""
+    def _newest_good(self) -> dict[str, int]:
+        """Return the newest checkpoint that a good measurement has followed, as in the state."""
         good = self._state.good
+        good_images = self._state.good_images
         if self._measured_at == self.clock.step and self._state.monitor.is_clean:
             good = max(good, self._saved_before)
-        return self.clock.step if good < 0 else good
+            good_images = self.clock.images
+        return {"good": self.clock.step if good < 0 else good, "good_images": good_images}
 
-    def _set_good(self, step: int) -> None:
-        self._state.good = step
+    def _note_good(self) -> None:
+        vars(self._state).update(self._newest_good())
         self.checkpoints.protected.clear()
-        self.checkpoints.protected.add(step)
+        self.checkpoints.protected.add(self._state.good)
 
     def save(self) -> Event:
         """Write a checkpoint; the first one counts as good."""
         event = super().save()
-        self._set_good(self._newest_good())
+        self._note_good()
         return event
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return the state for a checkpoint, with that of the rollbacks."""
         groups, values = super().state()
-        return groups, {**values, "rollback": {**self._state.to_json(), "good": self._newest_good()}}
+        return groups, {**values, "rollback": {**self._state.to_json(), **self._newest_good()}}
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Restore this checkpoint, with the learning rates and the length of the run."""
@@ -120,7 +122,7 @@ class RollbackLoop(TrainingLoop):
         if (saved := checkpoint.values.get("rollback")) is not None:  # else saved without
             with restoring(checkpoint):
                 self._state.restore(saved)
-            self._set_good(self._state.good)
+            self._note_good()
             self._apply_state()
 
     def _apply_state(self) -> None:
@@ -141,7 +143,9 @@ class RollbackLoop(TrainingLoop):
         checkpoint = self._open_good(name, reason)
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
         self._state.count += 1
-        if name != DIVERGED_SCORE:
+        if name == DIVERGED_SCORE:  # what was trained before that made it worse
+            self._state.lost_images += self.clock.images - self._state.good_images
+        else:
             before = checkpoint.values.get("rollback", {}).get("lost_images", 0)
             lost = self.clock.images - checkpoint.values["clock"]["images"]
             self._state.lost_images = before + lost

@@ -14,7 +14,8 @@ from paragan.engine.collapse import CollapseMonitor
 class RollbackState:
     """Rollbacks so far, and what the next decision depends on.
 
-    good: step of the newest good checkpoint; -1: none. lost_images: how much longer the run is.
+    good: step of the newest good checkpoint; -1: none. good_images: at the newest good measurement.
+    lost_images: how much longer the run is.
     applied: version and finite updates at the last update that was applied, by player.
     """
 
@@ -22,6 +23,7 @@ class RollbackState:
     count: int = 0
     lost_images: int = 0
     good: int = -1
+    good_images: int = 0
     lr_factors: dict[str, float] = field(default_factory=dict)
     applied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -31,7 +33,7 @@ class RollbackState:
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Restore the result of `to_json`. Invalid values raise KeyError, TypeError or ValueError."""
-        vars(self).update(read_counts(values, "count", "lost_images", "good"))
+        vars(self).update(read_counts(values, "count", "lost_images", "good", "good_images"))
         factors = dict(values["lr_factors"]).items()
         self.lr_factors = {side: float(factor) for side, factor in factors}
         applied = dict(values["applied"]).items()
