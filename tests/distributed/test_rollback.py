@@ -10,12 +10,17 @@ from tests.distributed import cases_rollback as cases
 pytestmark = pytest.mark.distributed
 
 
-@pytest.mark.parametrize("kind", ["ddp", pytest.param("zero3", marks=pytest.mark.slow)])
-def test_rollback_on_two_ranks_equals_that_of_one_process(tmp_path, two_ranks, kind):
-    alone = cases.train_alone(ALONE, str(tmp_path))
-    (rollback,) = alone[0]
-    assert rollback["to_step"] == 1
-    assert alone[1:] == [6 + 5, 6 + 5, [5e-3, 5e-3]]
-    for *found, difference in two_ranks.run(f"{cases.__name__}:roll_back", folder=str(tmp_path), kind=kind):
+@pytest.mark.parametrize(
+    ("sign", "kind"),
+    [("telemetry", "ddp"), ("score", "ddp"), pytest.param("telemetry", "zero3", marks=pytest.mark.slow)],
+)
+def test_rollback_on_two_ranks_equals_that_of_one_process(tmp_path, two_ranks, sign, kind):
+    alone = cases.train_alone(ALONE, str(tmp_path), sign)
+    (rollback,), *rest = alone
+    to_step, length, rates = {"telemetry": (1, 6 + 5, [5e-3, 5e-3]), "score": (2, 9 + 4, [5e-3, 5e-3])}[sign]
+    assert rollback["to_step"] == to_step
+    assert rest == [length, length, rates]
+    settings = {"folder": str(tmp_path), "kind": kind, "sign": sign}
+    for *found, difference in two_ranks.run(f"{cases.__name__}:roll_back", **settings):
         assert found == alone
         assert difference <= 1e-10

@@ -143,18 +143,24 @@ class RollbackLoop(TrainingLoop):
         checkpoint = self._open_good(name, reason)
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
         self._state.count += 1
-        if name == DIVERGED_SCORE:  # what was trained before that made it worse
-            self._state.lost_images += self.clock.images - self._state.good_images
-        else:
-            before = checkpoint.values.get("rollback", {}).get("lost_images", 0)
-            lost = self.clock.images - checkpoint.values["clock"]["images"]
-            self._state.lost_images = before + lost
+        self._state.lost_images = run_on_main(self.world, partial(self._lost_images, checkpoint, name))
         if name not in OF_ONE_BATCH or self._state.count > 1:
             self._state.slow(SLOWED.get(name, ("g", "d")), self.rollback.lr_factor)
         self._apply_state()
         self._forget()
         yield self._rollback_event(checkpoint.step, name, reason)
         yield self.save()
+
+    def _lost_images(self, checkpoint: Checkpoint, name: str) -> int:
+        """Return all lost images; of a score that diverges those since the last good measurement.
+
+        What was trained before that made it worse slowly.
+        """
+        if name == DIVERGED_SCORE:
+            return self._state.lost_images + self.clock.images - self._state.good_images
+        before: int = checkpoint.values.get("rollback", {}).get("lost_images", 0)
+        trained: int = checkpoint.values["clock"]["images"]
+        return before + self.clock.images - trained
 
     def _restore_players(self, checkpoint: Checkpoint) -> None:
         with restoring(checkpoint):
