@@ -205,14 +205,15 @@ def test_rollback_after_another_makes_the_run_longer_by_what_both_lost(tmp_path)
     assert run.clock.step == 12 + 3 + 2
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("lr_factors", [1]), ("applied", {"g": 3}), ("good", -1), ("monitor", {"bad": {}, "best": "x"})]
-)
-def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path, key, value):
-    list(trainer(tmp_path).run(num_steps=3))
-    rewrite_state(tmp_path, lambda values: values["rollback"].update({key: value}))
-    with pytest.raises(CheckpointError, match=r"step-000000003: .*; start anew with --fresh"):
-        trainer(tmp_path).resume()
+def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path):
+    run = trainer(tmp_path)
+    list(run.run(num_steps=3))
+    good = run.state()[1]["rollback"]
+    invalid = {"lr_factors": [1], "applied": {"g": 3}, "good": -1, "monitor": {"bad": {}, "best": "x"}}
+    for key, value in invalid.items():
+        rewrite_state(tmp_path, lambda values, changed={key: value}: values.update(rollback={**good, **changed}))
+        with pytest.raises(CheckpointError, match=r"step-000000003: .*; start anew with --fresh"):
+            run.resume()
 
 
 @pytest.mark.parametrize(

@@ -205,5 +205,6 @@ class RollbackLoop(TrainingLoop):
         rates = ", ".join(changes) or "unchanged"
         text = f"{which}, to the players of step {step}; learning rates {rates}. Reason: {reason}"
         facts = {"name": name, "to_step": step, "count": self._state.count, "lr_factors": factors}
+        facts["lost_images"] = self._state.lost_images
         values = {"text": text, "rollback": facts, "total_kimg": self.images / 1000}
         return self.event("event", values)

@@ -44,13 +44,13 @@ class _Recorded:
     """Content of a record and of its checkpoints.
 
     sessions: (finished steps, ranks) at each start. images: through D, by log point. checkpoints:
-    folders by step. rollbacks: steps at which players returned to an earlier checkpoint.
+    folders by step. rollbacks: images that had been lost after each, by step.
     """
 
     sessions: Sequence[tuple[int, int]]
     images: Mapping[int, int]
     checkpoints: Mapping[int, Path]
-    rollbacks: Sequence[int]
+    rollbacks: Mapping[int, int]
 
     @property
     def steps(self) -> list[int]:
@@ -110,7 +110,7 @@ def _refuse_unrepeatable(config: RunConfig) -> None:
 def _read_recorded(path: Path) -> _Recorded:
     sessions: list[tuple[int, int]] = []
     images: dict[int, int] = {}
-    rollbacks: list[int] = []
+    rollbacks: dict[int, int] = {}
     try:
         for line in read_json_lines(path / "metrics.jsonl"):
             if line.get("kind") == "start":
@@ -118,7 +118,7 @@ def _read_recorded(path: Path) -> _Recorded:
             elif line.get("kind") == "step":
                 images[int(line["step"])] = round(line["kimg"] * 1000)
             elif "rollback" in line:
-                rollbacks.append(int(line["step"]))
+                rollbacks[int(line["step"])] = int(line["rollback"]["lost_images"])
     except OSError as error:
         raise ConfigError(f"cannot read the record {path}/metrics.jsonl: {error.strerror}") from None
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -206,7 +206,8 @@ def _overrides(path: Path, config: RunConfig, recorded: _Recorded, plan: ReplayP
         with restoring(checkpoint):
             images = read_counts(checkpoint.values["clock"], "images")["images"]
     more = 0 if _trains_d(config, plan.last) else 1  # a run ends at the first step with its images
-    yield f"train.kimg={((images or 0) + more - _lost_images(plan.checkpoint)) / 1000!r}"
+    lost = [images for step, images in recorded.rollbacks.items() if step <= plan.first][-1:]
+    yield f"train.kimg={((images or 0) + more - sum(lost)) / 1000!r}"
     yield "writers=[jsonl, console]"
     threads = read_environment(path).get("threads")
     if config.train.threads is None and config.workers is None and type(threads) is int:
@@ -226,16 +227,6 @@ def _overrides(path: Path, config: RunConfig, recorded: _Recorded, plan: ReplayP
         yield "every.log_steps=1"
         if config.grid is None:
             yield "evaluation.features=null"
-
-
-def _lost_images(checkpoint: Path | None) -> int:
-    """Return by how much rollbacks have made the run longer, which the repetition adds."""
-    if checkpoint is None:
-        return 0
-    saved = read_checkpoint(checkpoint)
-    with restoring(saved):
-        rollback = saved.values.get("rollback") or {"lost_images": 0}
-        return read_counts(rollback, "lost_images")["lost_images"]
 
 
 def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
