@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,6 +81,7 @@ class PoisonedBatches:
 
 def train(name: str, keep: Path) -> None:
     """Train a run to its end and store its scores and rollbacks."""
+    shutil.rmtree(keep / name, ignore_errors=True)  # its best checkpoint would be this run's
     config = read_recipe("digits", list(RUNS[name]), outside=frozenset({"benchmarks.digits_subset"}))
     loop: TrainingLoop = build.trainer(config, keep / name, lambda text: None, lambda: False)
     if name.startswith("poison"):
