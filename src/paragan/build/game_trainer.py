@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd, lcm
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import torch
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
+from paragan.build.loop import loop_class
+from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -19,15 +20,12 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
-from paragan.game.gan import GAN
-from paragan.game.player import Player
 from paragan.hardware import device as devices
 
 
@@ -56,10 +54,11 @@ def trainer(
     if not reading:
         options = {Side.G: config.g, Side.D: config.d}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
-    _describe_micro_batches(game, say)
+    describe_micro_batches((game.g, game.d), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
+    make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    return TrainingLoop(
+    return make(
         game,
         order,
         batches(config, found, device, roles, game.prior.reads_batches),
@@ -72,8 +71,6 @@ def trainer(
         fixed_samples=fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
-        roles=roles,
-        sync_period=_period(config, roles),
     )
 
 
@@ -81,24 +78,6 @@ def _refuse_offload(config: RunConfig, device: torch.device) -> None:
     if device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
-
-
-def _describe_micro_batches(game: GAN, say: Callable[[str], None]) -> None:
-    for seat in (game.g, game.d):
-        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
-            count = seat.policy.micro_batches
-            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
-
-
-def _period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps after which the ranks of each separate player have equal weights."""
-    periods = []
-    for side, options in ((Side.G, config.g), (Side.D, config.d)):
-        if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
-            kind = registry.load_module("parallel", options.strategy.name).Strategy
-            updates = kind(options.strategy.options).sync_period
-            periods.append(updates // gcd(updates, options.updates_per_step))
-    return lcm(*periods)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

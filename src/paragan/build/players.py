@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -95,6 +96,14 @@ def _make_strategy(chosen: Choice, options: PlayerOptions, device: torch.device)
     memory = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = registry.load_module("parallel", chosen.name).Strategy(chosen.options, memory)
     return strategy
+
+
+def describe_micro_batches(seats: Iterable[object], say: Callable[[str], None]) -> None:
+    """Say which players normalise each of their micro-batches by itself."""
+    for seat in seats:
+        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
+            count = seat.policy.micro_batches
+            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
 
 
 def policy(options: PlayerOptions) -> Policy:

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,13 +44,14 @@ class CheckpointWriter:
     """The checkpoints of one run. Every method that writes or loads is collective over `world`.
 
     keep: number of checkpoints that are not pruned. say: receives a line on rank 0 for every
-    damaged checkpoint that is skipped.
+    damaged checkpoint that is skipped. protected: steps whose checkpoints are not pruned either.
     """
 
     folder: Path
     keep: int = 3
     say: Callable[[str], None] = print
     world: World = ALONE
+    protected: set[int] = field(default_factory=set, compare=False)
 
     def save(self, step: int, groups: Mapping[str, Pieces], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint and prune all but the newest `keep`. Collective.
@@ -138,11 +139,12 @@ class CheckpointWriter:
         self.prune_before(newest)
 
     def prune_before(self, newest: Path) -> None:
-        """Remove all checkpoints older than `newest` except the last `keep` - 1.
+        """Remove all checkpoints older than `newest` except protected ones and the last `keep` - 1.
 
         A kill during a removal leaves a damaged folder, which the next call removes.
         """
-        older = [path for path in self.paths() if path.name < newest.name]
+        protected = {self.path_of(step) for step in self.protected}
+        older = [path for path in self.paths() if path.name < newest.name and path not in protected]
         for old in older[: max(0, len(older) - self.keep + 1)]:
             shutil.rmtree(old, ignore_errors=True)
 

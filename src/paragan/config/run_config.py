@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from paragan.coevolution.options import GridOptions
 from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
-from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
+from paragan.engine.options import Change, EveryOptions, InitOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
 
@@ -50,6 +50,8 @@ class RunConfig:
     """Batch, length and execution."""
     every: EveryOptions = field(default_factory=EveryOptions)
     """Periods of samples, checkpoints and scores."""
+    rollback: RollbackOptions | None = None
+    """Return to a good checkpoint when training collapses; null: never."""
     evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
     """Scores, and how the generator is sampled."""
     writers: tuple[Annotated[Choice, Category("writers")], ...] = field(
@@ -94,6 +96,10 @@ class RunConfig:
         self._refuse_layout()
         if self.grid is not None and self.evaluation.mode != "inline":
             raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
+        if self.rollback is not None and self.evaluation.mode != "inline":
+            raise ValueError("rollback needs scores at fixed steps; set evaluation.mode=inline, or leave rollback out")
+        if self.grid is not None and self.rollback is not None:
+            raise ValueError("rollback is not available for a grid; leave it out")
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
             raise ValueError(
                 f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "

@@ -19,7 +19,7 @@ class SkipMonitor:
         self._players = players
         self._reported = {name: player.version - player.num_finite() for name, player in players.items()}
         self._first = {name: (player.version, player.num_finite()) for name, player in players.items()}
-        self._taken = dict(self._first)  # (version, updates) at the last update that was applied
+        self.applied = dict(self._first)  # (version, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
         """Return a line for each player that skipped updates since the last call."""
@@ -35,10 +35,10 @@ class SkipMonitor:
         """Raise `DivergedError` if a player skipped many updates in a row, or all of a session."""
         for name, player in self._players.items():
             taken = player.num_finite()
-            if taken > self._taken[name][1]:
-                self._taken[name] = (player.version, taken)
-            idle = player.version - self._taken[name][0]
-            if idle >= _MAX_SKIPPED or (at_the_end and idle and self._taken[name] == self._first[name]):
+            if taken > self.applied[name][1]:
+                self.applied[name] = (player.version, taken)
+            idle = player.version - self.applied[name][0]
+            if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
                 raise DivergedError(
                     f"step {step}: {name}: all of the last {idle} updates were skipped, their "
                     "gradients were not finite; lower the learning rate, or look for a division "

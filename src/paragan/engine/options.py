@@ -95,6 +95,18 @@ class Change:
 
 
 @dataclass(frozen=True)
+class RollbackOptions:
+    """Return to a good checkpoint when training collapses; most often with lower rates."""
+
+    max_rollbacks: Natural = 3
+    """Rollbacks of a run; one more collapse ends it with exit code 2."""
+    lr_factor: Annotated[float, Interval(gt=0, le=1)] = 0.5
+    """Factor on the learning rates of the players concerned, at each rollback that lowers them."""
+    patience: Count = 2
+    """Measurements in a row (telemetry, scores) that must show a collapse."""
+
+
+@dataclass(frozen=True)
 class EveryOptions:
     """Periods of a run's work, in thousands of real images (kimg) or steps; 0 means never."""
 

@@ -81,6 +81,7 @@ class Session:
         self._advise(event)
 
     def _speed(self, images: int) -> dict[str, float]:
+        self.timer.total = self.trainer.images  # more after a rollback
         return {
             "images_per_s": round(self.timer.images_per_s(), 1),
             "eta_s": round(self.timer.eta_s(images), 1),

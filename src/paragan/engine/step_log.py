@@ -46,7 +46,7 @@ class StepLog:
         self._delays = DelayLog(scheme, roles)
         self._traffic = TrafficLog(roles.world)
         self._phases = PhaseLog(phases, roles)
-        self._skips = SkipMonitor(players)
+        self.skips = SkipMonitor(players)
         self._began = time.monotonic()
         self._waited_s = batches.wait_s
 
@@ -71,7 +71,7 @@ class StepLog:
         yield from self._measured_events(at)
         yield _event("step", at, {**values, **mean_delays(delays)})
         yield from self._skip_events(at)
-        self._skips.raise_if_idle(at.step)
+        self.skips.raise_if_idle(at.step)
 
     def last_events(self, at: Clock) -> Iterator[Event]:
         """Yield delays, bytes, phases and skips since the last log point. Collective.
@@ -81,7 +81,7 @@ class StepLog:
         yield from self._delay_events(at, self._delays.read())
         yield from self._measured_events(at, at_the_end=True)
         yield from self._skip_events(at)
-        self._skips.raise_if_idle(at.step, at_the_end=True)
+        self.skips.raise_if_idle(at.step, at_the_end=True)
 
     def _rates(self) -> dict[str, float]:
         """Return the learning rates of the players here, and the share of time waited for data."""
@@ -109,7 +109,7 @@ class StepLog:
             yield _event("event", at, {"text": text})
 
     def _skip_events(self, at: Clock) -> Iterator[Event]:
-        for text in self._skips.messages():
+        for text in self.skips.messages():
             yield _event("event", at, {"text": text})
 
 

@@ -116,11 +116,16 @@ class History:
                     del self._saved_s[next(iter(self._saved_s))]
                 self.saves.append((entry.step, single_line(entry.values.get("path"))))
             case "event":
-                self.events.append((entry.step, single_line(entry.values.get("text"))))
+                self._add_event(entry)
             case "start":
                 self.start = entry.values
                 self.population = self.population.after_start(entry.values.get("grid"))
                 self.events.append((entry.step, "resumed" if entry.values.get("resumed") else "started"))
+
+    def _add_event(self, entry: RecordEntry) -> None:
+        self.events.append((entry.step, single_line(entry.values.get("text"))))
+        if "total_kimg" in entry.values:  # a rollback makes a run longer
+            self.start = {**self.start, "total_kimg": entry.values["total_kimg"]}
 
     def _add_delays(self, values: Mapping[str, Any]) -> None:
         """Add histograms {side: {name: {value: count}}}; other values are ignored."""

@@ -44,12 +44,13 @@ class _Recorded:
     """Content of a record and of its checkpoints.
 
     sessions: (finished steps, ranks) at each start. images: through D, by log point. checkpoints:
-    folders by step.
+    folders by step. rollbacks: images that had been lost after each, by step.
     """
 
     sessions: Sequence[tuple[int, int]]
     images: Mapping[int, int]
     checkpoints: Mapping[int, Path]
+    rollbacks: Mapping[int, int]
 
     @property
     def steps(self) -> list[int]:
@@ -79,6 +80,9 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
         step = min(step, last)
         first, checkpoint = _nearest_checkpoint(recorded, step)
         ranks = _ranks_of(recorded, config.history, first, last)
+    if any(first < one <= last for one in recorded.rollbacks):
+        problem = f"steps {first + 1} to {last} end with a rollback, which is not repeated"
+        raise ConfigError(f"{problem}; pass another --step")
     plan = ReplayPlan(first, last, ranks, checkpoint)
     return replace(plan, overrides=tuple(_overrides(path, config, recorded, plan)))
 
@@ -106,19 +110,22 @@ def _refuse_unrepeatable(config: RunConfig) -> None:
 def _read_recorded(path: Path) -> _Recorded:
     sessions: list[tuple[int, int]] = []
     images: dict[int, int] = {}
+    rollbacks: dict[int, int] = {}
     try:
         for line in read_json_lines(path / "metrics.jsonl"):
             if line.get("kind") == "start":
                 sessions.append((int(line["step"]), int(line["ranks"])))
             elif line.get("kind") == "step":
                 images[int(line["step"])] = round(line["kimg"] * 1000)
+            elif "rollback" in line:
+                rollbacks[int(line["step"])] = int(line["rollback"]["lost_images"])
     except OSError as error:
         raise ConfigError(f"cannot read the record {path}/metrics.jsonl: {error.strerror}") from None
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ConfigError(f"{path}/metrics.jsonl has an invalid line; pass a run folder made by `train`") from None
     folders = CheckpointWriter(path / "checkpoints").paths()
     by_step = {int(name): folder for folder in folders if (name := folder.name[5:]).isdecimal()}
-    return _Recorded(sessions, images, by_step)
+    return _Recorded(sessions, images, by_step, rollbacks)
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: int, step: int) -> int:
@@ -199,7 +206,8 @@ def _overrides(path: Path, config: RunConfig, recorded: _Recorded, plan: ReplayP
         with restoring(checkpoint):
             images = read_counts(checkpoint.values["clock"], "images")["images"]
     more = 0 if _trains_d(config, plan.last) else 1  # a run ends at the first step with its images
-    yield f"train.kimg={((images or 0) + more) / 1000!r}"
+    lost = [images for step, images in recorded.rollbacks.items() if step <= plan.first][-1:]
+    yield f"train.kimg={((images or 0) + more - sum(lost)) / 1000!r}"
     yield "writers=[jsonl, console]"
     threads = read_environment(path).get("threads")
     if config.train.threads is None and config.workers is None and type(threads) is int:

@@ -60,6 +60,7 @@ class Writer:
                 self._print(f"{kimg}  advice: {values['means']} {values['try']}")
             case "event":
                 text = values["text"]
+                self._total_kimg = values.get("total_kimg", self._total_kimg)
                 self._print(text if text.startswith("warning:") else f"{kimg}  {text}")
             case "end":
                 self.close()
@@ -107,7 +108,7 @@ class Writer:
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
         description = "  ".join(text for text in self._texts.values() if text)
-        self._bar.update(self._bar.task_ids[0], completed=kimg, description=description)
+        self._bar.update(self._bar.task_ids[0], completed=kimg, total=self._total_kimg, description=description)
 
 
 def step_text(values: Mapping[str, Any]) -> str:

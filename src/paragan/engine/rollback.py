@@ -1,0 +1,210 @@
+"""Training loop that returns to a good checkpoint when training collapses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paragan.checkpoint import reader
+from paragan.checkpoint.reader import Checkpoint, restoring
+from paragan.core.collective import run_on_all_ranks, run_on_main
+from paragan.core.errors import CheckpointError, DivergedError
+from paragan.core.event import Event
+from paragan.core.pieces import Pieces
+from paragan.core.types import Report
+from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, SLOWED, CollapseMonitor
+from paragan.engine.divergence import SkipMonitor
+from paragan.engine.options import RollbackOptions
+from paragan.engine.rollback_state import RollbackState
+from paragan.engine.training_loop import TrainingLoop
+
+
+@dataclass(kw_only=True)
+class RollbackLoop(TrainingLoop):
+    """Training loop that returns the players to a good checkpoint when training collapses.
+
+    A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and
+    data continue: other batches follow, and the run gets longer by what was lost. Learning rates
+    are lowered, but at the first rollback not for a sign that a single batch can cause. Rank 0
+    decides.
+    """
+
+    rollback: RollbackOptions
+
+    def __post_init__(self) -> None:
+        self._state = RollbackState(CollapseMonitor(self.rollback.patience))
+        self._measured_at = -1  # step of the newest telemetry or score
+        self._saved_before = -1  # step of the newest checkpoint at that time
+        self._length = self.images  # as configured
+        self._lr = {name: player.policy.lr for name, player in self.players.items()}
+
+    def _begin(self) -> Iterator[Event]:
+        """Save a first checkpoint, and make a rollback that a kill has prevented."""
+        yield from self._watched(super()._begin)
+        if self._state.good < 0:
+            yield self.save()
+        yield from self._decide()
+
+    def _log_step(self, report: Report) -> Iterator[Event]:
+        assert self._log is not None
+        self._log.skips.applied |= self._state.applied
+        yield from self._watched(partial(super()._log_step, report))
+        self._state.applied = self._log.skips.applied
+
+    def _run_due(self, report: Report) -> Iterator[Event]:
+        yield from self._watched(partial(super()._run_due, report))
+
+    def end(self) -> Iterator[Event]:
+        """End the run, unless a rollback makes it longer."""
+        count = self._state.count
+        yield from self._watched(super().end)
+        if self._state.count > count:
+            yield from self.run()
+
+    def _watched(self, work: Callable[[], Iterator[Event]]) -> Iterator[Event]:
+        """Yield the events of `work`, and roll back if it diverges or they show a collapse."""
+        try:
+            for event in work():
+                if event.kind in ("telemetry", "score"):
+                    self._measure(event)
+                yield event
+        except DivergedError as error:
+            yield from self._roll_back(DIVERGED, str(error))
+        else:
+            if self._measured_at == self.clock.step:
+                yield from self._decide()
+
+    def _measure(self, event: Event) -> None:
+        self._state.monitor.observe(event)
+        if self._measured_at != event.step:
+            self._saved_before = self.saved_at
+        self._measured_at = event.step
+
+    def _decide(self) -> Iterator[Event]:
+        """Roll back if a sign lasts, else note the newest good checkpoint. Collective."""
+        found = run_on_main(self.world, self._state.monitor.collapse)
+        if found is not None:
+            yield from self._roll_back(*found)
+        elif self._state.good >= 0:
+            self._note_good()
+
+    def _newest_good(self) -> dict[str, int]:
+        """Return the newest checkpoint that a good measurement has followed, as in the state."""
+        good = self._state.good
+        good_images = self._state.good_images
+        if self._measured_at == self.clock.step and self._state.monitor.is_clean:
+            good = max(good, self._saved_before)
+            good_images = self.clock.images
+        return {"good": self.clock.step if good < 0 else good, "good_images": good_images}
+
+    def _note_good(self) -> None:
+        vars(self._state).update(self._newest_good())
+        self.checkpoints.protected.clear()
+        self.checkpoints.protected.add(self._state.good)
+
+    def save(self) -> Event:
+        """Write a checkpoint; the first one counts as good."""
+        event = super().save()
+        self._note_good()
+        return event
+
+    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        """Return the state for a checkpoint, with that of the rollbacks."""
+        groups, values = super().state()
+        return groups, {**values, "rollback": {**self._state.to_json(), **self._newest_good()}}
+
+    def resume_from(self, checkpoint: Checkpoint) -> None:
+        """Restore this checkpoint, with the learning rates and the length of the run."""
+        super().resume_from(checkpoint)
+        if (saved := checkpoint.values.get("rollback")) is not None:  # else saved without
+            with restoring(checkpoint):
+                self._state.restore(saved)
+            self._note_good()
+            self._apply_state()
+
+    def _apply_state(self) -> None:
+        """Set the length of the run and the learning rates by the state."""
+        self.images = self._length + self._state.lost_images
+        for name, player in self.players.items():
+            player.set_lr_base(self._lr[name] * self._state.lr_factors.get(name, 1.0))
+
+    def _roll_back(self, name: str, reason: str) -> Iterator[Event]:
+        """Restore the players, lower learning rates, and save that as this step. Collective.
+
+        Raises `DivergedError` after `max_rollbacks`, or if no good checkpoint can be read.
+        """
+        most = self.rollback.max_rollbacks
+        if self._state.count >= most:
+            problem = f"another collapse after {most} rollbacks (rollback.max_rollbacks)"
+            raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
+        checkpoint = self._open_good(name, reason)
+        run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
+        self._state.count += 1
+        self._state.lost_images = run_on_main(self.world, partial(self._lost_images, checkpoint, name))
+        if name not in OF_ONE_BATCH or self._state.count > 1:
+            self._state.slow(SLOWED.get(name, ("g", "d")), self.rollback.lr_factor)
+        self._apply_state()
+        self._forget()
+        yield self._rollback_event(checkpoint.step, name, reason)
+        yield self.save()
+
+    def _lost_images(self, checkpoint: Checkpoint, name: str) -> int:
+        """Return all lost images; of a score that diverges those since the last good measurement.
+
+        What was trained before that made it worse slowly.
+        """
+        if name == DIVERGED_SCORE:
+            return self._state.lost_images + self.clock.images - self._state.good_images
+        before: int = checkpoint.values.get("rollback", {}).get("lost_images", 0)
+        trained: int = checkpoint.values["clock"]["images"]
+        return before + self.clock.images - trained
+
+    def _restore_players(self, checkpoint: Checkpoint) -> None:
+        with restoring(checkpoint):
+            self.restore(checkpoint)
+
+    def _forget(self) -> None:
+        """Begin all counts anew; the next checkpoint is as good as the one that was restored."""
+        self._state.monitor.bad.clear()
+        self._state.applied = {}
+        self._measured_at = self.clock.step
+        self._saved_before = self.clock.step
+        self.is_score_pending = False
+        if self._log is not None:
+            self._log.skips = SkipMonitor(self.players)
+
+    def _open_good(self, name: str, reason: str) -> Checkpoint:
+        """Open the best checkpoint if the score diverges, else the newest good one. Collective."""
+        good = self.checkpoints.path_of(self._state.good)
+        paths = [self.best.folder, good] if name == DIVERGED_SCORE else [good]
+        found = run_on_main(self.world, partial(self._find_readable, paths))
+        if found is None:
+            problem = "no good checkpoint to roll back to"
+            raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
+        opened: list[Checkpoint] = []
+        path = self.best.folder.parent / found
+        run_on_all_ranks(self.world, lambda: opened.append(reader.open_verified(path)))
+        return opened[0]
+
+    def _find_readable(self, paths: list[Path]) -> str | None:
+        """Return the first undamaged checkpoint, relative to the run folder."""
+        for path in paths:
+            try:
+                return str(reader.read_checkpoint(path).path.relative_to(self.best.folder.parent))
+            except CheckpointError as error:
+                self.checkpoints.say(str(error))
+        return None
+
+    def _rollback_event(self, step: int, name: str, reason: str) -> Event:
+        factors = dict(self._state.lr_factors)
+        which = f"rollback {self._state.count} of {self.rollback.max_rollbacks}"
+        changes = [f"{side} x {factor:g}" for side, factor in factors.items()]
+        rates = ", ".join(changes) or "unchanged"
+        text = f"{which}, to the players of step {step}; learning rates {rates}. Reason: {reason}"
+        facts = {"name": name, "to_step": step, "count": self._state.count, "lr_factors": factors}
+        facts["lost_images"] = self._state.lost_images
+        values = {"text": text, "rollback": facts, "total_kimg": self.images / 1000}
+        return self.event("event", values)

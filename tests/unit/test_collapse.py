@@ -1,0 +1,68 @@
+"""Signs of a collapse: their thresholds, and how often in a row they must be measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.core.event import Event
+from paragan.engine.collapse import CollapseMonitor
+
+GOOD = {"d/accuracy_train": 0.8, "d/accuracy_fake": 0.7, "d/saturation": 0.1, "diversity": 1.2}
+COLLAPSED = {**GOOD, "diversity": 0.1}
+SATURATED = {**GOOD, "d/saturation": 0.95}
+WRONG = {**GOOD, "d/accuracy_train": 0.09}
+
+
+def measured(monitor, *observations, step=1) -> list[str | None]:
+    """The sign that lasts after each observation."""
+    found = []
+    for values in observations:
+        monitor.observe(Event("telemetry", step, 0, values=values))
+        found.append((monitor.collapse() or (None,))[0])
+    return found
+
+
+def score(value, direction=-1) -> Event:
+    values = {"fd[judge]": value, "num_images": 10, "protocol": {}, "directions": {"fd[judge]": direction}}
+    return Event("score", 4, 0, values=values)
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        (COLLAPSED, "mode_collapse"), (SATURATED, "d_saturated"),
+        ({**GOOD, "d/accuracy_train": 0.2, "d/saturation": 0.3}, "d_certain_and_wrong"),
+        (WRONG, "d_wrong"),
+        ({**GOOD, "d/accuracy_fake": float("nan")}, "not_finite"), ({"diversity": float("inf")}, "not_finite"),
+    ],
+)  # fmt: skip
+def test_monitor_of_a_sign_that_lasts_finds_a_collapse(bad, name):
+    assert measured(CollapseMonitor(2), GOOD, bad, GOOD, bad, bad) == [None, None, None, None, name]
+    assert measured(CollapseMonitor(3), GOOD, bad, bad) == [None, None, None]
+
+
+def test_monitor_does_not_compare_diversity_with_that_of_an_untrained_generator():
+    monitor = CollapseMonitor(1)
+    assert measured(monitor, {"diversity": 2.0}, step=0) == [None]
+    assert measured(monitor, {"diversity": 0.08}, {"diversity": 0.06}, {"diversity": 0.03}) == [
+        None,
+        None,
+        "mode_collapse",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "direction", "found"),
+    [
+        ((9, 4, 7.9, 8, 8), -1, [0, 0, 0, 1, 2]), ((0.5, 0.8, 0.41, 0.4, 0.1), 1, [0, 0, 0, 1, 2]),
+        ((9, float("nan"), float("inf")), -1, [0, 1, 2]), ((-4.0, -1.0), -1, [0, 0]),
+    ],
+)  # fmt: skip
+def test_monitor_counts_scores_twice_as_bad_as_the_best(values, direction, found):
+    monitor = CollapseMonitor(2)
+    counts = []
+    for value in values:
+        monitor.observe(score(float(value), direction))
+        counts.append(monitor.bad["score_diverges"])
+    assert counts == found
+    assert (monitor.collapse() is not None) == (found[-1] == 2)
