@@ -159,8 +159,7 @@ class History:
         if stamp not in self.stamps and len(self.stamps) < _MAX_STAMPS:
             self.stamps.append(stamp)
         if stamp in self.stamps:
-            known = replace(entry.brief(), stamp=self.stamps.index(stamp))
-            self.scores = thin_out(self.scores, known)
+            self.scores = thin_out(self.scores, replace(entry.brief(), stamp=self.stamps.index(stamp)))
 
     def _add_curves(self, kind: object, entry: RecordEntry) -> None:
         """Add the numbers of a line; those of some kinds have a prefix."""
