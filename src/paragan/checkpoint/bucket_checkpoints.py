@@ -1,0 +1,154 @@
+"""Checkpoints in a bucket: files first, the manifest last by a conditional put, verified on both ways."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.checkpoint.manifest import MANIFEST, NewerFormat, read_manifest
+from paragan.checkpoint.reader import read_checkpoint
+from paragan.core.errors import CheckpointError, StorageError
+from paragan.core.files import refuse_link
+from paragan.storage.bucket import Bucket, ConflictError
+from paragan.storage.byte_store import MissingFileError
+
+_NAME = re.compile(r"step-\d{9,12}", re.ASCII)
+_MAX_MANIFEST_BYTES = 64 << 20
+_NUM_DOWNLOADS = 2  # of a checkpoint with damaged files
+
+
+@dataclass(frozen=True)
+class BucketCheckpoints:
+    """Checkpoints in a folder of a bucket.
+
+    extra: files in their folders that no manifest lists. refuse: called before each change; raises
+    an error if another process writes here.
+    """
+
+    bucket: Bucket
+    folder: str
+    extra: tuple[str, ...] = ()
+    refuse: Callable[[], None] = lambda: None
+
+    def committed(self) -> list[str]:
+        """Return the names of the checkpoints with a manifest, oldest first."""
+        return sorted(name for name, files in self._files().items() if MANIFEST in files)
+
+    def manifest(self, name: str) -> bytes:
+        """Return the manifest of a checkpoint; empty if there is none."""
+        try:
+            return self.bucket.read(f"{self.folder}/{name}/{MANIFEST}", _MAX_MANIFEST_BYTES)[0]
+        except MissingFileError:
+            return b""
+
+    def upload(self, path: Path, name: str, before_commit: Callable[[], None]) -> int:
+        """Store the checkpoint in the folder `path`; return its bytes. It exists from its manifest on.
+
+        before_commit: called when only the manifest is missing. Raises `CheckpointError` if the
+        files are damaged, `StorageError` if the store does not have them afterwards.
+        """
+        names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]
+        sizes = {file: (path / file).stat().st_size for file in names}
+        for file in names:
+            self.refuse()
+            self.bucket.put(f"{self.folder}/{name}/{file}", path / file)
+        stored = self._files().get(name, {})
+        if missing := [file for file, size in sizes.items() if stored.get(file) != size]:
+            problem = "the store confirmed the upload, and has another size"
+            raise StorageError(f"{self.bucket.where(f'{self.folder}/{name}/{missing[0]}')}: {problem}; check the store")
+        before_commit()
+        self.refuse()
+        self._commit(name, (path / MANIFEST).read_bytes())
+        return sum(sizes.values())
+
+    def _commit(self, name: str, manifest: bytes) -> None:
+        key = f"{self.folder}/{name}/{MANIFEST}"
+        try:
+            self.bucket.put(key, manifest, new=True)
+        except ConflictError:
+            pass  # by an earlier try, whose response was lost
+        if self.manifest(name) != manifest:
+            raise StorageError(f"{self.bucket.where(key)}: not the manifest that was stored; check the store")
+
+    def remove(self, name: str) -> None:
+        """Remove a checkpoint, first its manifest."""
+        self.withdraw(name)
+        for file in self._files().get(name, {}):
+            self.bucket.delete(f"{self.folder}/{name}/{file}")
+
+    def withdraw(self, name: str) -> None:
+        """Remove the manifest of a checkpoint, which then does not exist; its files stay."""
+        self.refuse()
+        self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
+
+    def prune(self, keep: int) -> None:
+        """Remove all but the newest `keep` checkpoints, and what is left of unfinished uploads before them."""
+        newest = self.committed()[-keep:]
+        for name in self._files():
+            if newest and name not in newest and name < newest[-1]:
+                self.remove(name)
+
+    def download(self, name: str, path: Path) -> None:
+        """Replace the folder `path` by a checkpoint. `CheckpointError`: its bytes are damaged, twice."""
+        new = path.with_name(f".tmp-{path.name}")
+        refuse_link(path)
+        refuse_link(new)
+        for number in range(_NUM_DOWNLOADS):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+            try:
+                self._download_files(name, new)
+                break
+            except (CheckpointError, MissingFileError) as error:
+                if isinstance(error, NewerFormat) or number == _NUM_DOWNLOADS - 1:
+                    shutil.rmtree(new, ignore_errors=True)
+                    raise CheckpointError(str(error).replace(str(new), self.bucket.where(f'{self.folder}/{name}'))) from None
+        shutil.rmtree(path, ignore_errors=True)
+        new.rename(path)
+
+    def _download_files(self, name: str, folder: Path) -> None:
+        self.bucket.download(f"{self.folder}/{name}/{MANIFEST}", folder / MANIFEST)
+        for file in (*read_manifest(folder).sums, *self.extra):
+            self.bucket.download(f"{self.folder}/{name}/{file}", folder / file)
+        read_checkpoint(folder)
+
+    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> list[str]:
+        """Make the newest undamaged checkpoint available; return the names of later, damaged ones.
+
+        path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
+        replaced. say: receives a line for each that is skipped. Raises `CheckpointError` if all are
+        damaged.
+        """
+        skipped: list[str] = []
+        for name in reversed(self.committed()):
+            try:
+                if not self.is_copied(name, path_of(name)):
+                    self.download(name, path_of(name))
+                return skipped
+            except NewerFormat:
+                raise
+            except CheckpointError as error:
+                say(f"{error}; trying the one before")
+                skipped.append(name)
+        if skipped:
+            raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")
+        return []
+
+    def is_copied(self, name: str, path: Path) -> bool:
+        """Return whether the folder `path` holds this checkpoint, undamaged."""
+        try:
+            return (path / MANIFEST).read_bytes() == self.manifest(name) and bool(read_checkpoint(path))
+        except (OSError, CheckpointError):
+            return False
+
+    def _files(self) -> dict[str, dict[str, int]]:
+        """Return the size of each file, by checkpoint and name."""
+        found: dict[str, dict[str, int]] = {}
+        for key, stored in self.bucket.list(f"{self.folder}/").items():
+            name, _, file = key.removeprefix(f"{self.folder}/").partition("/")
+            if file and "/" not in file and _NAME.fullmatch(name):
+                found.setdefault(name, {})[file] = stored.num_bytes
+        return found
