@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,18 +46,22 @@ class BucketCheckpoints:
             return b""
 
     def upload(self, path: Path, name: str, before_commit: Callable[[], None]) -> int:
-        """Store the checkpoint in the folder `path`; return its bytes. It exists from its manifest on.
+        """Store the checkpoint in the folder `path`; return the bytes sent. It exists from its manifest on.
 
         before_commit: called when only the manifest is missing. Raises `CheckpointError` if the
         files are damaged, `StorageError` if the store does not have them afterwards.
         """
+        if stored := self.manifest(name):
+            if stored == (path / MANIFEST).read_bytes():
+                return 0
+            self.withdraw(name)
         names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]
         sizes = {file: (path / file).stat().st_size for file in names}
         for file in names:
             self.refuse()
             self.bucket.put(f"{self.folder}/{name}/{file}", path / file)
-        stored = self._files().get(name, {})
-        if missing := [file for file, size in sizes.items() if stored.get(file) != size]:
+        found = self._files().get(name, {})
+        if missing := [file for file, size in sizes.items() if found.get(file) != size]:
             problem = "the store confirmed the upload, and has another size"
             raise StorageError(f"{self.bucket.where(f'{self.folder}/{name}/{missing[0]}')}: {problem}; check the store")
         before_commit()
@@ -66,10 +71,8 @@ class BucketCheckpoints:
 
     def _commit(self, name: str, manifest: bytes) -> None:
         key = f"{self.folder}/{name}/{MANIFEST}"
-        try:
+        with suppress(ConflictError):  # an earlier try succeeded, and its response was lost
             self.bucket.put(key, manifest, new=True)
-        except ConflictError:
-            pass  # by an earlier try, whose response was lost
         if self.manifest(name) != manifest:
             raise StorageError(f"{self.bucket.where(key)}: not the manifest that was stored; check the store")
 
@@ -102,10 +105,13 @@ class BucketCheckpoints:
             try:
                 self._download_files(name, new)
                 break
+            except NewerFormat:
+                raise
             except (CheckpointError, MissingFileError) as error:
-                if isinstance(error, NewerFormat) or number == _NUM_DOWNLOADS - 1:
+                if number == _NUM_DOWNLOADS - 1:
                     shutil.rmtree(new, ignore_errors=True)
-                    raise CheckpointError(str(error).replace(str(new), self.bucket.where(f'{self.folder}/{name}'))) from None
+                    where = self.bucket.where(f"{self.folder}/{name}")
+                    raise CheckpointError(str(error).replace(str(new), where)) from None
         shutil.rmtree(path, ignore_errors=True)
         new.rename(path)
 
@@ -115,19 +121,19 @@ class BucketCheckpoints:
             self.bucket.download(f"{self.folder}/{name}/{file}", folder / file)
         read_checkpoint(folder)
 
-    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> list[str]:
-        """Make the newest undamaged checkpoint available; return the names of later, damaged ones.
+    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
+        """Make the newest undamaged checkpoint available; return its name, and those of later, damaged ones.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
-        replaced. say: receives a line for each that is skipped. Raises `CheckpointError` if all are
-        damaged.
+        replaced. say: receives a line for each that is skipped. The name is empty without a
+        checkpoint. Raises `CheckpointError` if all are damaged.
         """
         skipped: list[str] = []
         for name in reversed(self.committed()):
             try:
                 if not self.is_copied(name, path_of(name)):
                     self.download(name, path_of(name))
-                return skipped
+                return name, skipped
             except NewerFormat:
                 raise
             except CheckpointError as error:
@@ -135,7 +141,7 @@ class BucketCheckpoints:
                 skipped.append(name)
         if skipped:
             raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")
-        return []
+        return "", []
 
     def is_copied(self, name: str, path: Path) -> bool:
         """Return whether the folder `path` holds this checkpoint, undamaged."""

@@ -12,7 +12,6 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
 
-
 def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:
     """Return a path, or the local copy of the run at an address; arguments as of `open_copy`."""
     if not is_url(text):

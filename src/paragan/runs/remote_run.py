@@ -21,7 +21,7 @@ from paragan.core.files import open_lock_file, read_bytes
 from paragan.core.printable import to_printable
 from paragan.runs.folder import RunFolder
 from paragan.runs.mirrored_files import MirroredFiles
-from paragan.runs.run_mirror import RunMirror
+from paragan.runs.run_mirror import UPLOADS, RunMirror
 from paragan.runs.run_request import RunRequest
 from paragan.storage.bucket import Bucket, open_bucket
 from paragan.storage.byte_store import MissingFileError
@@ -82,7 +82,10 @@ def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> P
         if not files.download():
             raise CheckpointError(f"{address} does not exist; pass the address of a run")
         if checkpoints:
-            _download_checkpoints(bucket, folder)
+            newest, _ = _download_checkpoints(bucket, folder)
+            for path in CheckpointWriter(folder / "checkpoints").paths():
+                if path.name != newest:  # older, or of a former run at this address
+                    shutil.rmtree(path, ignore_errors=True)
     if follow:
         threading.Thread(target=_follow, args=(files,), name="follow", daemon=True).start()
     return folder
@@ -95,15 +98,15 @@ def _follow(files: MirroredFiles) -> None:
             files.download()
 
 
-def _download_checkpoints(bucket: Bucket, folder: Path) -> list[str]:
-    """Download the newest undamaged and the best checkpoint; return the names of damaged newer ones."""
+def _download_checkpoints(bucket: Bucket, folder: Path) -> tuple[str, list[str]]:
+    """Download the newest undamaged and the best checkpoint; return the newest's name, and damaged later ones."""
     checkpoints = folder / "checkpoints"
-    skipped = BucketCheckpoints(bucket, "checkpoints").download_newest(lambda name: checkpoints / name, _warn)
+    found = BucketCheckpoints(bucket, "checkpoints").download_newest(lambda name: checkpoints / name, _warn)
     try:
         BucketCheckpoints(bucket, "best", ("score.json",)).download_newest(lambda name: folder / "best", _warn)
     except CheckpointError as error:
         _warn(f"warning: no best checkpoint: {error}")
-    return skipped
+    return found
 
 
 def _restore(mirror: RunMirror, bucket: Bucket, folder: Path) -> None:
@@ -111,11 +114,11 @@ def _restore(mirror: RunMirror, bucket: Bucket, folder: Path) -> None:
     if folder.is_dir() and not _is_continued(mirror.checkpoints, bucket, folder):
         _clear(folder, mirror.checkpoints.committed())
     stored = bucket.list() if RunFolder(folder).config.exists() else mirror.files.download()
-    for name in _download_checkpoints(bucket, folder):
+    newest, damaged = _download_checkpoints(bucket, folder)
+    for name in damaged:
         mirror.checkpoints.withdraw(name)  # the run will reach that step again
-    committed = mirror.checkpoints.committed()[-1:]
-    for path in [folder / "checkpoints" / name for name in committed]:
-        mirror.take_as_uploaded(path)
+    if newest:
+        mirror.take_as_uploaded(folder / "checkpoints" / newest)
     if mirror.best.committed() and (folder / "best" / MANIFEST).is_file():
         mirror.take_as_uploaded(folder / "best")
     mirror.files.know(stored)
@@ -127,9 +130,13 @@ def _is_continued(checkpoints: BucketCheckpoints, bucket: Bucket, folder: Path) 
         if committed := checkpoints.committed():
             path = folder / "checkpoints" / committed[-1] / MANIFEST
             return path.read_bytes() == checkpoints.manifest(committed[-1])
+        if (folder / UPLOADS).exists():
+            return False  # the user has emptied the bucket
         config = RunFolder(folder).config
         return read_bytes(config, _MAX_CONFIG_BYTES) == bucket.read(config.name, _MAX_CONFIG_BYTES)[0]
-    except (OSError, MissingFileError):
+    except MissingFileError:
+        return True  # nothing was uploaded so far
+    except OSError:
         return False
 
 
@@ -173,8 +180,6 @@ def _try_to_lock(file: BinaryIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
 
 
 def _print(line: str) -> None:

@@ -75,7 +75,8 @@ class RunMirror:
                 time.sleep(min(_PAUSE_S, max(0.0, self._deadline - time.monotonic())))
             else:
                 self._ending.wait(_PAUSE_S if self._failure else _POLL_S)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if not self._ending.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _try_to_upload(self, is_last: bool) -> None:
         before = self._failure

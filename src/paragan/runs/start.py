@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from paragan.config import RunConfig
@@ -26,12 +27,17 @@ from paragan.runs.start_grid import start_grid
 def start_training(request: RunRequest) -> int:
     """Train in the run folder, on the devices or workers of the config; return the exit code."""
     request = replace(request, place=from_environment())
-    if not request.address or _is_mirrored_by_another(request.place):
+    with mirroring(request):
         return _start(request)
+
+
+def mirroring(request: RunRequest) -> AbstractContextManager[None]:
+    """Mirror the working folder of a run at an address, if that is the task of this process."""
+    if not request.address or _is_mirrored_by_another(request.place):
+        return nullcontext()
     from paragan.runs.remote_run import mirrored
 
-    with mirrored(request):
-        return _start(request)
+    return mirrored(request)
 
 
 def _is_mirrored_by_another(place: RankEnv | None) -> bool:

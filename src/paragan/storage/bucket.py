@@ -90,9 +90,7 @@ class Bucket:
         mode: Any = "create" if new else condition
 
         def request() -> Version:
-            return _version(
-                obstore.put(self._store, name, content, mode=mode, max_concurrency=_MAX_CONCURRENT_PARTS)
-            )
+            return _version(obstore.put(self._store, name, content, mode=mode, max_concurrency=_MAX_CONCURRENT_PARTS))
 
         return self._attempt(name, request)
 
