@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import obstore
 from obstore.store import MemoryStore
 
-from paragan.storage.bucket import Bucket
+from paragan.storage.bucket import ObjectBucket
 
 ADDRESS = "s3://bucket/run"
 
@@ -23,7 +23,7 @@ class MemoryBucket:
         self._real = {name: getattr(obstore, name) for name in ("put", "get", "list", "delete")}
 
     def open(self, address=ADDRESS, timeout_s=0.0):
-        return Bucket(self.store, address)
+        return ObjectBucket(self.store, address)
 
     def names(self):
         return sorted(meta["path"] for batch in self._real["list"](self.store) for meta in batch)

@@ -185,3 +185,24 @@ def test_names_from_a_bucket_cannot_leave_the_folder(bucket, cache):
         bucket.write(name, b"x")
     copy = remote_run.open_copy(ADDRESS, checkpoints=False)
     assert [str(path.relative_to(copy)) for path in copy.rglob("*")] == ["config.yaml"]
+
+
+def test_best_checkpoint_comes_back_and_a_better_one_replaces_it(bucket, cache, monkeypatch, tmp_path):
+    assert train("train.kimg=0.032") == 0
+    best = remote_run.working_folder(ADDRESS) / "best"
+    newest = max((best.parent / "checkpoints").iterdir())
+    shutil.copytree(newest, best)
+    (best / "score.json").write_text('{"value": 1.0}')
+    assert train("train.kimg=0.048") == 0
+    assert len([name for name in bucket.names() if name.startswith("best/step-000000002/")]) == 5
+    shutil.rmtree(cache)
+    copy = remote_run.open_copy(ADDRESS)
+    assert json.loads((copy / "best" / "score.json").read_text()) == {"value": 1.0}
+    assert train() == 0
+    assert digests(best) == digests(copy / "best")
+    shutil.rmtree(best)
+    shutil.copytree(max((best.parent / "checkpoints").iterdir()), best)
+    (best / "score.json").write_text('{"value": 2.0}')
+    assert train("train.kimg=0.08") == 0
+    names = {name.split("/")[1] for name in bucket.names() if name.startswith("best/")}
+    assert names == {"step-000000004"}

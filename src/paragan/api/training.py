@@ -197,7 +197,8 @@ def program_name() -> str:
 def local_run_folder(out: str | Path | None, name: str) -> Path:
     """Return the run folder of a program; `ConfigError` for an address."""
     if isinstance(out, str) and is_url(out):
-        raise ConfigError(f"out={out} must be a folder here; `paragan.train` and `train --out` take addresses")
+        hint = "`paragan.train` and `train --out` take addresses"
+        raise ConfigError(f"out={out} must be a folder here; {hint}")
     return Path(out or f"runs/{name}")
 
 

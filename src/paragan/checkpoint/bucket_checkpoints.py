@@ -1,4 +1,4 @@
-"""Checkpoints in a bucket: files first, the manifest last by a conditional put, verified on both ways."""
+"""Checkpoints in a bucket, committed by the manifest and verified on both ways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.checkpoint.manifest import MANIFEST, NewerFormat, read_manifest
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.core.errors import CheckpointError, StorageError
 from paragan.core.files import refuse_link
-from paragan.storage.bucket import Bucket, ConflictError
+from paragan.storage.bucket import ConflictError, ObjectBucket
 from paragan.storage.byte_store import MissingFileError
 
 _NAME = re.compile(r"step-\d{9,12}", re.ASCII)
@@ -29,7 +29,7 @@ class BucketCheckpoints:
     an error if another process writes here.
     """
 
-    bucket: Bucket
+    bucket: ObjectBucket
     folder: str
     extra: tuple[str, ...] = ()
     refuse: Callable[[], None] = lambda: None
@@ -46,7 +46,7 @@ class BucketCheckpoints:
             return b""
 
     def upload(self, path: Path, name: str, before_commit: Callable[[], None]) -> int:
-        """Store the checkpoint in the folder `path`; return the bytes sent. It exists from its manifest on.
+        """Store the checkpoint in the folder `path`, the manifest last; return the bytes sent.
 
         before_commit: called when only the manifest is missing. Raises `CheckpointError` if the
         files are damaged, `StorageError` if the store does not have them afterwards.
@@ -63,7 +63,8 @@ class BucketCheckpoints:
         found = self._files().get(name, {})
         if missing := [file for file, size in sizes.items() if found.get(file) != size]:
             problem = "the store confirmed the upload, and has another size"
-            raise StorageError(f"{self.bucket.where(f'{self.folder}/{name}/{missing[0]}')}: {problem}; check the store")
+            where = self.bucket.where(f"{self.folder}/{name}/{missing[0]}")
+            raise StorageError(f"{where}: {problem}; check the store")
         before_commit()
         self.refuse()
         self._commit(name, (path / MANIFEST).read_bytes())
@@ -74,7 +75,8 @@ class BucketCheckpoints:
         with suppress(ConflictError):  # an earlier try succeeded, and its response was lost
             self.bucket.put(key, manifest, new=True)
         if self.manifest(name) != manifest:
-            raise StorageError(f"{self.bucket.where(key)}: not the manifest that was stored; check the store")
+            problem = "not the manifest that was stored; check the store"
+            raise StorageError(f"{self.bucket.where(key)}: {problem}")
 
     def remove(self, name: str) -> None:
         """Remove a checkpoint, first its manifest."""
@@ -88,14 +90,14 @@ class BucketCheckpoints:
         self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
 
     def prune(self, keep: int) -> None:
-        """Remove all but the newest `keep` checkpoints, and what is left of unfinished uploads before them."""
+        """Remove all but the newest `keep` checkpoints, and unfinished uploads before them."""
         newest = self.committed()[-keep:]
         for name in self._files():
             if newest and name not in newest and name < newest[-1]:
                 self.remove(name)
 
     def download(self, name: str, path: Path) -> None:
-        """Replace the folder `path` by a checkpoint. `CheckpointError`: its bytes are damaged, twice."""
+        """Replace the folder `path` by a checkpoint; `CheckpointError` if it is damaged."""
         new = path.with_name(f".tmp-{path.name}")
         refuse_link(path)
         refuse_link(new)
@@ -122,7 +124,7 @@ class BucketCheckpoints:
         read_checkpoint(folder)
 
     def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
-        """Make the newest undamaged checkpoint available; return its name, and those of later, damaged ones.
+        """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
         replaced. say: receives a line for each that is skipped. The name is empty without a
@@ -140,13 +142,15 @@ class BucketCheckpoints:
                 say(f"{error}; trying the one before")
                 skipped.append(name)
         if skipped:
-            raise CheckpointError(f"{self.bucket.address}: all checkpoints are damaged; give another --out DIR")
+            problem = "all checkpoints are damaged; give another --out DIR"
+            raise CheckpointError(f"{self.bucket.address}: {problem}")
         return "", []
 
     def is_copied(self, name: str, path: Path) -> bool:
         """Return whether the folder `path` holds this checkpoint, undamaged."""
         try:
-            return (path / MANIFEST).read_bytes() == self.manifest(name) and bool(read_checkpoint(path))
+            is_same = (path / MANIFEST).read_bytes() == self.manifest(name)
+            return is_same and bool(read_checkpoint(path))
         except (OSError, CheckpointError):
             return False
 

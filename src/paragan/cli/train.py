@@ -67,6 +67,5 @@ def train_command(
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, ANY if trust else None)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
-    if is_url(where):
-        request = replace(request, address=where)
+    request = replace(request, address=where if is_url(where) else "")
     raise typer.Exit(start_training(request))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paragan.core.files import read_bytes, refuse_link
-from paragan.storage.bucket import Bucket, StoredObject
+from paragan.storage.bucket import ObjectBucket, StoredObject
 from paragan.storage.lease import LEASE
 
 _FOLDERS = ("samples", "judge", "tensorboard")  # the rest is of one machine, or checkpoints
 _SKIPPED = ("run.lock", LEASE)
-_NAME = re.compile(r"[\w+-][\w+. -]{0,200}(/[\w+-][\w+. -]{0,200})?")  # no hidden and temporary files
+_NAME = re.compile(r"[\w+-][\w+. -]{0,200}(/[\w+-][\w+. -]{0,200})?")  # none hidden
 _MAX_BYTES = 1 << 30
 _PERIOD_S = 15.0
 _SHARE = 1 / 20  # of the time, at most, for the record, which is stored as a whole each time
@@ -28,7 +28,7 @@ class MirroredFiles:
     refuse: called before each change of the bucket.
     """
 
-    bucket: Bucket
+    bucket: ObjectBucket
     folder: Path
     refuse: Callable[[], None] = lambda: None
     _uploaded: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and size by name
@@ -80,12 +80,13 @@ class MirroredFiles:
         stored = self.bucket.list()
         for name, found in stored.items():
             path = self.folder / name
-            if not _is_mirrored(name) or _state(path) == (int(found.modified * 1e9), found.num_bytes):
+            modified_ns = int(found.modified * 1e9)
+            if not _is_mirrored(name) or _state(path) == (modified_ns, found.num_bytes):
                 continue
             refuse_link(path.parent)
             path.parent.mkdir(parents=True, exist_ok=True)
             self.bucket.download(name, path)
-            os.utime(path, ns=(int(found.modified * 1e9), int(found.modified * 1e9)))
+            os.utime(path, ns=(modified_ns, modified_ns))
         return stored
 
     def _states(self) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -99,7 +100,9 @@ class MirroredFiles:
 
 def _is_mirrored(name: str) -> bool:
     folder, slash, _ = name.rpartition("/")
-    return _NAME.fullmatch(name) is not None and name not in _SKIPPED and (not slash or folder in _FOLDERS)
+    if name in _SKIPPED or _NAME.fullmatch(name) is None:
+        return False
+    return not slash or folder in _FOLDERS
 
 
 def _state(path: Path) -> tuple[int, int] | None:

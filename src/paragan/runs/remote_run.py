@@ -1,4 +1,4 @@
-"""Runs in object stores: a working folder that is mirrored while it trains, and copies for reading."""
+"""Runs in object stores: mirrored working folders, and copies for reading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from paragan.runs.folder import RunFolder
 from paragan.runs.mirrored_files import MirroredFiles
 from paragan.runs.run_mirror import UPLOADS, RunMirror
 from paragan.runs.run_request import RunRequest
-from paragan.storage.bucket import Bucket, open_bucket
+from paragan.storage.bucket import ObjectBucket, open_bucket
 from paragan.storage.byte_store import MissingFileError
 from paragan.storage.download import cache_dir
 from paragan.storage.lease import Lease
@@ -82,7 +82,8 @@ def open_copy(address: str, checkpoints: bool = True, follow: bool = False) -> P
         if not files.download():
             raise CheckpointError(f"{address} does not exist; pass the address of a run")
         if checkpoints:
-            newest, _ = _download_checkpoints(bucket, folder)
+            newest, _ = _download_newest(bucket, folder)
+            _download_best(bucket, folder)
             for path in CheckpointWriter(folder / "checkpoints").paths():
                 if path.name != newest:  # older, or of a former run at this address
                     shutil.rmtree(path, ignore_errors=True)
@@ -98,33 +99,41 @@ def _follow(files: MirroredFiles) -> None:
             files.download()
 
 
-def _download_checkpoints(bucket: Bucket, folder: Path) -> tuple[str, list[str]]:
-    """Download the newest undamaged and the best checkpoint; return the newest's name, and damaged later ones."""
+def _download_newest(bucket: ObjectBucket, folder: Path) -> tuple[str, list[str]]:
+    """Download the newest undamaged checkpoint; return as `BucketCheckpoints.download_newest`."""
     checkpoints = folder / "checkpoints"
-    found = BucketCheckpoints(bucket, "checkpoints").download_newest(lambda name: checkpoints / name, _warn)
+    remote = BucketCheckpoints(bucket, checkpoints.name)
+    return remote.download_newest(lambda name: checkpoints / name, _warn)
+
+
+def _download_best(bucket: ObjectBucket, folder: Path) -> None:
+    """Download the best checkpoint, or remove the copy of a former run's."""
+    remote = BucketCheckpoints(bucket, "best", ("score.json",))
     try:
-        BucketCheckpoints(bucket, "best", ("score.json",)).download_newest(lambda name: folder / "best", _warn)
+        if not remote.download_newest(lambda name: folder / "best", _warn)[0]:
+            shutil.rmtree(folder / "best", ignore_errors=True)
     except CheckpointError as error:
         _warn(f"warning: no best checkpoint: {error}")
-    return found
 
 
-def _restore(mirror: RunMirror, bucket: Bucket, folder: Path) -> None:
+def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
     """Make the working folder that of the bucket, or leave one that continues it."""
     if folder.is_dir() and not _is_continued(mirror.checkpoints, bucket, folder):
         _clear(folder, mirror.checkpoints.committed())
-    stored = bucket.list() if RunFolder(folder).config.exists() else mirror.files.download()
-    newest, damaged = _download_checkpoints(bucket, folder)
+    if RunFolder(folder).config.exists():
+        stored = bucket.list()
+    else:
+        stored = mirror.files.download()
+        _download_best(bucket, folder)
+    newest, damaged = _download_newest(bucket, folder)
     for name in damaged:
         mirror.checkpoints.withdraw(name)  # the run will reach that step again
     if newest:
         mirror.take_as_uploaded(folder / "checkpoints" / newest)
-    if mirror.best.committed() and (folder / "best" / MANIFEST).is_file():
-        mirror.take_as_uploaded(folder / "best")
     mirror.files.know(stored)
 
 
-def _is_continued(checkpoints: BucketCheckpoints, bucket: Bucket, folder: Path) -> bool:
+def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: Path) -> bool:
     """Return whether a folder of a former process continues the run of the bucket."""
     try:
         if committed := checkpoints.committed():
@@ -133,7 +142,8 @@ def _is_continued(checkpoints: BucketCheckpoints, bucket: Bucket, folder: Path) 
         if (folder / UPLOADS).exists():
             return False  # the user has emptied the bucket
         config = RunFolder(folder).config
-        return read_bytes(config, _MAX_CONFIG_BYTES) == bucket.read(config.name, _MAX_CONFIG_BYTES)[0]
+        stored, _ = bucket.read(config.name, _MAX_CONFIG_BYTES)
+        return read_bytes(config, _MAX_CONFIG_BYTES) == stored
     except MissingFileError:
         return True  # nothing was uploaded so far
     except OSError:
@@ -145,7 +155,8 @@ def _clear(folder: Path, committed: list[str]) -> None:
     local = [path.name for path in CheckpointWriter(folder / "checkpoints").paths()]
     if local and local[-1] > max(committed, default=""):
         aside = RunFolder(folder).set_aside()
-        _print(f"the working folder does not continue the run of the bucket; it was moved to {aside}")
+        problem = "the working folder does not continue the run of the bucket"
+        _print(f"{problem}; it was moved to {aside}")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -164,12 +175,14 @@ def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
         file = open_lock_file(path)
     except OSError as error:
         problem = f"cannot write to {path.parent} ({error.strerror})"
-        raise CheckpointError(f"{problem}; set PARAGAN_CACHE to a folder on a disk with space") from None
+        hint = "set PARAGAN_CACHE to a folder on a disk with space"
+        raise CheckpointError(f"{problem}; {hint}") from None
     with file:
         deadline = time.monotonic() + timeout_s
         while not _try_to_lock(file):
             if time.monotonic() >= deadline:
-                raise CheckpointError(f"{folder} is in use by another process; wait for it, or stop it")
+                hint = "wait for it, or stop it"
+                raise CheckpointError(f"{folder} is in use by another process; {hint}")
             time.sleep(0.1)
         yield file
 

@@ -145,7 +145,8 @@ def result_lines(session: Session) -> str:
     samples = "" if session.trainer.fixed_samples is None else "samples/, "
     if session.last_score:
         score = score_line(session.last_score)
-    files = f"{session.run_info.get('address', session.folder)}: report.html, {samples}metrics.jsonl, checkpoints/"
+    where = session.run_info.get("address", session.folder)
+    files = f"{where}: report.html, {samples}metrics.jsonl, checkpoints/"
     return f"score     {score}\nwhere     {files}"
 
 

@@ -1,4 +1,4 @@
-"""Mirror of a run folder: a thread that uploads checkpoints, record and samples while the run trains."""
+"""Mirror of a run folder: a thread that uploads checkpoints, record and samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
 from paragan.core.errors import CheckpointError, DataError, StorageError
 from paragan.core.files import open_to_append
 from paragan.runs.mirrored_files import MirroredFiles
-from paragan.storage.bucket import Bucket, ConflictError
+from paragan.storage.bucket import ConflictError, ObjectBucket
 from paragan.storage.lease import Lease
 
 _POLL_S = 0.5
@@ -28,10 +28,10 @@ UPLOADS = "uploads.jsonl"
 class RunMirror:
     """Uploads of one run folder. keep: number of checkpoints in the bucket. say: receives warnings.
 
-    lease: held by this process; once it is lost, the process is asked to stop by SIGTERM.
+    lease: held by this process; once it is lost, the process stops by SIGTERM.
     """
 
-    def __init__(self, bucket: Bucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
+    def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
         self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.refuse_lost)
         self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.refuse_lost)
         self.files = MirroredFiles(bucket, folder, lease.refuse_lost)
@@ -58,8 +58,9 @@ class RunMirror:
         shutil.rmtree(self._staging, ignore_errors=True)
         self._lease.refuse_lost()
         if self._failure or self._thread.is_alive():
-            reason = self._failure or f"{self.files.bucket.address}: no response within {timeout_s:g} s"
-            raise StorageError(f"the end of the run is not uploaded: {reason}; the same command uploads it")
+            late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
+            problem = f"the end of the run is not uploaded: {self._failure or late}"
+            raise StorageError(f"{problem}; the same command uploads it")
 
     def take_as_uploaded(self, path: Path) -> None:
         """Do not upload this checkpoint, which came from the bucket."""
@@ -111,8 +112,11 @@ class RunMirror:
         link_checkpoint(path, staged)  # the folder may be pruned meanwhile
         num_bytes = checkpoints.upload(staged, name, self.files.upload)
         self._uploaded.add(key)
+        if not num_bytes:
+            return  # the bucket had it
         now = time.time()
-        values = {"checkpoint": f"{checkpoints.folder}/{name}", "bytes": num_bytes, "seconds": round(now - began, 3)}
+        values = {"checkpoint": f"{checkpoints.folder}/{name}", "bytes": num_bytes}
+        values["seconds"] = round(now - began, 3)
         values["behind_s"] = round(now - key[1] / 1e9, 3)  # since the checkpoint was complete
         with open_to_append(self._folder / UPLOADS) as file:
             file.write(json.dumps(values).encode() + b"\n")

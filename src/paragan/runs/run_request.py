@@ -22,8 +22,8 @@ class RunRequest:
     place: the rank of this process, if there are several. model: networks from memory, instead of
     the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
     the command line apply to the run. overrides: settings of the command. external_workers:
-    processes that wait to be the workers of a grid. address: of the run, if an object store has it and
-    `out` is its working folder.
+    processes that wait to be the workers of a grid. address: of a run in an object store, whose
+    working folder is `out`.
     """
 
     config: RunConfig

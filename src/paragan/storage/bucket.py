@@ -1,4 +1,4 @@
-"""Files below an address of an object store, read and written: conditional puts, listings, multipart uploads."""
+"""Objects below an address: conditional puts, listings, uploads in parts, with retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError, StorageError
 from paragan.core.files import atomic_write
 from paragan.storage.byte_store import MissingFileError
-from paragan.storage.object_client import connect, translate
+from paragan.storage.object_client import open_obstore, translate
 from paragan.storage.request_client import TransientError
 
 T = TypeVar("T")
@@ -34,12 +34,11 @@ class ConflictError(Exception):
 class StoredObject:
     """An object of a listing. modified: POSIX seconds, by the store's clock."""
 
-    name: str
     num_bytes: int
     modified: float
 
 
-class Bucket:
+class ObjectBucket:
     """Objects below `address`. store: of obstore.
 
     Methods retry failures that may pass, then raise `StorageError`; `DataError` for others. No call
@@ -58,7 +57,8 @@ class Bucket:
         def request() -> tuple[bytes, Version]:
             found = obstore.get(self._store, name)
             if found.meta["size"] > max_bytes:
-                raise DataError(f"{self.where(name)}: more than {max_bytes:,} bytes; check the address")
+                problem = f"more than {max_bytes:,} bytes; check the address"
+                raise DataError(f"{self.where(name)}: {problem}")
             content = bytes(found.bytes())
             _refuse_truncated(len(content), found.meta["size"])
             return content, _version(found.meta)
@@ -79,7 +79,7 @@ class Bucket:
 
         self._attempt(name, request)
 
-    def put(self, name: str, content: bytes | Path, condition: Version | None = None, *, new: bool = False) -> Version:
+    def put(self, name: str, content: bytes | Path, condition: Version | None = None, new: bool = False) -> Version:
         """Store an object, in parts if it is large; return its version.
 
         condition: the version that it replaces. new: it replaces none. Raises `ConflictError` if
@@ -90,7 +90,8 @@ class Bucket:
         mode: Any = "create" if new else condition
 
         def request() -> Version:
-            return _version(obstore.put(self._store, name, content, mode=mode, max_concurrency=_MAX_CONCURRENT_PARTS))
+            limits = {"mode": mode, "max_concurrency": _MAX_CONCURRENT_PARTS}
+            return _version(obstore.put(self._store, name, content, **limits))
 
         return self._attempt(name, request)
 
@@ -102,8 +103,8 @@ class Bucket:
             found = {}
             for batch in obstore.list(self._store, prefix or None):
                 for meta in batch:
-                    name = meta["path"]
-                    found[name] = StoredObject(name, meta["size"], meta["last_modified"].timestamp())
+                    modified = meta["last_modified"].timestamp()
+                    found[meta["path"]] = StoredObject(meta["size"], modified)
             return found
 
         return self._attempt(prefix, request)
@@ -145,7 +146,7 @@ class Bucket:
         return translate(error, self.where(name), has_read=False, setting="the address")
 
 
-def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> Bucket:
+def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
     """Open an address of an object store for reading and writing.
 
     timeout_s: of one request. Raises `DataError` for another address, without obstore, and for
@@ -154,7 +155,7 @@ def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> Bucket:
     if problem := secret_in_url(address):
         raise DataError(problem)
     retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=timeout_s / 2)}
-    return Bucket(connect(address, timeout_s, retries), address.rstrip("/"))
+    return ObjectBucket(open_obstore(address, timeout_s, retries), address.rstrip("/"))
 
 
 def _version(meta: Any) -> Version:

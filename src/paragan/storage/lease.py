@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from paragan.core.errors import CheckpointError, DataError
-from paragan.storage.bucket import Bucket, ConflictError, Version
+from paragan.storage.bucket import ConflictError, ObjectBucket, Version
 from paragan.storage.byte_store import MissingFileError
 
 LEASE = "lease.json"
@@ -30,7 +30,7 @@ class Lease:
     clock alone: it waits for a renewal.
     """
 
-    def __init__(self, bucket: Bucket, expiry_s: float = EXPIRY_S) -> None:
+    def __init__(self, bucket: ObjectBucket, expiry_s: float = EXPIRY_S) -> None:
         self.owner = uuid.uuid4().hex
         self.is_lost = False  # another process has taken it over
         self._bucket = bucket
@@ -39,7 +39,7 @@ class Lease:
         self._holder: Mapping[str, Any] = {}  # once it is lost
         self._version: Version = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew_until_released, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_in_time, name="lease", daemon=True)
 
     def acquire(self, say: Callable[[str], None], former: str = "") -> None:
         """Take the lease; wait up to `expiry_s` for a holder that may have died.
@@ -86,8 +86,9 @@ class Lease:
             raise self._in_use(held) from None
 
     def _wait_for_expiry(self, held: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """Return if the lease is released, or not renewed for `expiry_s`; raise `CheckpointError` at a renewal."""
-        say(f"{self._bucket.address} was in use by {_describe(held)}; waiting {self._expiry_s:g} s for a sign of life")
+        """Return after a release, or `expiry_s` without a renewal; refuse a live holder."""
+        wait = f"waiting {self._expiry_s:g} s for a sign of life"
+        say(f"{self._bucket.address} was in use by {_describe(held)}; {wait}")
         deadline = time.monotonic() + self._expiry_s
         while time.monotonic() < deadline:
             time.sleep(min(_POLL_S, self._expiry_s / 10))
@@ -98,9 +99,9 @@ class Lease:
                     return  # released
                 raise self._in_use(now)
 
-    def _renew_until_released(self) -> None:
+    def _renew_in_time(self) -> None:
         while not self._ended.wait(self._expiry_s * _RENEWAL_S / EXPIRY_S):
-            with suppress(DataError):  # the next try may succeed; until then another process may take it
+            with suppress(DataError):  # the next try may succeed
                 self._renew()
 
     def _renew(self) -> None:
@@ -121,11 +122,13 @@ class Lease:
 
     def _body(self) -> dict[str, Any]:
         self._count += 1
-        return {"owner": self.owner, "count": self._count, "host": socket.gethostname(), "pid": os.getpid()}
+        place = {"host": socket.gethostname(), "pid": os.getpid()}
+        return {"owner": self.owner, "count": self._count, **place}
 
     def _put(self, body: Mapping[str, Any]) -> None:
         content = json.dumps(body).encode()
-        self._version = self._bucket.put(LEASE, content, self._version or None, new=not self._version)
+        is_new = not self._version
+        self._version = self._bucket.put(LEASE, content, self._version or None, is_new)
 
     def _read(self) -> tuple[Mapping[str, Any], Version]:
         content, version = self._bucket.read(LEASE, _MAX_BYTES)
@@ -136,7 +139,8 @@ class Lease:
 
     def _in_use(self, held: Mapping[str, Any]) -> CheckpointError:
         hint = "wait for it, stop it, or give another --out DIR"
-        return CheckpointError(f"run folder {self._bucket.address} is in use by {_describe(held)}; {hint}")
+        problem = f"is in use by {_describe(held)}"
+        return CheckpointError(f"run folder {self._bucket.address} {problem}; {hint}")
 
 
 def _describe(held: Mapping[str, Any]) -> str:

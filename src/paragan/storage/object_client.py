@@ -32,7 +32,7 @@ class ObjectClient(RequestClient):
         self.address = address.rstrip("/")
         self._has_read = False  # afterwards, missing credentials are a failure that may pass
         # without repetitions, which are those of `Transfers`
-        self._store = connect(address, timeout_s, {"max_retries": 0})
+        self._store = open_obstore(address, timeout_s, {"max_retries": 0})
 
     def get(self, name: str, start: int, stop: int) -> bytes:
         import obstore
@@ -65,7 +65,7 @@ class ObjectClient(RequestClient):
             raise translate(error, self.where(name), self._has_read) from None
 
 
-def connect(address: str, timeout_s: float, retries: Mapping[str, Any]) -> Any:
+def open_obstore(address: str, timeout_s: float, retries: Mapping[str, Any]) -> Any:
     """Return obstore's store of an address, whose settings come from the environment.
 
     timeout_s: of one request. retries: obstore's repetitions. Raises `DataError` as `ObjectClient`.
@@ -73,7 +73,8 @@ def connect(address: str, timeout_s: float, retries: Mapping[str, Any]) -> Any:
     scheme = address.partition("://")[0]
     if scheme not in _CREDENTIALS:
         known = " or ".join(f"{name}://" for name in _CREDENTIALS)
-        raise DataError(f"{address} is not an address of an object store; use one that begins with {known}")
+        problem = "is not an address of an object store; use one that begins with"
+        raise DataError(f"{address} {problem} {known}")
     try:
         from obstore.store import from_url
     except ImportError:
@@ -92,7 +93,7 @@ def connect(address: str, timeout_s: float, retries: Mapping[str, Any]) -> Any:
 
 
 def translate(error: Exception, where: str, has_read: bool, setting: str = "data.path") -> Exception:
-    """Return a failure of a request as `TransientError` or `DataError`; its text may contain signatures.
+    """Return a failure of a request as `TransientError` or `DataError`, without its text.
 
     where: the file in messages. has_read: missing credentials are a failure that may pass. setting:
     what may be wrong.
