@@ -120,6 +120,18 @@ def test_lease_of_a_dead_writer_is_taken_over_and_the_dead_one_writes_nothing(bu
     assert other.owner.encode() in bucket.content(LEASE)
 
 
+def test_suspended_writer_writes_nothing_until_it_has_renewed_its_lease(lease):
+    held = lease()
+    held.acquire(print)
+    die(held)
+    held.refuse_lost()
+    held._renewed -= 2 * QUICK_S
+    with pytest.raises(StorageError, match=r"the lease was not renewed for 0.6 s; check"):
+        held.refuse_lost()
+    held._renew()
+    held.refuse_lost()
+
+
 def test_lease_of_a_process_known_dead_is_taken_over_at_once(lease):
     held = lease()
     held.acquire(print)

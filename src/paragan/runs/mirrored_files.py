@@ -16,7 +16,7 @@ from paragan.storage.lease import LEASE
 _FOLDERS = ("samples", "judge", "tensorboard")  # the rest is of one machine, or checkpoints
 _SKIPPED = ("run.lock", LEASE)
 _NAME = re.compile(r"[\w+-][\w+. -]{0,200}(/[\w+-][\w+. -]{0,200})?")  # none hidden
-_MAX_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30  # larger files are not copied
 _PERIOD_S = 15.0
 _SHARE = 1 / 20  # of the time, at most, for the record, which is stored as a whole each time
 
@@ -81,7 +81,9 @@ class MirroredFiles:
         for name, found in stored.items():
             path = self.folder / name
             modified_ns = int(found.modified * 1e9)
-            if not _is_mirrored(name) or _state(path) == (modified_ns, found.num_bytes):
+            if not _is_mirrored(name) or found.num_bytes > _MAX_BYTES:
+                continue
+            if _state(path) == (modified_ns, found.num_bytes):
                 continue
             refuse_link(path.parent)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,8 +108,8 @@ def _is_mirrored(name: str) -> bool:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return time of the last change and size of a plain file."""
+    """Return time of the last change and size of a plain file that is not too large."""
     if path.is_symlink() or not path.is_file():
         return None
     status = path.stat()
-    return status.st_mtime_ns, status.st_size
+    return None if status.st_size > _MAX_BYTES else (status.st_mtime_ns, status.st_size)

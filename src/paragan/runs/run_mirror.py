@@ -56,7 +56,8 @@ class RunMirror:
         self._ending.set()
         self._thread.join(timeout_s)
         shutil.rmtree(self._staging, ignore_errors=True)
-        self._lease.refuse_lost()
+        if self._lease.is_lost:
+            self._lease.refuse_lost()
         if self._failure or self._thread.is_alive():
             late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
             problem = f"the end of the run is not uploaded: {self._failure or late}"
@@ -98,18 +99,21 @@ class RunMirror:
             self._upload(self.checkpoints, path, path.name, self._keep)
         best = self._folder / "best"
         if (best / MANIFEST).is_file():
-            step = read_json(best / STATE)["step"]
-            self._upload(self.best, best, f"step-{int(step):09d}", 1)
+            name = f"step-{int(read_json(best / STATE)['step']):09d}"
+            self._upload(self.best, best, name, 1)
 
     def _upload(self, checkpoints: BucketCheckpoints, path: Path, name: str, keep: int) -> None:
-        """Upload a checkpoint, unless that was done."""
-        key = _key(path)
-        if key in self._uploaded:
-            return
+        """Upload a checkpoint, unless that was done or another has replaced it."""
         began = time.time()
         staged = self._staging / path.name
         shutil.rmtree(staged, ignore_errors=True)
-        link_checkpoint(path, staged)  # the folder may be pruned meanwhile
+        try:
+            key = _key(path)
+            if key in self._uploaded:
+                return
+            link_checkpoint(path, staged)  # the folder may be pruned during the upload
+        except FileNotFoundError:
+            return
         num_bytes = checkpoints.upload(staged, name, self.files.upload)
         self._uploaded.add(key)
         if not num_bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from paragan.core.errors import CheckpointError, DataError
+from paragan.core.errors import CheckpointError, DataError, StorageError
 from paragan.storage.bucket import ConflictError, ObjectBucket, Version
 from paragan.storage.byte_store import MissingFileError
 
@@ -36,6 +36,7 @@ class Lease:
         self._bucket = bucket
         self._expiry_s = expiry_s
         self._count = 0
+        self._renewed = 0.0
         self._holder: Mapping[str, Any] = {}  # once it is lost
         self._version: Version = {}
         self._ended = threading.Event()
@@ -52,9 +53,12 @@ class Lease:
         self._thread.start()
 
     def refuse_lost(self) -> None:
-        """Raise `CheckpointError` if another process has taken the lease over."""
+        """Raise `CheckpointError` if another process has the lease, `StorageError` if one may have it."""
         if self.is_lost:
             raise self._in_use(self._holder)
+        if time.monotonic() - self._renewed > self._expiry_s:  # this process was suspended
+            problem = f"the lease was not renewed for {self._expiry_s:g} s"
+            raise StorageError(f"{self._bucket.address}: {problem}; check the network and the store")
 
     def release(self) -> None:
         """End the renewals and remove the lease, unless another process has it."""
@@ -126,9 +130,11 @@ class Lease:
         return {"owner": self.owner, "count": self._count, **place}
 
     def _put(self, body: Mapping[str, Any]) -> None:
+        began = time.monotonic()
         content = json.dumps(body).encode()
         is_new = not self._version
         self._version = self._bucket.put(LEASE, content, self._version or None, is_new)
+        self._renewed = began
 
     def _read(self) -> tuple[Mapping[str, Any], Version]:
         content, version = self._bucket.read(LEASE, _MAX_BYTES)
