@@ -89,9 +89,8 @@ def measure(folder: Path, megabytes: int) -> dict[str, Ratio]:
 def main(megabytes: int = 64) -> None:
     """Measure and write the result."""
     with tempfile.TemporaryDirectory() as folder, store():
-        note = (
-            f"stall of a save of {megabytes} MB: mirror / upload in the save; 20 ms per request, bandwidth not limited"
-        )
+        store_text = "20 ms per request, bandwidth not limited"
+        note = f"stall of a save of {megabytes} MB: mirror / upload in the save; {store_text}"
         keep("checkpoint-upload", measure(Path(folder), megabytes), note, "wall")
 
 

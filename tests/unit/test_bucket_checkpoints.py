@@ -133,6 +133,14 @@ def test_manifest_whose_response_was_lost_is_committed(remote, bucket, tmp_path)
     assert remote.committed()[-1] == "step-000000003" and not lost
 
 
+def test_commit_never_replaces_the_manifest_of_another_writer(remote, bucket, tmp_path):
+    path = save(CheckpointWriter(tmp_path / "local"), 3)
+    name = "checkpoints/step-000000003/manifest.json"
+    with pytest.raises(StorageError, match="not the manifest that was stored"):
+        remote.upload(path, path.name, lambda: bucket.write(name, b"of another writer"))
+    assert bucket.content(name) == b"of another writer"
+
+
 def test_other_checkpoint_of_the_same_step_replaces_the_former_one(remote, tmp_path):
     other = CheckpointWriter(tmp_path / "other")
     path = other.save(2, {"g": Pieces({"net/w": torch.ones(5)})}, {"position": 9})

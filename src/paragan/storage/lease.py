@@ -20,6 +20,7 @@ LEASE = "lease.json"
 EXPIRY_S = 30.0  # without a renewal, after which another process may take the lease over
 _RENEWAL_S = 10.0
 _POLL_S = 1.0
+_NUM_TRIES = 5  # to acquire a lease that others release meanwhile
 _MAX_BYTES = 1 << 16
 
 
@@ -48,8 +49,9 @@ class Lease:
         say: receives a line before a wait. former: owner that has certainly died. Raises
         `CheckpointError` if another process holds it.
         """
-        while not self._try_to_acquire(say, former):
-            pass
+        if not any(self._try_to_acquire(say, former) for _ in range(_NUM_TRIES)):
+            problem = "the lease exists, and cannot be read; check the store"
+            raise StorageError(f"{self._bucket.where(LEASE)}: {problem}")
         self._thread.start()
 
     def refuse_lost(self) -> None:
