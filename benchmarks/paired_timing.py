@@ -34,21 +34,22 @@ def compare(
     pairs: int = 21,
     warm_up: int = 2,
     clock: Callable[[], float] = time.process_time,
+    rest: Callable[[], object] = lambda: None,
 ) -> Ratio:
     """`a` and `b` do equal amounts of work per call; the order within a pair alternates.
 
-    clock: of the processor unless what is measured is waiting.
+    clock: of the processor unless what is measured is waiting. rest: called after each call, and not measured.
     """
     torch.set_num_threads(1)
     for _ in range(warm_up):
-        a(), b()
+        a(), rest(), b(), rest()
     times = []
     for number in range(pairs):
         if number % 2:
-            seconds_b = _seconds(b, clock)
-            times.append((_seconds(a, clock), seconds_b))
+            seconds_b = _seconds(b, clock, rest)
+            times.append((_seconds(a, clock, rest), seconds_b))
         else:
-            times.append((_seconds(a, clock), _seconds(b, clock)))
+            times.append((_seconds(a, clock, rest), _seconds(b, clock, rest)))
     ratios = [x / y for x, y in times]
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=pairs)) for _ in range(2000))
@@ -73,7 +74,9 @@ def keep(name: str, results: dict[str, Ratio], note: str, of: str = "CPU") -> No
     write(name, {"threads": 1, "note": note, "ratios": ratios})
 
 
-def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
+def _seconds(work: Callable[[], object], clock: Callable[[], float], rest: Callable[[], object]) -> float:
     start = clock()
     work()
-    return clock() - start
+    seconds = clock() - start
+    rest()
+    return seconds

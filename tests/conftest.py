@@ -143,3 +143,12 @@ def started():
             kill(pid)
         with suppress(ValueError):  # it was read to its end before
             process.communicate(timeout=60)
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """A bucket in memory, with faults: `tests/memory_bucket.py`."""
+    pytest.importorskip("obstore", reason="obstore comes with the extra `dev`")
+    from tests.memory_bucket import memory_bucket
+
+    return memory_bucket(monkeypatch)

@@ -40,10 +40,15 @@ def s3_server() -> Iterator[str]:
 
 def upload(folder: Path, endpoint: str, bucket: str, prefix: str) -> str:
     """Store the files of a folder in a bucket, which is created; returns their s3:// address."""
-    _put(f"{endpoint}/{bucket}", b"")
+    create_bucket(endpoint, bucket)
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         _put(f"{endpoint}/{bucket}/{prefix}/{path.name}", path.read_bytes())
     return f"s3://{bucket}/{prefix}"
+
+
+def create_bucket(endpoint: str, bucket: str) -> None:
+    """Create an empty bucket."""
+    _put(f"{endpoint}/{bucket}", b"")
 
 
 def _put(url: str, body: bytes) -> None:

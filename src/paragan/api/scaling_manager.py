@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paragan.api.estimator import Estimator
 from paragan.api.networks import Networks
-from paragan.api.training import in_python_words, program_name
+from paragan.api.training import in_python_words, local_run_folder, program_name
 from paragan.config import RunConfig
 from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
@@ -63,7 +63,7 @@ class ScalingManager:
             problem = "evaluation.mode=background does not work in a ScalingManager, whose eval returns the score"
             raise ConfigError(f"{problem}; leave it at inline")
         self._place = from_environment()
-        self._out = Path(out or f"runs/{program_name()}")
+        self._out = local_run_folder(out, program_name())
         self._fresh = fresh
         found = 1 if self._place is None else self._place.size
         self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from paragan.api.estimator import sampling_networks
+from paragan.core.addresses import is_url
 from paragan.core.printable import to_printable
 from paragan.export.sampler import Sampler
 from paragan.runs.open_generator import open_generator
+from paragan.runs.remote_run import open_copy
 
 
 def load(
@@ -22,7 +24,7 @@ def load(
     generator: Any = None,
     device: str | torch.device = "auto",
 ) -> Sampler:
-    """Open the generator of a run folder, or of a file that `paragan export` wrote.
+    """Open the generator of a run folder or its address, or of a file that `paragan export` wrote.
 
     A run is opened at its newest undamaged checkpoint. trust: import outside code that the config
     names; otherwise such a config is refused. best: use the run's checkpoint with the best score.
@@ -32,7 +34,8 @@ def load(
     written. Raises children of `paragan.ParaganError`.
     """
     model = None if generator is None else sampling_networks(generator)
-    return open_generator(Path(path), trust, best, warn, model, device)
+    folder = open_copy(path) if isinstance(path, str) and is_url(path) else Path(path)
+    return open_generator(folder, trust, best, warn, model, device)
 
 
 def warn(line: str) -> None:

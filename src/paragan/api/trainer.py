@@ -17,7 +17,7 @@ from paragan.api.object_module import as_module
 from paragan.api.recorded_terms import record_of, recorded_loss
 from paragan.api.trained import warn
 from paragan.api.trainer_arguments import padding_of, settings_of, several_discriminators, terms_of
-from paragan.api.training import Run, program_name, run_in_folder, setting_word
+from paragan.api.training import Run, local_run_folder, program_name, run_in_folder, setting_word
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.dist import World
@@ -95,7 +95,7 @@ class Trainer:
         self.terms = terms_of(terms)
         self.settings = settings_of(settings)
         self.name = program_name()
-        self.folder = Path(out or f"runs/{self.name}")
+        self.folder = local_run_folder(out, self.name)
         self.fresh = fresh
         self.sample = sample
         tensors = self.source.tensors

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from paragan.api.estimator import Estimator, instance
 from paragan.api.trained import load, warn
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
+from paragan.core.addresses import is_url
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file
@@ -25,7 +27,9 @@ from paragan.export.bundle import read_score
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Label, Sampler
 from paragan.runs.folder import RunFolder, run_name
+from paragan.runs.remote_run import open_copy, working_folder
 from paragan.runs.run_request import RunRequest
+from paragan.runs.start import mirroring
 from paragan.runs.train import train_in_program
 
 _ARGUMENTS = {
@@ -49,9 +53,9 @@ def train(
     """Train as `paragan train` does, in a run folder, and return the run.
 
     recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by
-    dotted key, such as {"train.kimg": 2}; only for a recipe. out: the run folder; runs/RECIPE
-    unless given. Repeating the call resumes from the newest checkpoint; fresh: start a new run and
-    set the former one aside.
+    dotted key, such as {"train.kimg": 2}; only for a recipe. out: the run folder, or its address in
+    an object store; runs/RECIPE unless given. Repeating the call resumes from the newest
+    checkpoint; fresh: start a new run and set the former one aside.
 
     generator, discriminator: networks from memory as `Estimator` takes them, or classes of them
     that are called without arguments. The run records where they came from; `paragan.load(out,
@@ -70,9 +74,11 @@ def train(
         networks = None if gan is None else gan.networks(world)
         return (chosen if networks is None else networks.recorded_in(chosen)), networks
 
-    folder = Path(out or f"runs/{name}")
-    run_in_folder(chosen, name, folder, fresh, objects)
-    return Run(folder, gan)
+    where = out or f"runs/{name}"
+    address = where if isinstance(where, str) and is_url(where) else ""
+    folder = working_folder(address) if address else Path(where)
+    run_in_folder(chosen, name, folder, fresh, objects, address)
+    return Run(folder, gan, address)
 
 
 def run_in_folder(
@@ -81,8 +87,12 @@ def run_in_folder(
     folder: Path,
     fresh: bool,
     objects: Callable[[World], tuple[RunConfig, Model | None]],
+    address: str = "",
 ) -> None:
-    """Train in a run folder. objects: returns the config and the objects of the program; collective."""
+    """Train in a run folder. objects: returns the config and the objects of the program; collective.
+
+    address: of the run whose working folder this is.
+    """
     place = from_environment()
     if place is None and (config.devices or 1) > 1:
         raise ConfigError(
@@ -90,23 +100,27 @@ def run_in_folder(
             f"`torchrun --nproc-per-node {config.devices} PROGRAM`, or leave devices out"
         )
 
+    hint = "Ctrl-C saves; the same program resumes"
+    request = RunRequest(config, name, folder, fresh, place, resume_hint=hint, address=address)
+
     def prepare(world: World) -> RunRequest:
         mine, model = objects(world)
-        hint = "Ctrl-C saves; the same program resumes"
-        return RunRequest(mine, name, folder, fresh, place, model, hint)
+        return replace(request, config=mine, model=model)
 
-    with in_python_words():
+    with in_python_words(), mirroring(request):
         train_in_program(config, place, prepare)
 
 
 class Run:
     """A run folder, as `train` returns it: records and generator. Reading it writes nothing.
 
-    folder: of the run. networks: those of a run with networks from memory.
+    folder: of the run. networks: those of a run with networks from memory. address: of the run, if
+    the folder is a working folder.
     """
 
-    def __init__(self, folder: str | Path, networks: Estimator | None = None) -> None:
+    def __init__(self, folder: str | Path, networks: Estimator | None = None, address: str = "") -> None:
         self.folder = Path(folder)
+        self.address = address
         self.networks = networks
 
     def __repr__(self) -> str:
@@ -138,8 +152,9 @@ class Run:
         settings: values by dotted key that a resume may change, such as {"train.kimg": 4}.
         """
         g, d = (None, None) if self.networks is None else (self.networks.g, self.networks.d)
-        recorded = str(self.folder / "config.yaml")
-        return train(recorded, settings, out=self.folder, generator=g, discriminator=d, trust=True)
+        folder = open_copy(self.address, checkpoints=False) if self.address else self.folder
+        recorded = str(folder / "config.yaml")
+        return train(recorded, settings, out=self.address or self.folder, generator=g, discriminator=d, trust=True)
 
     @property
     def score(self) -> dict[str, float]:
@@ -177,6 +192,14 @@ def program_name() -> str:
     """Return the name of the started program, for its run folder."""
     name = Path(sys.argv[0]).stem
     return name if name[:1].isalnum() else "gan"
+
+
+def local_run_folder(out: str | Path | None, name: str) -> Path:
+    """Return the run folder of a program; `ConfigError` for an address."""
+    if isinstance(out, str) and is_url(out):
+        hint = "`paragan.train` and `train --out` take addresses"
+        raise ConfigError(f"out={out} must be a folder here; {hint}")
+    return Path(out or f"runs/{name}")
 
 
 @contextmanager

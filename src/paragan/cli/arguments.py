@@ -8,11 +8,29 @@ from typing import Annotated
 
 import typer
 
+from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by `train`.")]
-_RUN_OR_FILE = "A run folder, or a file written by `export`."
-RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", help=_RUN_OR_FILE)]
+
+def run_path(text: str, checkpoints: bool = True, follow: bool = False) -> Path:
+    """Return a path, or the local copy of the run at an address; arguments as of `open_copy`."""
+    if not is_url(text):
+        return Path(text)
+    from paragan.runs.remote_run import open_copy
+
+    return open_copy(text, checkpoints, follow)
+
+
+def record_path(text: str) -> Path:
+    """Return a path, or the local copy of a run without checkpoints, which follows the run."""
+    return run_path(text, checkpoints=False, follow=True)
+
+
+_RUN = "A run folder, made by `train`, or its address (s3://…)."
+Run = Annotated[Path, typer.Argument(metavar="RUN", parser=run_path, help=_RUN)]
+RunRecord = Annotated[Path, typer.Argument(metavar="RUN", parser=record_path, help=_RUN)]
+_RUN_OR_FILE = "A run folder or its address, or a file written by `export`."
+RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", parser=run_path, help=_RUN_OR_FILE)]
 Words = Annotated[
     list[str] | None,
     typer.Argument(

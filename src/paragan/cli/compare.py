@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson
+from paragan.cli.arguments import AsJson, record_path
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Run folders, 2 to 15.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN RUN...", parser=record_path, help="Run folders, 2 to 15.")]
 _OUT = "Output file."
 Out = Annotated[Path, typer.Option(metavar="FILE.html", help=_OUT)]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson, Run
+from paragan.cli.arguments import AsJson, RunRecord
 from paragan.core.errors import ConfigError
 
 _OUT = "Output file (default: RUN/report.html)."
@@ -21,7 +21,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: 
 
 
 def report(
-    run: Run, serve: Serve = False, port: Port = 8765, out: Out = None, film: Film = None, as_json: AsJson = False
+    run: RunRecord, serve: Serve = False, port: Port = 8765, out: Out = None, film: Film = None, as_json: AsJson = False
 ) -> None:
     """Write a run's report.html: one self-contained page."""
     if serve and (out or film or as_json):

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from paragan.cli.arguments import run_path
 from paragan.config.overrides import is_override
 from paragan.core import registry
+from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.printable import to_printable
@@ -27,8 +29,8 @@ _DEFAULT_RECIPE = "digits"
 ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
-def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:
-    """Return the recipe (a name or a YAML file), the settings, and the run folder if given."""
+def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], str | None]:
+    """Return the recipe (a name or a YAML file), the settings, and the run folder or address if given."""
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
@@ -39,6 +41,8 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
         found = f"{' and '.join(recipes)} are several recipes"
         raise ConfigError(f"{found}; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
+    if is_url(recipe):
+        return str(run_path(recipe, checkpoints=False) / "config.yaml"), overrides, recipe
     folder = Path(recipe)
     if recipe in registry.names("recipes") or not folder.is_dir():
         return recipe, overrides, None
@@ -47,7 +51,7 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
             f"{recipe} is a folder without config.yaml, so it is not a run to resume; to train on "
             f"images in it: {program_command()} train own data.path={shlex.quote(recipe)}"
         )
-    return str(folder / "config.yaml"), overrides, folder
+    return str(folder / "config.yaml"), overrides, recipe
 
 
 def expand_home(word: str) -> str:

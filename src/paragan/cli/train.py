@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,11 @@ import typer
 from paragan.cli.arguments import Trust, Words
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config.sections import ANY
+from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder (default: runs/RECIPE).")]
+_OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
+Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
 _FRESH = "Start a new run; an existing run folder is renamed."
 Fresh = Annotated[bool, typer.Option("--fresh", help=_FRESH)]
 _CHANGE = "Allow a resume to change learning rates, groups and schedules."
@@ -38,8 +41,8 @@ def train_command(
 
     Ctrl-C saves a checkpoint; run the same command again to resume.
     """
-    recipe, overrides, folder = parse_words(words, context)
-    if out is not None and out == Path(""):
+    recipe, overrides, named = parse_words(words, context)
+    if out == "":
         raise ConfigError("--out is empty; pass a folder, such as runs/mine")
     if probe_kimg is not None and plan != "auto":
         raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --plan auto, too")
@@ -50,7 +53,12 @@ def train_command(
     from paragan.runs.run_request import RunRequest
     from paragan.runs.start import start_training
 
-    folder = out or folder or Path("runs") / run_name(recipe)
+    where = out or named or f"runs/{run_name(recipe)}"
+    folder = Path(where)
+    if is_url(where):
+        from paragan.runs.remote_run import working_folder
+
+        folder = working_folder(where)
     if plan is not None:
         from paragan.cli.plan import format_decisions
         from paragan.runs.planned_training import PlannedRun
@@ -59,4 +67,5 @@ def train_command(
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, ANY if trust else None)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))
+    request = replace(request, address=where if is_url(where) else "")
     raise typer.Exit(start_training(request))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragan.cli.arguments import Run
+from paragan.cli.arguments import RunRecord
 
 if TYPE_CHECKING:
     from paragan.report.record import Record
@@ -23,7 +23,7 @@ _ENDED = ("finished", "stopped", "failed")
 Once = Annotated[bool, typer.Option("--once", help="Print the current state and exit.")]
 
 
-def watch(run: Run, once: Once = False) -> None:
+def watch(run: RunRecord, once: Once = False) -> None:
     """Follow a run in the terminal until it ends or Ctrl-C."""
     from rich.console import Console
     from rich.live import Live

@@ -26,6 +26,12 @@ class DataError(ParaganError):
     """Error for data that is missing, truncated or invalid."""
 
 
+class StorageError(DataError):
+    """Error of an object store that does not respond; settings are not the cause."""
+
+    exit_code = 75
+
+
 class CheckpointError(ParaganError):
     """Error for a checkpoint or run folder that cannot be used, or is of another run."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from paragan.build import evaluation
@@ -25,21 +24,23 @@ from paragan.writers.console import clock_time, score_line
 def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
     """Return the run's entry in the record: recipe, data, changed settings, commands. Collective."""
     config = request.config
+    address = {"address": request.address} if request.address else {}
     return {
+        **address,
         "recipe": request.name,
         "data": config.data.name,
         "changed": changes(request.name, config),
-        "commands": _commands(config, request.out, trainer) if request.has_commands else {},
+        "commands": _commands(config, request.where, trainer) if request.has_commands else {},
         "hosts": num_hosts(trainer.world),
     }
 
 
-def _commands(config: RunConfig, out: Path, trainer: TrainingLoop) -> dict[str, str]:
+def _commands(config: RunConfig, out: str, trainer: TrainingLoop) -> dict[str, str]:
     """Return commands for the run, by name."""
-    path = shlex.quote(str(out))
+    path = shlex.quote(out)
     trust = " --trust" if outside_names(config) else ""
     # recipes take precedence over folders
-    run = f"./{path}" if str(out) in registry.names("recipes") else path
+    run = f"./{path}" if out in registry.names("recipes") else path
     held_out = None if trainer.fixed_samples is None else trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
@@ -54,13 +55,13 @@ def complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Traini
     kimg = f"train.kimg={2 * request.config.train.kimg:g}"
     command = about["commands"]["resume"] if about["commands"] else "the same program with"
     longer = f"{command} {kimg}"
-    return f"already finished at step {trainer.clock.step}: {request.out}; to train longer: {longer}"
+    return f"already finished at step {trainer.clock.step}: {request.where}; to train longer: {longer}"
 
 
 def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: TrainingLoop, resumed: bool) -> str:
     """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
+    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.where}"
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch
@@ -144,7 +145,8 @@ def result_lines(session: Session) -> str:
     samples = "" if session.trainer.fixed_samples is None else "samples/, "
     if session.last_score:
         score = score_line(session.last_score)
-    files = f"{session.folder}: report.html, {samples}metrics.jsonl, checkpoints/"
+    where = session.run_info.get("address", session.folder)
+    files = f"{where}: report.html, {samples}metrics.jsonl, checkpoints/"
     return f"score     {score}\nwhere     {files}"
 
 

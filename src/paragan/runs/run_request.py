@@ -22,7 +22,8 @@ class RunRequest:
     place: the rank of this process, if there are several. model: networks from memory, instead of
     the config's. resume_hint: how to stop and resume, in words. has_commands: whether commands of
     the command line apply to the run. overrides: settings of the command. external_workers:
-    processes that wait to be the workers of a grid.
+    processes that wait to be the workers of a grid. address: of a run in an object store, whose
+    working folder is `out`.
     """
 
     config: RunConfig
@@ -35,6 +36,12 @@ class RunRequest:
     has_commands: bool = False
     overrides: tuple[str, ...] = ()
     external_workers: ExternalWorkers | None = None
+    address: str = ""
+
+    @property
+    def where(self) -> str:
+        """Address or folder of the run, as `--out` takes it."""
+        return self.address or str(self.out)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -42,4 +49,4 @@ class RunRequest:
         options = ["--fresh"] if self.fresh else []
         if outside_names(self.config):
             options.append("--trust")
-        return ("train", self.name, *self.overrides, "--out", str(self.out), *options)
+        return ("train", self.name, *self.overrides, "--out", self.where, *options)

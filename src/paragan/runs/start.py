@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from paragan.config import RunConfig
@@ -14,7 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import to_printable
 from paragan.core.process_environment import num_cores
-from paragan.distributed.launch import exit_status, launcher
+from paragan.distributed.launch import exit_status, launcher, mpiexec
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
@@ -26,6 +27,28 @@ from paragan.runs.start_grid import start_grid
 def start_training(request: RunRequest) -> int:
     """Train in the run folder, on the devices or workers of the config; return the exit code."""
     request = replace(request, place=from_environment())
+    with mirroring(request):
+        return _start(request)
+
+
+def mirroring(request: RunRequest) -> AbstractContextManager[None]:
+    """Mirror the working folder of a run at an address, if that is the task of this process."""
+    if not request.address or _is_mirrored_by_another(request.place):
+        return nullcontext()
+    from paragan.runs.remote_run import mirrored
+
+    return mirrored(request)
+
+
+def _is_mirrored_by_another(place: RankEnv | None) -> bool:
+    """Return whether another process mirrors the run: our launcher, or rank 0 of another one."""
+    if place is not None:
+        return place.rank > 0 or place.lock_fd is not None
+    rank_and_size = mpiexec.rank_and_size()
+    return rank_and_size is not None and (rank_and_size[0] > 0 or mpiexec.RUN in os.environ)
+
+
+def _start(request: RunRequest) -> int:
     config = request.config
     if config.grid is not None:
         return start_grid(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,24 +29,10 @@ class ObjectClient(RequestClient):
     """
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        try:
-            from obstore.store import from_url
-        except ImportError:
-            need = f"{address}: object stores need the package obstore"
-            raise DataError(f"{need}; install it with: pip install 'paragan[cloud]'") from None
         self.address = address.rstrip("/")
         self._has_read = False  # afterwards, missing credentials are a failure that may pass
-        self._scheme = address.partition("://")[0]
-        endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
-        options = {"timeout": f"{timeout_s:g}s", "connect_timeout": f"{timeout_s / 3:g}s"}
-        if self._scheme == "s3" and endpoint.startswith("http://"):
-            options["allow_http"] = "true"
-        _refuse_forked(address)
-        try:  # without repetitions, which are those of `Transfers`
-            self._store: Any = from_url(self.address, client_options=options, retry_config={"max_retries": 0})
-        except Exception:
-            problem = f"set {_CREDENTIALS[self._scheme]} in the environment"
-            raise DataError(f"{self.address}: the settings of the object store are incomplete; {problem}") from None
+        # without repetitions, which are those of `Transfers`
+        self._store = open_obstore(address, timeout_s, {"max_retries": 0})
 
     def get(self, name: str, start: int, stop: int) -> bytes:
         import obstore
@@ -76,31 +62,64 @@ class ObjectClient(RequestClient):
         try:
             yield
         except Exception as error:
-            raise self._translated(error, name) from None
+            raise translate(error, self.where(name), self._has_read) from None
 
-    def _translated(self, error: Exception, name: str) -> Exception:
-        text = str(error)
-        where = self.where(name)
-        kind = type(error).__name__
-        fix = f"set {_CREDENTIALS[self._scheme]} in the environment"
-        if any(server in text for server in _METADATA_SERVERS) and not self._has_read:
-            return DataError(f"{where}: no credentials; {fix}")
-        if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
-            return MissingFileError(f"{where}: no such file; check data.path")
-        status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)
-        code = int(status[1] or status[2]) if status else 0
-        if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
-            return DataError(f"{where}: access denied; {fix}")
-        if code == 416:
-            return DataError(f"{where}: shorter than in dataset.json; upload the file again")
-        if 400 <= code < 500 and code not in (408, 429):
-            return DataError(f"{where}: status {code}; check data.path and the credentials")
-        if 300 <= code < 400:
-            return DataError(f"{where}: status {code}: the bucket is elsewhere; set AWS_REGION")
-        if kind == "GenericError":
-            timed_out = "no response in time" if "timed out" in text or "timeout" in text else "the connection failed"
-            return TransientError(f"status {code}" if code else timed_out)
-        return DataError(f"{where}: cannot be read ({kind}); check data.path and the environment")
+
+def open_obstore(address: str, timeout_s: float, retries: Mapping[str, Any]) -> Any:
+    """Return obstore's store of an address, whose settings come from the environment.
+
+    timeout_s: of one request. retries: obstore's repetitions. Raises `DataError` as `ObjectClient`.
+    """
+    scheme = address.partition("://")[0]
+    if scheme not in _CREDENTIALS:
+        known = " or ".join(f"{name}://" for name in _CREDENTIALS)
+        problem = "is not an address of an object store; use one that begins with"
+        raise DataError(f"{address} {problem} {known}")
+    try:
+        from obstore.store import from_url
+    except ImportError:
+        need = f"{address}: object stores need the package obstore"
+        raise DataError(f"{need}; install it with: pip install 'paragan[cloud]'") from None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    options = {"timeout": f"{timeout_s:g}s", "connect_timeout": f"{timeout_s / 3:g}s"}
+    if scheme == "s3" and endpoint.startswith("http://"):
+        options["allow_http"] = "true"
+    _refuse_forked(address)
+    try:
+        return from_url(address.rstrip("/"), client_options=options, retry_config=retries)
+    except Exception:
+        problem = f"set {_CREDENTIALS[scheme]} in the environment"
+        raise DataError(f"{address}: the settings of the object store are incomplete; {problem}") from None
+
+
+def translate(error: Exception, where: str, has_read: bool, setting: str = "data.path") -> Exception:
+    """Return a failure of a request as `TransientError` or `DataError`, without its text.
+
+    where: the file in messages. has_read: missing credentials are a failure that may pass. setting:
+    what may be wrong.
+    """
+    text = str(error)
+    scheme = where.partition("://")[0]
+    kind = type(error).__name__
+    fix = f"set {_CREDENTIALS.get(scheme, 'credentials')} in the environment"
+    if any(server in text for server in _METADATA_SERVERS) and not has_read:
+        return DataError(f"{where}: no credentials; {fix}")
+    if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
+        return MissingFileError(f"{where}: no such file; check {setting}")
+    status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)
+    code = int(status[1] or status[2]) if status else 0
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
+        return DataError(f"{where}: access denied; {fix}")
+    if code == 416:
+        return DataError(f"{where}: shorter than in dataset.json; upload the file again")
+    if 400 <= code < 500 and code not in (408, 429):
+        return DataError(f"{where}: status {code}; check {setting} and the credentials")
+    if 300 <= code < 400:
+        return DataError(f"{where}: status {code}: the bucket is elsewhere; set AWS_REGION")
+    if kind == "GenericError":
+        timed_out = "no response in time" if "timed out" in text or "timeout" in text else "the connection failed"
+        return TransientError(f"status {code}" if code else timed_out)
+    return DataError(f"{where}: cannot be read ({kind}); check {setting} and the environment")
 
 
 def _refuse_forked(address: str) -> None:

@@ -1,0 +1,164 @@
+"""Checkpoints in a bucket, committed by the manifest and verified on both ways."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.checkpoint.manifest import MANIFEST, NewerFormat, read_manifest
+from paragan.checkpoint.reader import read_checkpoint
+from paragan.core.errors import CheckpointError, StorageError
+from paragan.core.files import refuse_link
+from paragan.storage.bucket import ConflictError, ObjectBucket
+from paragan.storage.byte_store import MissingFileError
+
+_NAME = re.compile(r"step-\d{9,12}", re.ASCII)
+_MAX_MANIFEST_BYTES = 64 << 20
+_NUM_DOWNLOADS = 2  # of a checkpoint with damaged files
+
+
+@dataclass(frozen=True)
+class BucketCheckpoints:
+    """Checkpoints in a folder of a bucket.
+
+    extra: files in their folders that no manifest lists. refuse: called before each change; raises
+    an error if another process writes here.
+    """
+
+    bucket: ObjectBucket
+    folder: str
+    extra: tuple[str, ...] = ()
+    refuse: Callable[[], None] = lambda: None
+
+    def committed(self) -> list[str]:
+        """Return the names of the checkpoints with a manifest, oldest first."""
+        return sorted(name for name, files in self._files().items() if MANIFEST in files)
+
+    def manifest(self, name: str) -> bytes:
+        """Return the manifest of a checkpoint; empty if there is none."""
+        try:
+            return self.bucket.read(f"{self.folder}/{name}/{MANIFEST}", _MAX_MANIFEST_BYTES)[0]
+        except MissingFileError:
+            return b""
+
+    def upload(self, path: Path, name: str, before_commit: Callable[[], None]) -> int:
+        """Store the checkpoint in the folder `path`, the manifest last; return the bytes sent.
+
+        before_commit: called when only the manifest is missing. Raises `CheckpointError` if the
+        files are damaged, `StorageError` if the store does not have them afterwards.
+        """
+        if stored := self.manifest(name):
+            if stored == (path / MANIFEST).read_bytes():
+                return 0
+            self.withdraw(name)
+        names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]
+        sizes = {file: (path / file).stat().st_size for file in names}
+        for file in names:
+            self.refuse()
+            self.bucket.put(f"{self.folder}/{name}/{file}", path / file)
+        found = self._files().get(name, {})
+        if missing := [file for file, size in sizes.items() if found.get(file) != size]:
+            problem = "the store confirmed the upload, and has another size"
+            where = self.bucket.where(f"{self.folder}/{name}/{missing[0]}")
+            raise StorageError(f"{where}: {problem}; check the store")
+        before_commit()
+        self.refuse()
+        self._commit(name, (path / MANIFEST).read_bytes())
+        return sum(sizes.values())
+
+    def _commit(self, name: str, manifest: bytes) -> None:
+        key = f"{self.folder}/{name}/{MANIFEST}"
+        with suppress(ConflictError):  # an earlier try succeeded, and its response was lost
+            self.bucket.put(key, manifest, new=True)
+        if self.manifest(name) != manifest:
+            problem = "not the manifest that was stored; check the store"
+            raise StorageError(f"{self.bucket.where(key)}: {problem}")
+
+    def remove(self, name: str) -> None:
+        """Remove a checkpoint, first its manifest."""
+        self.withdraw(name)
+        for file in self._files().get(name, {}):
+            self.bucket.delete(f"{self.folder}/{name}/{file}")
+
+    def withdraw(self, name: str) -> None:
+        """Remove the manifest of a checkpoint, which then does not exist; its files stay."""
+        self.refuse()
+        self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
+
+    def prune(self, keep: int) -> None:
+        """Remove all but the newest `keep` checkpoints, and unfinished uploads before them."""
+        newest = self.committed()[-keep:]
+        for name in self._files():
+            if newest and name not in newest and name < newest[-1]:
+                self.remove(name)
+
+    def download(self, name: str, path: Path) -> None:
+        """Replace the folder `path` by a checkpoint; `CheckpointError` if it is damaged."""
+        new = path.with_name(f".tmp-{path.name}")
+        refuse_link(path)
+        refuse_link(new)
+        for number in range(_NUM_DOWNLOADS):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+            try:
+                self._download_files(name, new)
+                break
+            except NewerFormat:
+                raise
+            except (CheckpointError, MissingFileError) as error:
+                if number == _NUM_DOWNLOADS - 1:
+                    shutil.rmtree(new, ignore_errors=True)
+                    where = self.bucket.where(f"{self.folder}/{name}")
+                    raise CheckpointError(str(error).replace(str(new), where)) from None
+        shutil.rmtree(path, ignore_errors=True)
+        new.rename(path)
+
+    def _download_files(self, name: str, folder: Path) -> None:
+        self.bucket.download(f"{self.folder}/{name}/{MANIFEST}", folder / MANIFEST)
+        for file in (*read_manifest(folder).sums, *self.extra):
+            self.bucket.download(f"{self.folder}/{name}/{file}", folder / file)
+        read_checkpoint(folder)
+
+    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
+        """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
+
+        path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not
+        replaced. say: receives a line for each that is skipped. The name is empty without a
+        checkpoint. Raises `CheckpointError` if all are damaged.
+        """
+        skipped: list[str] = []
+        for name in reversed(self.committed()):
+            try:
+                if not self.is_copied(name, path_of(name)):
+                    self.download(name, path_of(name))
+                return name, skipped
+            except NewerFormat:
+                raise
+            except CheckpointError as error:
+                say(f"{error}; trying the one before")
+                skipped.append(name)
+        if skipped:
+            problem = "all checkpoints are damaged; give another --out DIR"
+            raise CheckpointError(f"{self.bucket.address}: {problem}")
+        return "", []
+
+    def is_copied(self, name: str, path: Path) -> bool:
+        """Return whether the folder `path` holds this checkpoint, undamaged."""
+        try:
+            is_same = (path / MANIFEST).read_bytes() == self.manifest(name)
+            return is_same and bool(read_checkpoint(path))
+        except (OSError, CheckpointError):
+            return False
+
+    def _files(self) -> dict[str, dict[str, int]]:
+        """Return the size of each file, by checkpoint and name."""
+        found: dict[str, dict[str, int]] = {}
+        for key, stored in self.bucket.list(f"{self.folder}/").items():
+            name, _, file = key.removeprefix(f"{self.folder}/").partition("/")
+            if file and "/" not in file and _NAME.fullmatch(name):
+                found.setdefault(name, {})[file] = stored.num_bytes
+        return found

@@ -1,0 +1,132 @@
+"""Mirror of a run folder: a thread that uploads checkpoints, record and samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
+from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
+from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
+from paragan.core.errors import CheckpointError, DataError, StorageError
+from paragan.core.files import open_to_append
+from paragan.runs.mirrored_files import MirroredFiles
+from paragan.storage.bucket import ConflictError, ObjectBucket
+from paragan.storage.lease import Lease
+
+_POLL_S = 0.5
+_PAUSE_S = 5.0  # after a failure
+UPLOADS = "uploads.jsonl"
+
+
+class RunMirror:
+    """Uploads of one run folder. keep: number of checkpoints in the bucket. say: receives warnings.
+
+    lease: held by this process; once it is lost, the process stops by SIGTERM.
+    """
+
+    def __init__(self, bucket: ObjectBucket, folder: Path, lease: Lease, keep: int, say: Callable[[str], None]) -> None:
+        self.checkpoints = BucketCheckpoints(bucket, "checkpoints", refuse=lease.refuse_lost)
+        self.best = BucketCheckpoints(bucket, "best", ("score.json",), lease.refuse_lost)
+        self.files = MirroredFiles(bucket, folder, lease.refuse_lost)
+        self._folder = folder
+        self._staging = folder.with_name(f"{folder.name}.upload")
+        self._lease = lease
+        self._keep = keep
+        self._say = say
+        self._uploaded: set[tuple[str, int]] = set()  # folder, and time of the manifest
+        self._failure = ""  # of the newest try
+        self._ending = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def finish(self, timeout_s: float) -> None:
+        """Upload the rest and end the thread. Raises `StorageError` if that takes longer."""
+        self._deadline = time.monotonic() + timeout_s
+        self._ending.set()
+        self._thread.join(timeout_s)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        if self._lease.is_lost:
+            self._lease.refuse_lost()
+        if self._failure or self._thread.is_alive():
+            late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
+            problem = f"the end of the run is not uploaded: {self._failure or late}"
+            raise StorageError(f"{problem}; the same command uploads it")
+
+    def take_as_uploaded(self, path: Path) -> None:
+        """Do not upload this checkpoint, which came from the bucket."""
+        self._uploaded.add(_key(path))
+
+    def _work(self) -> None:
+        while not self._lease.is_lost:
+            is_last = self._ending.is_set()
+            self._try_to_upload(is_last)
+            if is_last and (not self._failure or time.monotonic() > self._deadline):
+                return
+            if self._failure and is_last:
+                time.sleep(min(_PAUSE_S, max(0.0, self._deadline - time.monotonic())))
+            else:
+                self._ending.wait(_PAUSE_S if self._failure else _POLL_S)
+        if not self._ending.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _try_to_upload(self, is_last: bool) -> None:
+        before = self._failure
+        try:
+            self._upload_new(is_last)
+            self._failure = ""
+        except (DataError, CheckpointError, ConflictError, OSError) as error:
+            self._failure = str(error)
+            if not before and not self._lease.is_lost:
+                self._say(f"warning: {error}; training continues")
+
+    def _upload_new(self, is_last: bool) -> None:
+        if is_last:
+            self.files.upload()
+        else:
+            self.files.upload_if_due()
+        for path in CheckpointWriter(self._folder / "checkpoints").paths()[-1:]:
+            self._upload(self.checkpoints, path, path.name, self._keep)
+        best = self._folder / "best"
+        if (best / MANIFEST).is_file():
+            name = f"step-{int(read_json(best / STATE)['step']):09d}"
+            self._upload(self.best, best, name, 1)
+
+    def _upload(self, checkpoints: BucketCheckpoints, path: Path, name: str, keep: int) -> None:
+        """Upload a checkpoint, unless that was done or another has replaced it."""
+        began = time.time()
+        staged = self._staging / path.name
+        shutil.rmtree(staged, ignore_errors=True)
+        try:
+            key = _key(path)
+            if key in self._uploaded:
+                return
+            link_checkpoint(path, staged)  # the folder may be pruned during the upload
+        except FileNotFoundError:
+            return
+        num_bytes = checkpoints.upload(staged, name, self.files.upload)
+        self._uploaded.add(key)
+        if not num_bytes:
+            return  # the bucket had it
+        now = time.time()
+        values = {"checkpoint": f"{checkpoints.folder}/{name}", "bytes": num_bytes}
+        values["seconds"] = round(now - began, 3)
+        values["behind_s"] = round(now - key[1] / 1e9, 3)  # since the checkpoint was complete
+        with open_to_append(self._folder / UPLOADS) as file:
+            file.write(json.dumps(values).encode() + b"\n")
+        checkpoints.prune(keep)
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _key(path: Path) -> tuple[str, int]:
+    return str(path), (path / MANIFEST).stat().st_mtime_ns

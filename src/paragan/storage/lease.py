@@ -1,0 +1,155 @@
+"""Lease of a run folder in a bucket: one live writer, also if clocks differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from paragan.core.errors import CheckpointError, DataError, StorageError
+from paragan.storage.bucket import ConflictError, ObjectBucket, Version
+from paragan.storage.byte_store import MissingFileError
+
+LEASE = "lease.json"
+EXPIRY_S = 30.0  # without a renewal, after which another process may take the lease over
+_RENEWAL_S = 10.0
+_POLL_S = 1.0
+_NUM_TRIES = 5  # to acquire a lease that others release meanwhile
+_MAX_BYTES = 1 << 16
+
+
+class Lease:
+    """The object `lease.json` of a bucket, which a thread renews until `release`.
+
+    expiry_s: a holder that does not renew for so long has died. A contender measures this by its
+    clock alone: it waits for a renewal.
+    """
+
+    def __init__(self, bucket: ObjectBucket, expiry_s: float = EXPIRY_S) -> None:
+        self.owner = uuid.uuid4().hex
+        self.is_lost = False  # another process has taken it over
+        self._bucket = bucket
+        self._expiry_s = expiry_s
+        self._count = 0
+        self._renewed = 0.0
+        self._holder: Mapping[str, Any] = {}  # once it is lost
+        self._version: Version = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_in_time, name="lease", daemon=True)
+
+    def acquire(self, say: Callable[[str], None], former: str = "") -> None:
+        """Take the lease; wait up to `expiry_s` for a holder that may have died.
+
+        say: receives a line before a wait. former: owner that has certainly died. Raises
+        `CheckpointError` if another process holds it.
+        """
+        if not any(self._try_to_acquire(say, former) for _ in range(_NUM_TRIES)):
+            problem = "the lease exists, and cannot be read; check the store"
+            raise StorageError(f"{self._bucket.where(LEASE)}: {problem}")
+        self._thread.start()
+
+    def refuse_lost(self) -> None:
+        """Raise `CheckpointError` if another process has the lease, `StorageError` if one may have it."""
+        if self.is_lost:
+            raise self._in_use(self._holder)
+        if time.monotonic() - self._renewed > self._expiry_s:  # this process was suspended
+            problem = f"the lease was not renewed for {self._expiry_s:g} s"
+            raise StorageError(f"{self._bucket.address}: {problem}; check the network and the store")
+
+    def release(self) -> None:
+        """End the renewals and remove the lease, unless another process has it."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()  # a few time-outs of a request
+        with suppress(DataError, ConflictError):
+            if not self.is_lost:
+                self._put({"owner": ""})  # so that a contender's lease is never removed
+                self._bucket.delete(LEASE)
+
+    def _try_to_acquire(self, say: Callable[[str], None], former: str) -> bool:
+        """Return False if the lease was released meanwhile."""
+        try:
+            self._put(self._body())
+            return True
+        except ConflictError:
+            pass
+        try:
+            held, self._version = self._read()
+            if held.get("owner") not in ("", former, self.owner):
+                self._wait_for_expiry(held, say)
+            self._put(self._body())
+            return True
+        except MissingFileError:
+            self._version = {}
+            return False
+        except ConflictError:
+            raise self._in_use(held) from None
+
+    def _wait_for_expiry(self, held: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        """Return after a release, or `expiry_s` without a renewal; refuse a live holder."""
+        wait = f"waiting {self._expiry_s:g} s for a sign of life"
+        say(f"{self._bucket.address} was in use by {_describe(held)}; {wait}")
+        deadline = time.monotonic() + self._expiry_s
+        while time.monotonic() < deadline:
+            time.sleep(min(_POLL_S, self._expiry_s / 10))
+            now, version = self._read()
+            if version != self._version:
+                self._version = version
+                if now.get("owner") == "":
+                    return  # released
+                raise self._in_use(now)
+
+    def _renew_in_time(self) -> None:
+        while not self._ended.wait(self._expiry_s * _RENEWAL_S / EXPIRY_S):
+            with suppress(DataError):  # the next try may succeed
+                self._renew()
+
+    def _renew(self) -> None:
+        try:
+            self._put(self._body())
+        except ConflictError:
+            try:
+                held, version = self._read()
+            except MissingFileError:  # removed by a holder that released it late
+                self._version = {}
+                return
+            if held.get("owner") == self.owner:  # the response of a successful try was lost
+                self._version = version
+                return
+            self._holder = held
+            self.is_lost = True
+            self._ended.set()
+
+    def _body(self) -> dict[str, Any]:
+        self._count += 1
+        place = {"host": socket.gethostname(), "pid": os.getpid()}
+        return {"owner": self.owner, "count": self._count, **place}
+
+    def _put(self, body: Mapping[str, Any]) -> None:
+        began = time.monotonic()
+        content = json.dumps(body).encode()
+        is_new = not self._version
+        self._version = self._bucket.put(LEASE, content, self._version or None, is_new)
+        self._renewed = began
+
+    def _read(self) -> tuple[Mapping[str, Any], Version]:
+        content, version = self._bucket.read(LEASE, _MAX_BYTES)
+        with suppress(ValueError, RecursionError):
+            if isinstance(held := json.loads(content), dict):
+                return held, version
+        return {}, version
+
+    def _in_use(self, held: Mapping[str, Any]) -> CheckpointError:
+        hint = "wait for it, stop it, or give another --out DIR"
+        problem = f"is in use by {_describe(held)}"
+        return CheckpointError(f"run folder {self._bucket.address} {problem}; {hint}")
+
+
+def _describe(held: Mapping[str, Any]) -> str:
+    return f"process {held.get('pid', 'unknown')} on {held.get('host', 'an unknown host')}"

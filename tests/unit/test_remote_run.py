@@ -1,0 +1,232 @@
+"""Runs at an address: only the bucket survives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+
+import pytest
+
+import paragan as pg
+from paragan.cli.main import main
+from paragan.runs import remote_run, run_mirror
+from paragan.storage.lease import LEASE, Lease
+from tests.memory_bucket import ADDRESS, failing
+from tests.tiny_run import SMALL, TINY
+
+WORDS = ("train", "digits", *TINY, *SMALL, "train.timeout_s=20", "every.save_kimg=0.016")
+
+
+@pytest.fixture(autouse=True)
+def cache(bucket, tmp_path, monkeypatch):
+    """An empty machine with a bucket: tests remove the cache to have another one."""
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("paragan.runs.run_mirror._PAUSE_S", 0.05)
+    monkeypatch.setattr("paragan.runs.run_mirror._POLL_S", 0.01)
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The files of the last checkpoint of a run in a folder."""
+    out = tmp_path_factory.mktemp("runs") / "plain"
+    assert main([*WORDS, "--out", str(out)]) == 0
+    return digests(max((out / "checkpoints").iterdir()))
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def stored(bucket, step):
+    """What the bucket has of a checkpoint."""
+    prefix = f"checkpoints/step-{step:09d}/"
+    names = [name for name in bucket.names() if name.startswith(prefix)]
+    return {name.removeprefix(prefix): hashlib.sha256(bucket.content(name)).hexdigest() for name in names}
+
+
+def train(*words):
+    return main([*WORDS, *words, "--out", ADDRESS])
+
+
+def test_run_on_an_empty_machine_resumes_from_the_bucket_bit_for_bit(bucket, cache, undisturbed, capsys):
+    assert train("train.kimg=0.032") == 0
+    assert LEASE not in bucket.names() and stored(bucket, 2)
+    shutil.rmtree(cache)
+    assert train() == 0
+    assert "resuming at step 2: digits for 0.064 kimg in s3://bucket/run" in capsys.readouterr().out
+    assert stored(bucket, 4) == undisturbed and LEASE not in bucket.names()
+    record = [json.loads(line) for line in bucket.content("metrics.jsonl").splitlines()]
+    assert [line["step"] for line in record if line["kind"] == "end"] == [2, 4]
+    assert json.loads(bucket.content("exit.json"))["code"] == 0
+    shutil.rmtree(cache)
+    assert train() == 0
+    assert "already finished at step 4: s3://bucket/run" in capsys.readouterr().out
+
+
+def test_run_in_the_bucket_is_read_by_every_command(bucket, cache, capsys):
+    assert train() == 0
+    shutil.rmtree(cache)
+    for words in (("watch", "--once"), ("report",), ("sample", "--num", "2"), ("export",), ("config",)):
+        assert main([words[0], ADDRESS, *words[1:]]) == 0, words
+    assert "step 4  finished" in capsys.readouterr().out
+    assert len(pg.load(ADDRESS).sample(2, seed=0)) == 2
+    assert not list(cache.glob("runs/*"))
+
+
+def test_python_trains_and_resumes_at_an_address(bucket, cache):
+    settings = dict(word.split("=") for word in WORDS[2:])
+    settings = {key: json.loads(value) for key, value in settings.items()}
+    run = pg.train("digits", {**settings, "train.kimg": 0.016}, out=ADDRESS)
+    shutil.rmtree(cache)
+    assert run.resume({"train.kimg": 0.032}).is_finished
+    assert stored(bucket, 2) and LEASE not in bucket.names()
+
+
+def test_damaged_newest_checkpoint_falls_back_and_the_run_ends_equal(bucket, cache, undisturbed, capsys):
+    assert train("train.kimg=0.048") == 0
+    name = "checkpoints/step-000000003/g.safetensors"
+    content = bytearray(bucket.content(name))
+    content[-1] ^= 1
+    bucket.write(name, bytes(content))
+    shutil.rmtree(cache)
+    assert train() == 0
+    said = capsys.readouterr()
+    assert "g.safetensors is missing or damaged" in said.err and "trying the one before" in said.err
+    assert "resuming at step 2" in said.out
+    assert stored(bucket, 4) == undisturbed
+
+
+def test_store_that_fails_does_not_stop_training_and_the_same_command_uploads_the_rest(bucket, undisturbed, capsys):
+    bucket.faults["put"] = failing(when=lambda name: name != LEASE)
+    assert train("train.timeout_s=1") == 75
+    said = capsys.readouterr()
+    assert "finished: step 4" in said.out and said.err.count("training continues") == 1
+    assert "the end of the run is not uploaded" in said.err and "Traceback" not in said.err
+    assert bucket.names() == []
+    bucket.faults.clear()
+    assert train("train.timeout_s=1") == 0
+    assert "already finished at step 4" in capsys.readouterr().out
+    assert stored(bucket, 4) == undisturbed
+
+
+def test_working_folder_ahead_of_the_bucket_is_not_lost(bucket, undisturbed, capsys):
+    bucket.faults["put"] = failing(when=lambda name: "step-000000001" not in name and name != LEASE and "/" in name)
+    assert train("train.kimg=0.048", "train.timeout_s=1") == 75
+    assert not stored(bucket, 3)
+    bucket.faults.clear()
+    assert train() == 0
+    assert "resuming at step 3" in capsys.readouterr().out
+    assert stored(bucket, 4) == undisturbed
+
+
+def test_working_folder_of_another_history_is_not_used(bucket, cache, capsys):
+    assert train("train.kimg=0.032") == 0
+    for name in bucket.names():
+        bucket.remove(name)  # the user starts anew
+    assert train("train.kimg=0.016") == 0
+    said = capsys.readouterr().out
+    assert "the working folder does not continue the run of the bucket; it was moved to" in said
+    assert "starting: digits" in said and not stored(bucket, 2)
+
+
+def test_second_writer_is_refused_in_one_line_with_code_2(bucket, monkeypatch, capsys):
+    held = Lease(bucket.open(), 0.5)
+    held.acquire(print)
+    assert train() == 2
+    held.release()
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "run folder s3://bucket/run is in use by process" in error
+    assert bucket.names() == []
+
+
+def test_writer_whose_lease_was_taken_over_stops_with_code_2(bucket, monkeypatch, capsys):
+    monkeypatch.setattr(remote_run, "Lease", lambda opened: Lease(opened, 0.3))
+    other = b'{"owner": "other", "pid": 7, "host": "elsewhere"}'
+
+    def fault(name, call):
+        found = call()
+        if name.startswith("checkpoints/") and bucket.content(LEASE) != other:
+            bucket.write(LEASE, other)
+            time.sleep(1)
+        return found
+
+    bucket.faults["put"] = fault
+    assert train("train.kimg=9") == 2
+    assert "in use by process 7 on elsewhere" in capsys.readouterr().err
+    assert bucket.content(LEASE) == other and not any(name.endswith("manifest.json") for name in bucket.names())
+
+
+def test_failed_run_releases_its_lease_and_fresh_is_refused(bucket, capsys):
+    assert train("--fresh") == 2
+    assert "--fresh is not available for s3://bucket/run; give another --out DIR" in capsys.readouterr().err
+    assert train() == 0
+    assert train("model.width=8") == 2
+    assert "holds a run with other settings" in capsys.readouterr().err
+    assert LEASE not in bucket.names()
+
+
+def test_copy_for_readers_follows_a_run_that_began_anew(bucket, cache):
+    assert train("train.kimg=0.032") == 0
+    remote_run.open_copy(ADDRESS)
+    for name in bucket.names():
+        bucket.remove(name)
+    shutil.rmtree(cache / "runs")
+    assert train("train.kimg=0.016") == 0
+    copy = remote_run.open_copy(ADDRESS)
+    assert [path.name for path in (copy / "checkpoints").iterdir()] == ["step-000000001"]
+
+
+def test_names_from_a_bucket_cannot_leave_the_folder(bucket, cache):
+    bucket.write("config.yaml", b"x")
+    for name in ("samples/deep/er.png", "run.lock", ".hidden", "samples/.hidden", "other/x"):
+        bucket.write(name, b"x")
+    copy = remote_run.open_copy(ADDRESS, checkpoints=False)
+    assert [str(path.relative_to(copy)) for path in copy.rglob("*")] == ["config.yaml"]
+
+
+def test_best_checkpoint_comes_back_and_a_better_one_replaces_it(bucket, cache, monkeypatch, tmp_path):
+    assert train("train.kimg=0.032") == 0
+    best = remote_run.working_folder(ADDRESS) / "best"
+    newest = max((best.parent / "checkpoints").iterdir())
+    shutil.copytree(newest, best)
+    (best / "score.json").write_text('{"value": 1.0}')
+    assert train("train.kimg=0.048") == 0
+    assert len([name for name in bucket.names() if name.startswith("best/step-000000002/")]) == 5
+    shutil.rmtree(cache)
+    copy = remote_run.open_copy(ADDRESS)
+    assert json.loads((copy / "best" / "score.json").read_text()) == {"value": 1.0}
+    assert train() == 0
+    assert digests(best) == digests(copy / "best")
+    shutil.rmtree(best)
+    shutil.copytree(max((best.parent / "checkpoints").iterdir()), best)
+    (best / "score.json").write_text('{"value": 2.0}')
+    assert train("train.kimg=0.08") == 0
+    names = {name.split("/")[1] for name in bucket.names() if name.startswith("best/")}
+    assert names == {"step-000000004"}
+
+
+def test_cache_that_cannot_be_written_is_one_line_with_code_2(bucket, monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "file"))
+    assert train() == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "set PARAGAN_CACHE to a folder on a disk with space" in error
+
+
+def test_full_disk_of_the_mirror_does_not_stop_training(bucket, monkeypatch, undisturbed, capsys):
+    real = run_mirror.link_checkpoint
+    left = [3]
+
+    def link(*paths):
+        if left[0]:
+            left[0] -= 1
+            raise OSError(28, "No space left on device")
+        real(*paths)
+
+    monkeypatch.setattr(run_mirror, "link_checkpoint", link)
+    assert train() == 0
+    assert capsys.readouterr().err.count("No space left on device; training continues") == 1
+    assert stored(bucket, 4) == undisturbed and not left[0]
