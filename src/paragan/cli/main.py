@@ -19,6 +19,7 @@ from paragan.cli.config import config
 from paragan.cli.doctor import doctor
 from paragan.cli.evaluate import score_run
 from paragan.cli.export import export
+from paragan.cli.launch import launch_command
 from paragan.cli.list import list_all
 from paragan.cli.new import new
 from paragan.cli.plan import plan_command
@@ -105,6 +106,7 @@ app.command()(report)
 app.command("compare")(compare_runs)
 app.command()(watch)
 app.command()(replay)
+app.command("launch", context_settings=ANY_OPTION)(launch_command)
 app.command("worker")(worker_command)
 app.command()(new)
 app.command()(verify)
