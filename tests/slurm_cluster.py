@@ -66,6 +66,12 @@ class SlurmCluster:
         """Id of a new job. words: of `sbatch`."""
         return self.run("sbatch", "--parsable", *words, folder=folder)
 
+    def signal(self, job: str) -> bool:
+        """Send SIGUSR1 to the steps of a job; return whether Slurm accepted it."""
+        words = ["scancel", "--signal=USR1", job]
+        ended = subprocess.run(words, env=self.environment, capture_output=True, timeout=60, check=False)
+        return ended.returncode == 0
+
     def state(self, job: str) -> str:
         """State of a job, such as RUNNING."""
         words = self.run("scontrol", "--oneliner", "show", "job", job).split()
@@ -100,9 +106,7 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
             try:
                 yield cluster
             finally:
-                for job in cluster.run("squeue", "--noheader", "--format=%i").split():
-                    cluster.run("scancel", "--signal=KILL", "--full", job)
-                    cluster.run("scancel", job)
+                cluster.run("scancel", "--user=root")
                 wait_for(lambda: not cluster.run("squeue", "--noheader"), seconds=60)
 
 

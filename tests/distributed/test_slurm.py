@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_stopped_job_saves_requeues_and_ends_with_equal_weights(how, cluster, un
     if how == "preempted":
         cluster.submit("--partition=high", "--ntasks=2", "--output=/dev/null", "--wrap=true", folder=tmp_path)
     else:  # as `--signal=USR1@120` sends it: to the steps, not to the script
-        cluster.run("scancel", "--signal=USR1", job)
+        assert cluster.signal(job)
     cluster.wait(job, "PENDING")
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85
     step = saved_step(tmp_path)
@@ -82,6 +83,18 @@ def test_stopped_job_saves_requeues_and_ends_with_equal_weights(how, cluster, un
     cluster.wait(job, "COMPLETED", seconds=240)
     assert f"resuming at step {step}:" in output(tmp_path)
     assert "Restarts=1 " in cluster.run("scontrol", "show", "job", job)
+    assert weights(tmp_path / "run") == undisturbed
+
+
+def test_job_signalled_before_its_first_step_requeues(cluster, undisturbed, tmp_path):
+    job = submit(cluster, tmp_path)
+    cluster.wait(job, "RUNNING")
+    wait_for(lambda: cluster.signal(job))  # while Python starts, or the ranks join
+    wait_for(lambda: cluster.state(job) != "RUNNING" or not (time.sleep(1) or cluster.signal(job)))
+    cluster.wait(job, "PENDING")
+    assert "saved" not in output(tmp_path)
+    cluster.wait(job, "COMPLETED", seconds=240)
+    assert "resuming" not in output(tmp_path)
     assert weights(tmp_path / "run") == undisturbed
 
 
@@ -104,7 +117,7 @@ def test_stopped_seed_of_an_array_requeues_alone(cluster, tmp_path):
     job = submit(cluster, tmp_path, seeds=(4, 9))
     wait_for_steps(tmp_path / "run" / "seed-4")
     cluster.run("scontrol", "hold", f"{job}_1")  # the second needs the cores of the first
-    cluster.run("scancel", "--signal=USR1", f"{job}_0")
+    assert cluster.signal(f"{job}_0")
     cluster.wait(f"{job}_0", "PENDING")
     cluster.wait(f"{job}_0", "COMPLETED", seconds=240)
     assert "Restarts=1 " in cluster.run("scontrol", "show", "job", f"{job}_0")

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from paragan.core import dist as dist_world
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError, PeerFailedError, RankError, outcome
+from paragan.core.errors import ConfigError, PeerFailedError, RankError, StoppedError, outcome
 from paragan.distributed.launch import failure, join, rank_env
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.hardware import device
@@ -87,8 +87,9 @@ def test_who_does_not_come_is_named():
 
 
 def test_a_request_to_stop_ends_the_wait():
-    with pytest.raises(RankError):
+    with pytest.raises(StoppedError) as stopped:
         join._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
+    assert outcome(stopped.value) == (85, "stopped before the first step")  # a scheduler starts it again
 
 
 def test_world_of_one_process_has_a_group_on_request():

@@ -13,7 +13,7 @@ from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.distributed.clusters._job import ClusterJob, Target, refuse, shell_command, shell_head
 
 _OPTION = re.compile(r"--?[A-Za-z][-A-Za-z0-9]*([ =][-\w@%+=:,./*|&()\[\]]*)?", re.ASCII)
-_END_S = 600  # until Slurm kills tasks that remain after the first has ended
+_LEAST_END_S = 30
 
 _RANK = (  # of one task; {ranks} per node
     'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID LOCAL_WORLD_SIZE={ranks} exec "$@"'
@@ -27,7 +27,7 @@ failures=0
 while :; do
     srun --kill-on-bad-exit=0 --wait={end_s} --cpus-per-task={cpus} sh -c '{rank}' rank \\
         {command}
-    code=$?
+    code=$? # after the first task has ended, the others have the time of --wait
     case $code in
     {stopped} | 138 | 143) # stopped by a signal: saved, or not yet begun
         scontrol requeue "${{task:-$SLURM_JOB_ID}}"
@@ -49,7 +49,7 @@ def _render(job: ClusterJob) -> str:
         seeds = " ".join(map(str, job.seeds))
         lines += [f"set -- {seeds}", 'shift "$SLURM_ARRAY_TASK_ID"', "seed=$1"]
     rank = _RANK.format(ranks=job.ranks_per_node)
-    numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": _END_S}
+    numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": max(_LEAST_END_S, job.save_s // 2)}
     codes = {"stopped": PREEMPTED, "again": RankError.exit_code}
     body = _BODY.format(rank=rank, command=shell_command(job), **numbers, **codes)
     return "\n".join([*lines, body])

@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.dist import World, serve_store
-from paragan.core.errors import RankError
+from paragan.core.errors import ParaganError, RankError, StoppedError
 from paragan.core.process_environment import temporary_variables
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment, rendezvous_is_dynamic
 
@@ -53,7 +53,7 @@ def join(
 
     place None, or of one process: a world of one rank, with a process group if `alone_group` is set
     (some strategies need one). stopped: polled while waiting. Every wait ends after `timeout_s`.
-    Raises `RankError` that names the missing ranks.
+    Raises `RankError` that names the missing ranks, `StoppedError` if it was stopped.
     """
     patience = timedelta(seconds=timeout_s)
     if place is None or place.size == 1:
@@ -213,7 +213,7 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
     if place.rank == 0:
         base.set(welcome, word)
     if not until(lambda: base.check([welcome])):
-        raise RankError(_absence_message([0], timeout_s))
+        raise _absence_error([0], timeout_s, stopped())
     store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
     store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()
@@ -225,7 +225,7 @@ def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Cal
 
     if not until(all_here):
         absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
-        raise RankError(_absence_message(absent, timeout_s))
+        raise _absence_error(absent, timeout_s, stopped())
     return store
 
 
@@ -238,6 +238,8 @@ def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) 
             greeted.add(word)
 
 
-def _absence_message(ranks: list[int], timeout_s: float) -> str:
+def _absence_error(ranks: list[int], timeout_s: float, is_stopped: bool) -> ParaganError:
+    if is_stopped:
+        return StoppedError("stopped before the first step")
     named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    return f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}"
+    return RankError(f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}")
