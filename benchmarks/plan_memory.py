@@ -29,7 +29,7 @@ from paragan.runs.plan_run import PlanRequest, plan_run
 from paragan.runs.shape_only_data import shape_only_data
 
 _SHAPE, _CLASSES = (3, 32, 32), 10
-_STEPS = 4
+STEPS = 4
 _TIMEOUT_S = 3600.0  # the machine may be shared
 _BARE = ("loss=hinge", "penalties=[]")
 _R1 = "penalties=[{name: r1, weight: 0.1, interval: 4}]"
@@ -82,35 +82,43 @@ def predicted(model: str, batch: int) -> dict[str, Any]:
 
 def measured(model: str, batch: int) -> float:
     """Peak of this process in MB, which must be a new one."""
+    return measured_peak(config_of(model, batch), _SHAPE, _CLASSES)
+
+
+def measured_peak(config: RunConfig, shape: tuple[int, int, int], classes: int, steps: int = STEPS) -> float:
+    """Peak of this process in MB during steps of a config, after some of a small game."""
     device = devices.select_device(1)
-    take_steps(read_recipe("digits", ["train.batch=4"]), device)
+    devices.return_large_blocks(device, shape)
+    take_steps(read_recipe("digits", ["train.batch=4"]), device, _SHAPE, _CLASSES)
     gc.collect()
     if device.type != "cpu":
         torch.accelerator.empty_cache()
         torch.accelerator.reset_peak_memory_stats()
         before = torch.accelerator.memory_allocated()
-        take_steps(config_of(model, batch), device)
+        take_steps(config, device, shape, classes, steps)
         return (torch.accelerator.max_memory_allocated() - before) / 1e6
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again
     before = status_mb("VmRSS")
-    take_steps(config_of(model, batch), device)
+    take_steps(config, device, shape, classes, steps)
     return status_mb("VmHWM") - before
 
 
-def take_steps(config: RunConfig, device: torch.device) -> None:
-    """Steps on noise; all penalties are due in each."""
-    game = build.gan(config, shape_only_data(_SHAPE, _CLASSES, False), device)
+def take_steps(
+    config: RunConfig, device: torch.device, shape: tuple[int, int, int], classes: int, steps: int = STEPS
+) -> None:
+    """Steps on noise; all penalties are due in each. classes: 0 is no labels."""
+    game = build.gan(config, shape_only_data(shape, classes, False), device)
     scheme, batch = build.scheme(config), config.train.batch
 
     def batches() -> Any:
         for step in count():
-            x = torch.rand(batch, *_SHAPE, device=device)
-            y = torch.randint(_CLASSES, (batch,), device=device)
+            x = torch.rand(batch, *shape, device=device)
+            y = torch.randint(classes, (batch,), device=device) if classes else None
             yield Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y))
 
     stream = batches()
-    for _ in range(_STEPS):
+    for _ in range(steps):
         scheme.step(game, stream)
         game.g.version = game.d.version = 0
 
@@ -153,7 +161,7 @@ def main() -> None:
         rows += [compare(model, batch) for batch in CASES[model][1]]
     if not arguments.models:
         on = torch.cuda.get_device_name() if rows[0]["device"] != "cpu" else None
-        write("plan-memory", {"unit": "MB (1e6 bytes)", "steps": _STEPS, "rows": rows}, on=on)
+        write("plan-memory", {"unit": "MB (1e6 bytes)", "steps": STEPS, "rows": rows}, on=on)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT):  # SIGQUIT: a she
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)  # likewise; the tests themselves still survive a closed terminal
 
+gc.disable()  # until all tests are collected: modules, their trees and their tests are no garbage
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -67,9 +69,11 @@ def _is_temporary(module: ModuleType) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_imports_of_earlier_files() -> Iterator[None]:
-    """Also what the fixtures of a whole file import."""
+    """Also what the fixtures of a whole file import. What is alive then (libraries, caches) is no garbage later."""
     with _imports_forgotten():
         yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +87,7 @@ def pytest_collection_finish() -> None:
     """Collections of garbage skip the thousands of tests, which live as long as the process."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup() -> None:

@@ -62,6 +62,7 @@ Schemes:
 Strategies:
     Strategy            A single process; the base class of the others.
     DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
+    PipelineStrategy, TensorStrategy
 
 Augmentations, optimizers and metrics:
     AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
@@ -196,6 +197,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
     from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy
     from paragan.parallel.none import Strategy as Strategy
+    from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
+    from paragan.parallel.tensor import Options as TensorOptions, Strategy as TensorStrategy
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
     from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
     from paragan.parallel.zero3 import Strategy as ZeRO3Strategy

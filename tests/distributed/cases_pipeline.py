@@ -35,6 +35,7 @@ from paragan.parallel._row_moves import Messages
 from paragan.penalties import l1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import SCHEMES, UNEVEN, alone, strategy
+from tests.laws import small_gan
 from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, game, player, stream
 from tests.laws.small_gan import distance
 
@@ -182,6 +183,72 @@ def u_net(world: World, norm: str, micro_batches: int) -> float:
     return max(found + [float((grads[k] - p.grad).abs().max()) for k, p in plain.named_parameters() if k in grads])
 
 
+def few_rows(world: World, data: str, counts: Sequence[int]) -> float:
+    """The largest difference from one process if a micro-batch is empty in one of two pipelines."""
+    on = MATRIX[12]
+    options = {"stages": 2, "data": data, "micro_batches": 4}
+    gans = (
+        game(on, *(player(side, on, strategy("pipeline", options), world) for side in Side)),
+        game(on, *(player(side, on, none.Strategy(), ALONE) for side in Side)),
+    )
+    shares = ((sum(counts[: world.rank]), counts[world.rank]), (0, sum(counts)))
+    for gan, share in zip(gans, shares, strict=True):
+        labelled = small_gan.batches(*share, total=sum(counts))
+        batches = (Batch(each.rows, {"image": each.image}) for each in labelled)
+        for _ in range(2):
+            synchronous.step(gan, batches)
+    found, plain = gans
+    pairs = ((found.g, plain.g), (found.d, plain.d))
+    return max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
+
+
+class Strange(torch.nn.Module):
+    """A network of two linear blocks with a fault."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+        self.blocks = torch.nn.ModuleList([StrangeBlock(fault), StrangeBlock("")])
+        if fault == "no weights":
+            self.blocks[1] = torch.nn.ReLU()
+        self.blocks[1].requires_grad_(fault != "frozen")
+
+    def forward(self, x):
+        first = (x, torch.ones(1, 4)) if self.fault == "input without rows" else x
+        y = torch.ones(1) if self.fault == "labels of another batch" else None
+        return self.blocks[1](self.blocks[0](first, y), y)
+
+
+class StrangeBlock(torch.nn.Module):
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.fault = fault
+
+    def forward(self, h, y=None):
+        h = self.linear(h)
+        faults = {"dict": {"h": h}, "none": None, "scalar": (h, h.sum()), "other rows": h[:2]}
+        return faults.get(self.fault, h)
+
+
+def faulty(world: World, fault: str) -> str:
+    """What is said of a network that a pipeline cannot run."""
+    try:
+        net = strategy("pipeline", {"micro_batches": 2}).prepare(lambda: Strange(fault), world)
+        net(torch.ones(3 + world.rank, 4))
+    except ConfigError as error:
+        return str(error)
+    return "accepted"
+
+
+def sent_after(world: World, calls: int) -> int:
+    """Messages that are held after so many calls of a network."""
+    net = strategy("pipeline", {"micro_batches": 2}).prepare(lambda: Strange(""), world)
+    for _ in range(calls):
+        net(torch.ones(3, 4)).sum().backward()
+    return len(net._pipelined.messages._sent)
+
+
 def balancer_layer(world: World) -> str:
     """What is said of a balancer that reads a layer of a pipelined G."""
     on = MATRIX[0]
@@ -206,3 +273,13 @@ def silent(world: World) -> str:
             said = str(error)
     world.barrier()
     return said
+
+
+def unscaled(world: World) -> list[float]:
+    """Gradients of 1 under strategy tensor, of shards and others, that had been scaled by 2."""
+    placed = strategy("tensor", {"rows": 3})
+    net = player(Side.D, MATRIX[5], placed, world).net
+    for weight in net.parameters():
+        weight.grad = torch.ones_like(weight)
+    found = placed.finished_gradients(net, torch.tensor(2.0))
+    return sorted({float(grad.max()) for grad in found.values()})

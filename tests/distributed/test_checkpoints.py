@@ -15,7 +15,12 @@ PAIR = [[[float(2 * n), float(2 * n + 1)] for n in range(6)]]
 
 pytestmark = pytest.mark.distributed
 
-WRITERS = [("zero3", "zero1"), ("zero1", "ddp"), ("ddp", "zero2")]
+READERS = {2: ("zero2", "zero1"), 3: ("zero1", "zero3"), 4: ("hsdp", "ddp")}
+PAIRS = {("zero3", "zero1"): (2, 3), ("zero1", "ddp"): (3, 4), ("ddp", "zero2"): (4, 2)}  # by day, each reader twice
+WRITERS = [
+    *((*writer, sizes) for writer, sizes in PAIRS.items()),
+    *(pytest.param(*writer, tuple(READERS), marks=pytest.mark.slow) for writer in PAIRS),
+]
 
 
 @pytest.fixture
@@ -23,14 +28,14 @@ def pools(two_ranks, three_ranks, four_ranks):
     return {2: two_ranks, 3: three_ranks, 4: four_ranks}
 
 
-@pytest.mark.parametrize(("g", "d"), WRITERS)
-def test_what_two_ranks_save_any_number_resumes_under_another_strategy(tmp_path, pools, g, d):
+@pytest.mark.parametrize(("g", "d", "sizes"), WRITERS)
+def test_what_two_ranks_save_any_number_resumes_under_another_strategy(tmp_path, pools, g, d, sizes):
     names, _ = pools[2].run(f"{CASES}:save", folder=str(tmp_path), g=g, d=d)
     whole, cut = ["{}.safetensors"], ["{}.0-of-2.safetensors", "{}.1-of-2.safetensors"]
     expected = [name.format(p) for p, s in (("g", g), ("d", d)) for name in (whole if s == "ddp" else cut)]
     assert names == sorted([*expected, "manifest.json", "state.json"])
-    readers = {2: ("zero2", "zero1"), 3: ("zero1", "zero3"), 4: ("hsdp", "ddp")}
-    for size, (other_g, other_d) in readers.items():
+    for size in sizes:
+        other_g, other_d = READERS[size]
         differences = pools[size].run(f"{CASES}:go_on", folder=str(tmp_path), g=other_g, d=other_d)
         assert max(differences) <= 1e-10, (size, other_g, other_d)
     assert cases.go_on(ALONE, str(tmp_path), "none", "none") <= 1e-10

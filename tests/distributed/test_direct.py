@@ -210,7 +210,7 @@ def test_waiting_for_a_connection_checks_for_stop_and_failed_workers(what):
 
 def test_nothing_is_left_of_those_that_closed_or_dropped():
     graph, found = GRAPHS["ring 3"], []
-    for ends in ["close", "abort"] * 4:
+    for ends in ["close", "abort"] * 3:
         comms = threads(graph)
         fine(together(3, lambda rank, comms=comms: play(comms[rank], graph, 1)))
         fine(together(3, lambda rank, comms=comms, ends=ends: getattr(comms[rank], ends)()))

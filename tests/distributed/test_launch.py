@@ -244,6 +244,6 @@ def test_hanging_rank_ends_the_run_at_the_time_out(tmp_path, started):
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are read from /proc")
 def test_rank_that_ends_while_gloo_threads_wait_for_a_processor_exits_with_0():
     child = Path(__file__).parent / "ends_with_groups.py"
-    command = [sys.executable, str(child), "3"]
+    command = [sys.executable, str(child), "2"]
     made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=100, check=False)
-    assert made.stdout.strip() == "[0, 0, 0]", made.stderr
+    assert made.stdout.strip() == "[0, 0]", made.stderr

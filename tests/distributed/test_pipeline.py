@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import paragan
-from paragan.checkpoint.reader import read_checkpoint
 from tests.distributed.test_laws import BOTH_WAYS, PAIRS, hold
-from tests.distributed.test_outside_strategy import SMALL, called
-from tests.tiny_run import newest
+from tests.distributed.test_outside_strategy import resumes_and_exports
 
 pytestmark = pytest.mark.distributed
 
@@ -30,23 +25,29 @@ def test_pipeline_two_ranks_are_the_batch(two_ranks, uneven):
     assert hold(two_ranks, "pipeline", "pipeline", uneven=uneven, numbers=PAIRS[uneven], options=WHOLE) == 3
 
 
-@pytest.mark.parametrize(("g", "d"), [("pipeline", "ddp"), ("zero3", "pipeline")])
-def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
-    assert hold(two_ranks, g, d, uneven=True, numbers=(22, 29), options=WHOLE, groups=True) == 2
-
-
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), ("zero3", 14)])
+@pytest.mark.parametrize(
+    ("g", "d", "number"),
+    [
+        *(("pipeline", "ddp", 22), ("zero3", "pipeline", 29)),
+        *(slow("pipeline", "ddp", 29), slow("zero3", "pipeline", 22)),
+    ],
+)
+def test_pipeline_of_one_player_two_ranks_are_the_batch(two_ranks, g, d, number):
+    assert hold(two_ranks, g, d, uneven=True, numbers=(number,), options=WHOLE, groups=True) == 1
+
+
+@pytest.mark.parametrize(("data", "first"), [("ddp", 22), slow("zero1", 14), slow("zero2", 29), slow("zero3", 14)])
 def test_pipeline_with_copies_four_ranks_are_the_batch(four_ranks, data, first):
     options = {**WHOLE, "stages": 2, "data": data}
     uneven = first == 22
     assert hold(four_ranks, "pipeline", "pipeline", uneven=uneven, numbers=BOTH_WAYS[first], options=options) == 2
 
 
-@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", "extragradient"])
+@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes", slow("extragradient")])
 def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
     """Also with batch norm: 31 has every switch on; 21 lacks spectral norm."""
     numbers = (21, 31) if scheme == "synchronous" else (31,)
@@ -59,8 +60,9 @@ def test_pipeline_micro_batches_are_those_of_accumulation(two_ranks, scheme):
 @pytest.mark.parametrize(
     ("model", "options", "penalty"),
     [
-        ("sngan", {"micro_batches": 2}, "gradient_penalty"),  # a second call of D that only the penalty reaches
-        ("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
+        # a second call of D that only the penalty reaches
+        ("sngan", {"micro_batches": 2, "chunks": 2}, "gradient_penalty"),
+        slow("biggan", {"micro_batches": 2, "chunks": 2}, "r1"),
         ("stylegan2", {"micro_batches": 2}, "r1"),
         ("dcgan", {"micro_batches": 3, "cuts": (1,)}, "r1"),
     ],
@@ -75,6 +77,34 @@ def test_pipeline_relays_the_maps_of_a_u_net(two_ranks, norm, micro_batches):
     assert max(two_ranks.run(f"{CASES}:u_net", norm=norm, micro_batches=micro_batches)) <= TOLERANCE
 
 
+@pytest.mark.parametrize("data", ["zero3", slow("ddp")])
+def test_pipelines_with_fewer_rows_than_micro_batches_are_the_batch(four_ranks, data):
+    """Copies of a block communicate, so both pipelines must run it equally often."""
+    assert max(four_ranks.run(f"{CASES}:few_rows", data=data, counts=(2, 1, 1, 1))) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("dict", "a block returned a dict"),
+        ("none", "a block takes and returns one row per sample, not shapes []"),
+        ("scalar", "not shapes [(4, 4), ()] for 4 samples"),
+        ("other rows", "one row per sample, not shapes [(2, 4)] for 4 samples"),
+        ("input without rows", "a block takes and returns one row per sample"),
+        ("labels of another batch", "further arguments of a block are None, or tensors of one"),
+        ("no weights", "rank 1 has no weight to train: none is in blocks 1 of Strange"),
+        ("frozen", "rank 1 has no weight to train"),
+    ],
+)
+def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, fault, message):
+    assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
+
+
+def test_pipeline_messages_are_released_by_the_next_call(two_ranks):
+    once = two_ranks.run(f"{CASES}:sent_after", calls=1)
+    assert two_ranks.run(f"{CASES}:sent_after", calls=3) == once
+
+
 def test_pipeline_of_four_stages_is_the_batch(four_ranks):
     for difference in four_ranks.run(
         f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"
@@ -82,18 +112,17 @@ def test_pipeline_of_four_stages_is_the_batch(four_ranks):
         assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize("saved_on", [2, 4])
-def test_pipeline_checkpoint_is_read_by_any_other(request, tmp_path, one_rank, two_ranks, four_ranks, saved_on):
+@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), (4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
+def test_pipeline_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
     """On four ranks two stages with sharded copies."""
     checkpoints = "tests.distributed.cases_checkpoints"
-    pools = {2: two_ranks, 4: four_ranks}
+    names = {1: "one_rank", 2: "two_ranks", 3: "three_ranks", 4: "four_ranks"}
+    pools = {size: request.getfixturevalue(names[size]) for size in (saved_on, *read_on)}
+    players = {1: ("ddp", "pipeline"), 2: ("zero1", "pipeline"), 3: ("zero3", "ddp"), 4: ("pipeline", "ddp")}
     pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="pipeline", d="pipeline")
-    for pool, g, d in (
-        (one_rank, "ddp", "pipeline"),
-        (two_ranks, "zero1", "pipeline"),
-        (four_ranks, "pipeline", "ddp"),
-    ):
-        assert max(pool.run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
+    for size in read_on:
+        g, d = players[size]
+        assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
 def test_pipeline_reads_the_checkpoint_of_any_other(tmp_path, two_ranks, four_ranks):
@@ -127,9 +156,25 @@ def test_pipeline_rank_that_does_not_answer_is_waited_for_in_vain(two_ranks):
     assert waiting.startswith("pipeline: a rank did not send or receive its rows")
 
 
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero3"])
+def test_pipeline_weight_that_some_ranks_reach_has_its_gradient_on_all(two_ranks, data):
+    for rank, (names, gradient, stepped) in enumerate(two_ranks.run(f"{CASES}_weights:partly_reached", data=data)):
+        assert names == [f"blocks.{rank}.bias", f"blocks.{rank}.weight", "extra.bias", "extra.weight"]
+        assert gradient == stepped == 5.0  # of five rows
+
+
 def test_pipeline_balancer_of_a_layer_is_refused(two_ranks):
     for said in two_ranks.run(f"{CASES}:balancer_layer"):
         assert said.startswith("balancer.last_layer=blocks.0.layer is not supported by a strategy that divides")
+
+
+def test_pipeline_bytes_are_counted_and_inputs_without_gradient_have_no_backward(two_ranks):
+    """Two rows per rank of four float64 numbers, two blocks: what each rank sends to the other."""
+    row = 4 * 8
+    chunks = 4 * row  # all rows between the blocks, and back their gradients
+    own = 2 * row  # rows of one rank: those of rank 1 go to the first block, those of rank 0 come from the last
+    assert two_ranks.run(f"{CASES}_weights:sent_bytes", is_input_trained=False) == [chunks + own, 2 * own + chunks]
+    assert two_ranks.run(f"{CASES}_weights:sent_bytes", is_input_trained=True) == [chunks + 2 * own, 2 * own + chunks]
 
 
 def test_pipeline_ranks_have_only_their_blocks(two_ranks):
@@ -153,21 +198,6 @@ def test_pipeline_ranks_have_only_their_blocks(two_ranks):
 )
 def test_run_resumes_anywhere_and_exports(tmp_path, words):
     """A run that stops ends as one that does not: on its ranks bit for bit, in one process to rounding."""
-    train = ("train", "digits", *SMALL, "train.kimg=0.064", "every.save_kimg=0.032")
-    called(tmp_path, *train, *words, "devices=2", "--out", "straight")
-    for devices in (1, 2):
-        stopped = tmp_path / f"on-{devices}"
-        shutil.copytree(tmp_path / "straight", stopped)
-        shutil.rmtree(newest(stopped))
-        (stopped / "exit.json").unlink()
-        called(tmp_path, *train, *words, f"devices={devices}", "--out", stopped.name)
-    straight, one, two = (read_checkpoint(newest(tmp_path / name)).groups for name in ("straight", "on-1", "on-2"))
-    for side in ("g", "d"):
-        for name, value in straight[side].items():
-            assert torch.equal(two[side][name], value)
-            torch.testing.assert_close(one[side][name], value, rtol=1e-4, atol=1e-5)
-    called(tmp_path, "export", "on-2", "--out", "g.safetensors")
-    exported = load_file(tmp_path / "g.safetensors")
-    assert all(torch.equal(value, straight["g"][f"ema/{name}"]) for name, value in exported.items())
+    resumes_and_exports(tmp_path, words)
     samples = [paragan.load(tmp_path / name).sample(2, seed=0).tensor for name in ("on-2", "g.safetensors")]
     assert torch.equal(*samples)

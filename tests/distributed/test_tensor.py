@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.distributed.cases_laws import strategy
 from tests.distributed.test_laws import PAIRS, hold
-from tests.laws.matrix_gan import MATRIX
+from tests.laws.matrix_gan import MATRIX, Discriminator
 
 pytestmark = pytest.mark.distributed
 
@@ -24,17 +25,21 @@ def test_tensor_one_rank_is_none(one_rank):
     assert one_rank.run("tests.distributed.cases_laws:one_is_none", name="tensor", numbers=PAIRS[False]) == [[]]
 
 
-@pytest.mark.parametrize(("options", "uneven"), [(TABLES, False), (LAYERS, True)], ids=["tables", "layers"])
-def test_tensor_two_ranks_are_the_batch(two_ranks, options, uneven):
+@pytest.mark.parametrize(
+    ("options", "uneven", "numbers"),
+    [(TABLES, False, (27,)), (LAYERS, True, (31,)), slow(TABLES, False, (13, 31)), slow(LAYERS, True, (13, 27))],
+    ids=["tables", "layers", "tables-others", "layers-others"],
+)
+def test_tensor_two_ranks_are_the_batch(two_ranks, options, uneven, numbers):
     """27 to 31 have batch norm, spectral norm and labels."""
-    numbers = (13, 27, 31)
-    assert hold(two_ranks, "tensor", "tensor", uneven=uneven, numbers=numbers, options=options) == 3
+    found = hold(two_ranks, "tensor", "tensor", uneven=uneven, numbers=numbers, options=options)
+    assert found == len(numbers)
 
 
-@pytest.mark.parametrize("numbers", [(15, 29), slow((13, 27))])
+@pytest.mark.parametrize("numbers", [(15,), slow((29, 13, 27))])
 def test_tensor_with_copies_four_ranks_are_the_batch(four_ranks, numbers):
     options = {**LAYERS, "ranks": 2}
-    assert hold(four_ranks, "tensor", "tensor", uneven=True, numbers=numbers, options=options) == 2
+    assert hold(four_ranks, "tensor", "tensor", uneven=True, numbers=numbers, options=options) == len(numbers)
 
 
 @pytest.mark.parametrize(("g", "d"), [("tensor", "pipeline"), ("zero3", "tensor")])
@@ -43,13 +48,33 @@ def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
         assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize("saved_on", [2, 4])
-def test_tensor_checkpoint_is_read_by_any_other(tmp_path, one_rank, two_ranks, four_ranks, saved_on):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"outputs": ("last",), "inputs": ("l*",)}, "last would be split by outputs and by inputs"),
+        ({"inputs": ("first",)}, "no layer of Discriminator matches 'first'"),
+        ({}, "Discriminator has no class table of 10,000 rows to split"),
+    ],
+)
+def test_tensor_invalid_layers_are_refused(options, message):
+    assert message in strategy("tensor", options).refusal(Discriminator(MATRIX[5]), 2)
+
+
+def test_tensor_scaled_gradients_are_unscaled(two_ranks):
+    """Those of shards are divided by the ranks, whose number multiplies the loss."""
+    assert two_ranks.run(f"{CASES}:unscaled") == [[0.25, 0.5]] * 2
+
+
+@pytest.mark.parametrize(("saved_on", "read_on"), [(2, (1, 4)), (4, (2,)), slow(2, (2, 3)), slow(4, (1, 3, 4))])
+def test_tensor_checkpoint_is_read_by_any_other(tmp_path, request, saved_on, read_on):
     checkpoints = "tests.distributed.cases_checkpoints"
-    pools = {2: two_ranks, 4: four_ranks}
+    names = {1: "one_rank", 2: "two_ranks", 3: "three_ranks", 4: "four_ranks"}
+    pools = {size: request.getfixturevalue(names[size]) for size in (saved_on, *read_on)}
+    players = {1: ("ddp", "tensor"), 2: ("pipeline", "tensor"), 3: ("zero3", "ddp"), 4: ("tensor", "zero3")}
     pools[saved_on].run(f"{checkpoints}:save", folder=str(tmp_path), g="tensor", d="tensor")
-    for pool, g, d in ((one_rank, "ddp", "tensor"), (two_ranks, "pipeline", "tensor"), (four_ranks, "tensor", "zero3")):
-        assert max(pool.run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
+    for size in read_on:
+        g, d = players[size]
+        assert max(pools[size].run(f"{checkpoints}:go_on", folder=str(tmp_path), g=g, d=d)) <= TOLERANCE
 
 
 def test_tensor_resumed_on_equal_ranks_repeats_every_bit(two_ranks, tmp_path):

@@ -108,14 +108,14 @@ def plain_losses(d: nn.Module, made: Tensor, real: Tensor, is_relative: bool) ->
 
 
 @cache
-def plain(is_relative: bool = True) -> dict[Side, nn.Module]:
-    """The networks after the plain loop."""
+def plain(is_relative: bool = True, steps: int = STEPS) -> dict[Side, nn.Module]:
+    """The networks after so many steps of the plain loop."""
     nets = {side: network(side) for side in Side}
     g = nets[Side.G]
     d = nets[Side.D]
     steppers = {side: torch.optim.Adam(net.parameters(), 1e-3, **ADAM) for side, net in nets.items()}
     balancer = PlainBalancer()
-    for step in range(STEPS):
+    for step in range(steps):
         real = audio()[step * BATCH : (step + 1) * BATCH]
         fake = g(real).images.detach()
         loss = 0

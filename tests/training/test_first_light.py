@@ -1,7 +1,7 @@
 """The first command a newcomer types: it trains, and the score says so.
 
-By default the first 40 of its 96 kimg, after which scores are beyond what is asked for here (of two seeds the worse:
-label_accuracy 0.977, class_variance_min 0.77, coverage 0.89, fd[judge] an eightieth); in full under `./run test all`.
+By default the first 24 of its 96 kimg, after which scores are beyond what is required of them here (label_accuracy
+0.81, class_variance_min 0.97, coverage 0.43, fd[judge] a twelfth); in full under `./run test all`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paragan.cli.main import main
 pytestmark = pytest.mark.training
 
 
-SHORT = ("train.kimg=40",)
+SHORT = ("train.kimg=24",)
 
 
 @pytest.fixture(scope="module", params=[SHORT, pytest.param((), marks=pytest.mark.slow)], ids=["short", "whole"])
@@ -34,10 +34,11 @@ def scores(run) -> list[dict]:
 def test_digits_run_generates_digits(run):
     untrained, *_, trained = scores(run)
     assert trained["protocol"]["extractor_accuracy"] >= 0.97
-    assert trained["label_accuracy"] >= 0.95
+    is_short = trained["kimg"] < 96
+    assert trained["label_accuracy"] >= (0.6 if is_short else 0.95)
     assert trained["class_variance_min"] >= 0.5
-    assert trained["coverage"] >= 0.6
-    assert trained["fd[judge]"] <= untrained["fd[judge]"] / 10
+    assert trained["coverage"] >= (0.25 if is_short else 0.6)
+    assert trained["fd[judge]"] <= untrained["fd[judge]"] / (7 if is_short else 10)
     assert untrained["label_accuracy"] < 0.3
 
 

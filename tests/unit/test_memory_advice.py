@@ -6,25 +6,27 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.runs.memory_advice import run_with_memory_advice
+from paragan.runs import train
 from paragan.runs.plan_run import plan
 from paragan.runs.run_request import RunRequest
+from paragan.runs.start import start_training
 
-WORDS = ("model.width=4", "model.latent=8", "train.batch=8")
+WORDS = ("model.width=4", "model.latent=8", "train.batch=8", "devices=1")
 TORCH_TEXT = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 7"
 
 
-def request_of(tmp_path) -> RunRequest:
-    return RunRequest(read_recipe("digits", WORDS), "digits", tmp_path)
+def start(tmp_path, monkeypatch, error: Exception) -> int:
+    def run(request, interrupt) -> int:
+        raise error
+
+    monkeypatch.setattr(train, "train_run", run)
+    return start_training(RunRequest(read_recipe("digits", WORDS), "digits", tmp_path))
 
 
 @pytest.mark.parametrize("error", [RuntimeError(TORCH_TEXT), MemoryError()])
-def test_memory_runs_out_the_plan_is_the_advice(tmp_path, error):
-    def run() -> int:
-        raise error
-
+def test_memory_runs_out_the_plan_is_the_advice(tmp_path, monkeypatch, error):
     with pytest.raises(ConfigError) as found:
-        run_with_memory_advice(request_of(tmp_path), run)
+        start(tmp_path, monkeypatch, error)
     memory = plan("digits", WORDS).memory
     said = str(found.value)
     assert said.startswith("out of memory: ") and "\n" not in said
@@ -33,10 +35,6 @@ def test_memory_runs_out_the_plan_is_the_advice(tmp_path, error):
     assert found.value.exit_code == 2
 
 
-def test_other_errors_pass_unchanged(tmp_path):
-    def run() -> int:
-        raise RuntimeError("shapes differ")
-
+def test_other_errors_pass_unchanged(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match=r"^shapes differ$"):
-        run_with_memory_advice(request_of(tmp_path), run)
-    assert run_with_memory_advice(request_of(tmp_path), lambda: 85) == 85
+        start(tmp_path, monkeypatch, RuntimeError("shapes differ"))

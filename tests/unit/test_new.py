@@ -40,6 +40,7 @@ def python(*words):
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, env=environment)
 
 
+@pytest.mark.usefixtures("quick_judge")
 def test_what_it_writes_trains_and_passes_its_own_test_at_once(here, monkeypatch, capfd):
     new("mine")
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it

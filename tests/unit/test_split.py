@@ -52,12 +52,12 @@ def test_class_tables_are_embeddings_and_norms_with_enough_rows():
         (
             nn.Embedding(3, 4),
             Split.ROWS,
-            "0.weight: its 3 rows or columns leave some of 4 ranks without any; use fewer",
+            "0.weight: its 3 rows or columns leave some of 4 ranks empty; use fewer",
         ),
         (
             nn.Embedding(5, 4),
             Split.ROWS,
-            "0.weight: its 5 rows or columns leave some of 4 ranks without any; use fewer",
+            "0.weight: its 5 rows or columns leave some of 4 ranks empty; use fewer",
         ),
         (ConditionalBatchNorm(8, 3), Split.ROWS, "0.gain: its 3 rows"),
         (nn.Linear(3, 8), Split.INPUTS, "0.weight: its 3 rows"),

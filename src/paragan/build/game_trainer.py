@@ -46,6 +46,7 @@ def trainer(
     """
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, world.group is not None, model)
+    devices.return_large_blocks(device, found.train.shape if found.is_image else ())
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)

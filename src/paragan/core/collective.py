@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from safetensors import SafetensorError
 
 from paragan.core.dist import World
-from paragan.core.errors import CheckpointError, is_out_of_memory
+from paragan.core.errors import CheckpointError, RankError, is_out_of_memory
 
 _FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
@@ -46,6 +47,16 @@ def run_on_main(world: World, act: Callable[[], Any]) -> Any:
     if world.size == 1:
         return act()
     return run_on_all_ranks(world, lambda: act() if world.is_main else None)[0]
+
+
+@contextmanager
+def rank_error_from(problem: str, advice: str) -> Iterator[None]:
+    """Raise a `RankError` for a `RuntimeError` of torch in the block: a rank did not take part."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).partition("\n")[0][:200]
+        raise RankError(f"{problem} ({first}); {advice}") from error
 
 
 def describe_error(error: Exception) -> str:

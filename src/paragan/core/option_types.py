@@ -54,7 +54,7 @@ Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 Combine = Literal["sum", "mean"]  # of several discriminators
-ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 
 # Of torch.optim; without LBFGS (needs a closure) and SparseAdam (sparse gradients).
 TORCH_OPTIMISERS = (

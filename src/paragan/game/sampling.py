@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ from paragan.layers.modes import in_mode
 from paragan.layers.random import preserved_state
 
 Mode = Literal["eval", "train-stats"]
+_PIXELS = 250 * 128 * 128  # of one call in evaluation mode; a batch of larger images is split
+_pixels: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # of an image, by generator
 
 MODE_DESCRIPTIONS = {
     "eval": ("averaged generator where there is one, evaluation mode: running statistics, no dropout, full precision"),
@@ -49,15 +52,17 @@ def generate_images(
 ) -> Tensor:
     """Generate x_BCHW in [-1, 1], `batch` at a time, without changing the generator or its modes.
 
-    mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al.
-    2017, section 3.4). condition: input images; in train-stats then one at a time, so that batch
-    norm normalizes one image. Dropout is drawn from (seed, number of the batch's first row); the
-    first row here is number `first`. Torch's generators do not change.
+    In `eval` fewer at a time if images are larger than 128x128. mode: `eval` (running statistics)
+    or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition:
+    input images; in train-stats then one at a time, so that batch norm normalizes one image.
+    Dropout is drawn from (seed, number of the batch's first row); the first row here is number
+    `first`. Torch's generators do not change.
     """
     module: nn.Module = generator.module
     if mode == "eval":
         with in_mode(module, training=False):
-            return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, None))
+            inputs = (z_BZ, y_B, condition)
+            return torch.cat(_pieces(generator, inputs, min(batch, _rows_at_once(generator, inputs)), None))
     batch = batch if condition is None else 1
     with in_mode(module, training=True), preserved_state(module):
         return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
@@ -75,6 +80,15 @@ def generate_tensors(
     with in_mode(module, training=mode != "eval"), preserved_state(module):
         torch.manual_seed(rng.key(seed, "sample/noise", first))
         return GeneratorOutput.of(generator(*inputs))
+
+
+@torch.no_grad()
+def _rows_at_once(generator: CalledNetwork, inputs: tuple[Tensor | None, ...]) -> int:
+    """Return how many images to generate at a time, by the size of the first one."""
+    if generator.module not in _pixels:
+        first = GeneratorOutput.of(generator(*(None if tensor is None else tensor[:1] for tensor in inputs)))
+        _pixels[generator.module] = first.images.shape[-2:].numel()
+    return max(1, _PIXELS // _pixels[generator.module])
 
 
 @torch.no_grad()

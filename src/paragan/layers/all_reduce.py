@@ -15,10 +15,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
-from paragan.core.errors import RankError
 from paragan.core.types import Rows
 from paragan.layers.precision import at_least_float32
+
+EQUAL_CALLS = (
+    "every rank must call the same layers equally often: see the message of the rank that failed first, then try again"
+)
 
 
 @dataclass(frozen=True)
@@ -36,15 +40,8 @@ class ReduceGroup:
         """
         if self.count_bytes is not None:
             self.count_bytes("norm", values)
-        try:
+        with rank_error_from(f"{self.name}: not every rank joined in its statistics", EQUAL_CALLS):
             dist.all_reduce(values, group=self.group)
-        except RuntimeError as error:
-            first = str(error).partition("\n")[0][:200]
-            raise RankError(
-                f"{self.name}: not every rank joined in its statistics ({first}); every rank must "
-                "call the same layers equally often: see the message of the rank that failed "
-                "first, then try again"
-            ) from error
         return values
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReduceGroup:

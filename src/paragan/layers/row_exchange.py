@@ -16,10 +16,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
-from paragan.core.errors import RankError
 from paragan.core.traffic import Collective
-from paragan.layers.all_reduce import ReduceGroup
+from paragan.layers.all_reduce import EQUAL_CALLS, ReduceGroup
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,8 @@ class AllToAll(torch.autograd.Function):
         num_bytes = (flat.numel() - sent[world.rank]) * flat.element_size()
         world.count_bytes("activations", num_bytes, Collective.LINK)
         result = flat.new_empty(sum(received))
-        try:
+        with rank_error_from("not every rank joined in a split layer", EQUAL_CALLS):
             dist.all_to_all_single(result, flat.contiguous(), list(received), list(sent), world.group)
-        except RuntimeError as error:
-            first = str(error).partition("\n")[0][:200]
-            raise RankError(
-                f"not every rank joined in a split layer ({first}); every rank must call the same layers equally "
-                "often: see the message of the rank that failed first, then try again"
-            ) from error
         return result
 
     @staticmethod

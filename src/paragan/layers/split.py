@@ -144,7 +144,7 @@ class _Splitter:
         size = self.ranks.world.size
         widths = tuple(part.shape[axis] for part in whole.chunk(size, axis))
         if len(widths) < size:
-            problem = f"its {whole.shape[axis]} rows or columns leave some of {size} ranks without any"
+            problem = f"its {whole.shape[axis]} rows or columns leave some of {size} ranks empty"
             raise ConfigError(f"{name}: {problem}; use fewer ranks")
         if id(whole) in self.shared:
             raise ConfigError(f"{name} is shared by several layers and cannot be split; leave it out")

@@ -13,6 +13,8 @@ from typing import Any
 
 from paragan.core.errors import ConfigError
 
+NEARLY_EQUAL = 0.02  # share by which the longest stage may exceed the shortest possible one, for fewer bytes
+
 
 @dataclass(frozen=True)
 class BlockCost:

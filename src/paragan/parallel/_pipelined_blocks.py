@@ -21,13 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import UpdateOnce, mixes_samples
 from paragan.parallel._chained_blocks import ChainedBlocks
-from paragan.parallel._row_moves import RowMove, absent
+from paragan.parallel._network_parts import is_in_block
+from paragan.parallel._rank_groups import RankGroups
+from paragan.parallel._row_moves import Messages, RowMove, absent
 from paragan.parallel._row_split import MicroBatch, RowSplit
-from paragan.parallel._stage_ranks import StageRanks
-from paragan.parallel._structures import put_together, specs_of_structure, take_apart
+from paragan.parallel._structures import put_together, specs_of_structure, take_rows_apart
 
 _MICRO_BATCHES = 4
 
@@ -66,16 +68,18 @@ class PipelinedBlocks(ChainedBlocks):
         self,
         blocks: nn.ModuleList | nn.Sequential,
         edges: Sequence[int],
-        ranks: StageRanks,
+        ranks: RankGroups,
+        messages: Messages,
         micro_batches: int | None,
     ) -> None:
         super().__init__()
-        num = ranks.pipeline.size
+        num = ranks.group.size
         self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
         self.ranks = ranks
+        self.messages = messages
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
-            here = self.stage_of(number) == ranks.pipeline.rank
+            here = self.stage_of(number) == ranks.group.rank
             self.add_module(str(number), block if here else AbsentBlock(block))
         self._mixes = mixes_samples(self)
         self.micro_batches = micro_batches or default_micro_batches(self)
@@ -93,10 +97,11 @@ class PipelinedBlocks(ChainedBlocks):
             for chunk in self.chunks
             if chunk.first < stop and chunk.stop > first
         ]
-        value, structure = take_apart(h)
+        value, structure = take_rows_apart(h)
         # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
         rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
+        self.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
@@ -105,13 +110,13 @@ class PipelinedBlocks(ChainedBlocks):
             structure = self._run_chunk(chunk, ends, held, rows, whole, structure)
         outputs = self._leave(held, rows, chunks[-1].rank)
         if not torch.is_grad_enabled():
-            self.ranks.messages.flush()
+            self.messages.flush()
         return put_together(outputs, structure)
 
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
         """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
         return [
-            RowMove(self.ranks.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
+            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
                 [tensor[rows.mine(part)] for tensor in value]
             )
             for part in rows.parts
@@ -133,14 +138,13 @@ class PipelinedBlocks(ChainedBlocks):
         here = chunk.rank
         for number, part in enumerate(rows.parts):
             value = held[number]
-            if here == self.ranks.pipeline.rank:
+            if here == self.ranks.group.rank:
                 if ends[0] != here:
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
                 for block in self._blocks_of(chunk):
                     out = block(out, *(each[number] for each in labels))
-                value, found = take_apart(out)
-                produced = self._agree(chunk, structure, found)
+                value, produced = self._taken_apart(out, sum(part.counts), chunk, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)
             else:
@@ -150,23 +154,54 @@ class PipelinedBlocks(ChainedBlocks):
         return produced
 
     def _move(self, part: MicroBatch, source: int, target: int) -> RowMove:
-        return RowMove(self.ranks.messages, part.all_on(source), part.all_on(target))
+        return RowMove(self.messages, part.all_on(source), part.all_on(target))
 
     def _blocks_of(self, chunk: Chunk) -> list[nn.Module]:
         return list(self.children())[chunk.first : chunk.stop]
 
+    def _taken_apart(self, out: Any, count: int, chunk: Chunk, before: Any) -> Any:
+        """Return the tensors of a chunk's output, and its structure."""
+        try:
+            value, found = take_rows_apart(out, count)
+        except ConfigError as error:
+            self._agree(chunk, before, str(error))
+            raise
+        return value, self._agree(chunk, before, found)
+
     def _agree(self, chunk: Chunk, before: Any, found: Any) -> Any:
-        """Return the structure of a chunk's output, which its rank sends once per kind of input."""
-        autocast = torch.is_autocast_enabled(self.ranks.pipeline.device.type)
+        """Return the structure of a chunk's output, which its rank sends once per kind of input.
+
+        found: of that rank; a text is the message of an error, which all ranks raise.
+        """
+        autocast = torch.is_autocast_enabled(self.ranks.group.device.type)
         key = json.dumps([chunk.first, chunk.stop, before, autocast, self.training])
         if key not in self._structures:
-            self._structures[key] = self.ranks.pipeline.gather(found)[chunk.rank]
+            produced = self.ranks.group.gather(found)[chunk.rank]
+            if isinstance(produced, str):
+                raise ConfigError(produced)
+            self._structures[key] = produced
         return self._structures[key]
 
     def _leave(self, held: Sequence[Sequence[Tensor]], rows: RowSplit, rank: int) -> list[Tensor]:
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
         for part, value in zip(rows.parts, held, strict=True):
-            back = RowMove(self.ranks.messages, part.all_on(rank), part.counts)
+            back = RowMove(self.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
+
+
+def refuse_empty_stages(net: nn.Module, edges: Sequence[int], stages: int) -> None:
+    """Raise `ConfigError` for a rank without weights to train. edges: of chunks."""
+    names = [name for name, weight in net.named_parameters() if weight.requires_grad]
+    trained = {name.split(".")[1] if is_in_block(name) else "" for name in names}
+    chunks = list(pairwise(edges))
+    for stage in range(stages):
+        numbers = chain.from_iterable(range(*chunk) for chunk in chunks[stage::stages])
+        here = list(map(str, numbers))
+        if trained.isdisjoint({"", *here}):  # "": weights outside of blocks, which every rank has
+            where = f"in blocks {', '.join(here)} of {type(net).__name__}"
+            raise ConfigError(
+                f"strategy pipeline: rank {stage} has no weight to train: none is {where}; "
+                "pass other cuts, or fewer stages"
+            )

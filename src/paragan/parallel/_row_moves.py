@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -22,8 +23,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
-from paragan.core.errors import RankError
 from paragan.core.traffic import Collective
 
 Spec = tuple[tuple[int, ...], torch.dtype]
@@ -43,36 +44,40 @@ class Messages:
     waits: list[tuple[float, float]] | None = None
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Messages:
+        """Return itself: process groups cannot be copied, and copied networks use the same one."""
+        return self
+
     def send(self, rows: Tensor, to: int) -> None:
-        """Send without waiting; the tensor is held until it has arrived."""
+        """Send without waiting; the tensor is held until `flush`.
+
+        gloo completes a send in a wait only.
+        """
         rows = rows.contiguous()
-        self._sent = [(work, held) for work, held in self._sent if not work.is_completed()]
         self.ranks.count("activations", rows, collective=Collective.LINK)
-        work = self._checked(lambda: dist.isend(rows, group=self.ranks.group, group_dst=to))
+        with _missing_rank():
+            work = dist.isend(rows, group=self.ranks.group, group_dst=to)
         self._sent.append((work, rows))
 
     def receive(self, rows: Tensor, source: int) -> None:
         """Receive into contiguous rows, and wait for them."""
         began = time.monotonic()
-        self._checked(lambda: dist.recv(rows, group=self.ranks.group, group_src=source))
+        with _missing_rank():
+            dist.recv(rows, group=self.ranks.group, group_src=source)
         if self.waits is not None:
             self.waits.append((began, time.monotonic()))
 
     def flush(self) -> None:
         """Wait until all messages have arrived."""
-        for work, _ in self._sent:
-            self._checked(work.wait)
+        with _missing_rank():
+            for work, _ in self._sent:
+                work.wait()
         self._sent = []
 
-    def _checked(self, act: Any) -> Any:
-        try:
-            return act()
-        except RuntimeError as error:
-            first = str(error).partition("\n")[0][:200]
-            raise RankError(
-                f"pipeline: a rank did not send or receive its rows ({first}); see the message of the "
-                "rank that failed first, then run the same command again"
-            ) from error
+
+def _missing_rank() -> AbstractContextManager[None]:
+    advice = "see the message of the rank that failed first, then run the same command again"
+    return rank_error_from("pipeline: a rank did not send or receive its rows", advice)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.traffic import Collective
-from paragan.parallel._stage_ranks import StageRanks
+from paragan.parallel._rank_groups import RankGroups
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Division of the rows of a pipeline into micro-batches, without empty ones.
+    """Division of the rows of a pipeline into micro-batches.
 
-    counts: rows of each rank of the pipeline.
+    counts: rows of each rank of the pipeline. One of its micro-batches can be empty where another
+    pipeline has rows: copies of a block run equally often, since they may communicate.
     """
 
     pipeline: World
@@ -46,18 +47,19 @@ class RowSplit:
     parts: tuple[MicroBatch, ...]
 
     @classmethod
-    def of(cls, ranks: StageRanks, count: int, num: int) -> RowSplit:
+    def of(cls, ranks: RankGroups, count: int, num: int) -> RowSplit:
         """Divide by row number modulo `num`. count: rows of this rank. Collective over all ranks.
 
-        A batch without rows on any rank is one micro-batch.
+        A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
         everyone = ranks.world.gather(count)
-        first = ranks.world.rank - ranks.pipeline.rank
-        here = range(first, first + ranks.pipeline.size)
+        first = ranks.world.rank - ranks.group.rank
+        here = range(first, first + ranks.group.size)
         starts = [sum(everyone[:rank]) for rank in here]
         counts = tuple(everyone[rank] for rank in here)
-        parts = [MicroBatch.of(starts, counts, number, num) for number in range(num)]
-        return cls(ranks.pipeline, counts, tuple(part for part in parts if sum(part.counts)) or (parts[0],))
+        num = max(1, min(num, sum(everyone)))
+        parts = tuple(MicroBatch.of(starts, counts, number, num) for number in range(num))
+        return cls(ranks.group, counts, parts)
 
     def mine(self, part: MicroBatch) -> slice:
         """Return the rows of this rank in a micro-batch."""
@@ -67,9 +69,10 @@ class RowSplit:
         """Return the labels of the rows of all ranks, for each micro-batch. Collective."""
         if y_B is None:
             return [None] * len(self.parts)
-        if y_B.requires_grad:
-            problem = "pipeline: the second argument of a block is sent without a gradient"
-            raise ConfigError(f"{problem}; pass it as part of the first, a tuple")
+        count = self.counts[self.pipeline.rank]
+        if not isinstance(y_B, Tensor) or y_B.requires_grad or y_B.shape[:1] != (count,):
+            problem = "further arguments of a block are None, or tensors of one row per sample"
+            raise ConfigError(f"pipeline: {problem} without a gradient; pass others as part of the first, a tuple")
         padded = y_B.new_zeros((max(self.counts), *y_B.shape[1:]))
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]

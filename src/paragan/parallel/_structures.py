@@ -31,6 +31,23 @@ def take_apart(value: Any) -> tuple[list[Tensor], Any]:
     return tensors, structures
 
 
+def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor], Any]:
+    """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows.
+
+    None: equally many.
+    """
+    tensors, structure = take_apart(value)
+    rows = {len(tensor) if tensor.dim() else None for tensor in tensors}
+    if len(rows) != 1 or None in rows or rows != {count, *rows} - {None}:
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        samples = "" if count is None else f" for {count} samples"
+        raise ConfigError(
+            f"pipeline: a block takes and returns one row per sample, not shapes {shapes}{samples}; "
+            "expand tensors without rows, or compute them inside a block"
+        )
+    return tensors, structure
+
+
 def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:
     """Return the nest of this structure; lists become tuples."""
     left = iter(tensors)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
@@ -23,17 +25,25 @@ from paragan.core.layout import Layout, Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors, shapes_of
-from paragan.core.protocols import Network, Turn
+from paragan.core.protocols import Turn
+from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._forward_backward import Reduction
-from paragan.parallel._network_parts import PartFactory, PipelinedNetwork, blocks_to_cut, is_in_block, pipelined
-from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
-from paragan.parallel._pipelined_blocks import PipelinedBlocks
-from paragan.parallel._stage_ranks import StageRanks, stage_ranks
+from paragan.parallel._network_parts import (
+    PartFactory,
+    PipelinedNetwork,
+    blocks_to_cut,
+    chunk_edges,
+    is_in_block,
+    pipelined,
+)
+from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
+from paragan.parallel._placement import placement_of
+from paragan.parallel._rank_groups import RankGroups, rank_groups
+from paragan.parallel._row_moves import Messages
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
 _OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
@@ -62,9 +72,6 @@ class Options:
     """Strategy of the ranks that have the same stage."""
 
 
-_NEARLY_EQUAL = 0.02  # share by which the longest stage may exceed the shortest possible one
-
-
 class Strategy(none.Strategy):
     """Pipeline over the blocks of a network."""
 
@@ -80,7 +87,7 @@ class Strategy(none.Strategy):
         stages = num_ranks if self.options.stages is None else self.options.stages
         try:
             if stages > 1:
-                self._edges(len(list(blocks_to_cut(net).children())), stages)
+                chunk_edges(blocks_to_cut(net), stages * self.options.chunks, self.options.cuts)
         except ConfigError as error:
             return str(error)
         return ""
@@ -89,11 +96,11 @@ class Strategy(none.Strategy):
         if self.memory.norm_ranks is not None:
             problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
             raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
-        ranks = stage_ranks(world, self.options.stages)
+        ranks = rank_groups(world, self.options.stages, "pipeline.stages")
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        ranks = stage_ranks(world, self.options.stages)
+        ranks = rank_groups(world, self.options.stages, "pipeline.stages")
         return self._copies.prepare_average(self._cut_network(make, ranks), ranks.copies)
 
     def training_module(self, net: nn.Module) -> nn.Module:
@@ -101,54 +108,66 @@ class Strategy(none.Strategy):
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         problem = "strategy pipeline has no forecast on other numbers of workers"
-        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
+        raise ConfigError(f"{problem}; leave --workers out, and pass --measure devices=N")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in here]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        terms = super().forward_backward(turn, nets, parts, scale)
-        pipelined(nets[turn.side].module).ranks.messages.flush()
-        return terms
-
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
-        ranks = pipelined(net).ranks
+        messages = pipelined(net).messages
         of_copies = self._copies.reduction(turn, net)
         differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:
-            ranks.messages.tokens = [] if differentiates else None
-            with of_copies.around(last):
-                yield
-            ranks.messages.tokens = None
+            messages.tokens = [] if differentiates else None
+            try:
+                with of_copies.around(last):
+                    yield
+            finally:
+                messages.tokens = None
+            messages.flush()
 
-        world = ranks.world
+        world = pipelined(net).ranks.world
         across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return replace(of_copies, around=around, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         gradient = self._copies.input_gradient(net, out_B, x, scale)
         # A backward from here must reach all moves, or none, on every rank.
-        for token in pipelined(net).ranks.messages.tokens or ():
+        for token in pipelined(net).messages.tokens or ():
             gradient = gradient + token.sum().to(gradient.dtype)
         return gradient
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = self._copies.finished_gradients(net, scale)
-        pipeline = pipelined(net).ranks.pipeline
-        for name, grad in grads.items():
-            if pipeline.size > 1 and not is_in_block(name):  # so far of the rows of this rank
+        outside = {name: weight for name, weight in net.named_parameters() if not is_in_block(name)}
+        pipeline = pipelined(net).ranks.group
+        if pipeline.size == 1 or not outside:
+            return grads
+        # so far of the rows of this rank; a network may reach some of these weights on some ranks only
+        reached = set(chain.from_iterable(pipeline.gather([name for name in outside if name in grads])))
+        for name, weight in outside.items():
+            if name in reached:
+                grad = grads[name] if name in grads else grads.setdefault(name, self._zero_gradient(net, name, weight))
                 pipeline.count("parameters", grad)
                 dist.all_reduce(grad, group=pipeline.group)
         return grads
 
+    def _zero_gradient(self, net: nn.Module, name: str, weight: nn.Parameter) -> Tensor:
+        """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
+        weight.grad = torch.zeros_like(weight)
+        here = local_shard(weight.grad)
+        stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
+        if stepped is not weight:
+            is_sharded = isinstance(weight, DTensor)
+            stepped.grad = here if is_sharded else self._copies.optimizer_layout(net)[name].cut(here)
+        return here
+
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
-        pipeline = pipelined(net).ranks.pipeline
+        pipeline = pipelined(net).ranks.group
         if pipeline.size == 1:
             return self._copies.gradient_norm(net, grads)  # bit-equal to a run without ranks
         # weights outside of the blocks are on all ranks, and count once
@@ -182,7 +201,7 @@ class Strategy(none.Strategy):
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         placed = pipelined(net)
         here = self._copies.weights(net)
-        pipeline = placed.ranks.pipeline
+        pipeline = placed.ranks.group
         dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
         found = {}
         for name, shape in placed.shapes.items():
@@ -199,33 +218,24 @@ class Strategy(none.Strategy):
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         self._copies.load(net, weights)
 
-    def _cut_network(self, make: Callable[[], nn.Module], ranks: StageRanks) -> Callable[[], nn.Module]:
+    def _cut_network(self, make: Callable[[], nn.Module], ranks: RankGroups) -> Callable[[], nn.Module]:
         """Return a factory of this rank's part of a network, without memory for other weights."""
         if isinstance(make, NetworkFactory):
             construct = make.construct
             return PartFactory(lambda: self._cut(construct(), ranks, make), make.fill, make.device)
         return lambda: self._cut(make(), ranks)
 
-    def _cut(self, net: nn.Module, ranks: StageRanks, make: NetworkFactory | None = None) -> nn.Module:
+    def _cut(self, net: nn.Module, ranks: RankGroups, make: NetworkFactory | None = None) -> nn.Module:
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
-        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, shapes, parameters))
-        if ranks.pipeline.size > 1:
+        messages = Messages(ranks.group)
+        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
+        if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
-            edges = self._edges(len(list(blocks.children())), ranks.pipeline.size, make)
-            net.blocks = PipelinedBlocks(blocks, edges, ranks, self.options.micro_batches)
+            edges = chunk_edges(blocks, ranks.group.size * self.options.chunks, self.options.cuts, make)
+            refuse_empty_stages(net, edges, ranks.group.size)
+            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
         return net
-
-    def _edges(self, num_blocks: int, stages: int, make: NetworkFactory | None = None) -> tuple[int, ...]:
-        """Return where chunks begin and end. make: to estimate the work of a call."""
-        chunks = stages * self.options.chunks
-        cuts = self.options.cuts
-        if cuts is None and make is not None and make.inputs is not None:
-            cuts = balanced_cuts(_estimated_work(make), chunks, _NEARLY_EQUAL)
-        elif cuts is None:
-            cuts = tuple(num_blocks * number // chunks for number in range(1, chunks))
-        refuse_invalid_cuts(cuts, num_blocks, chunks)
-        return (0, *cuts, num_blocks)
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:
         blocks = getattr(net, "blocks", None)
@@ -236,11 +246,3 @@ class Strategy(none.Strategy):
             if is_in_block(name):
                 found[name] = replace(box, stage=blocks.stage_of(int(name.split(".")[1])))
         return found
-
-
-def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
-    """Return the estimated work of each block."""
-    assert make.inputs is not None
-    with torch.device("meta"):
-        net = make.construct()
-    return block_costs(net, make.inputs(net), estimate_work)

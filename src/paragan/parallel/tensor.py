@@ -29,7 +29,7 @@ from paragan.parallel import ddp
 from paragan.parallel._fully_shard import build_sharded, refuse_whole_weight_optimizers
 from paragan.parallel._grad_norm import norm_of, norm_over
 from paragan.parallel._placement import placement_of
-from paragan.parallel._stage_ranks import StageRanks, stage_ranks
+from paragan.parallel._rank_groups import RankGroups, rank_groups
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
 
@@ -71,10 +71,10 @@ class Strategy(ddp.Strategy):
         if self.memory.weight_dtype is not None or self.memory.offload:
             option = "offload" if self.memory.offload else "precision pure"
             raise ConfigError(f"{option} is not supported by strategy tensor, which splits weights; use zero3")
-        ranks = stage_ranks(world, self.options.ranks, "tensor.ranks")
+        ranks = rank_groups(world, self.options.ranks, "tensor.ranks")
 
         def split(net: nn.Module) -> nn.Module:
-            split_layers(net, ranks.pipeline, self._splits(net))
+            split_layers(net, ranks.group, self._splits(net))
             convert(net, world, self.memory.norm_ranks)
             return self.apply_memory_options(net)
 
@@ -85,8 +85,8 @@ class Strategy(ddp.Strategy):
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         if world.size == 1:
             return super().prepare_average(make, world)
-        ranks = stage_ranks(world, self.options.ranks, "tensor.ranks")
-        return build_sharded(make, lambda net: split_layers(net, ranks.pipeline, self._splits(net)))
+        ranks = rank_groups(world, self.options.ranks, "tensor.ranks")
+        return build_sharded(make, lambda net: split_layers(net, ranks.group, self._splits(net)))
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         raise ConfigError("strategy tensor has no forecast on other numbers of workers; leave --workers out")
@@ -103,8 +103,9 @@ class Strategy(ddp.Strategy):
             # the loss is multiplied by the ranks, because DDP takes the mean over them
             if isinstance(weight, DTensor) and weight.grad is not None and here.world.size > 1:
                 self._sum_over_copies(net, local_shard(weight.grad).div_(here.world.size))
-        finished = super().finished_gradients(net, scale)
-        grads = {name: local_shard(grad) for name, grad in finished.items()}
+        grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net).items()}
+        if scale is not None and grads:  # of shards and others together
+            torch._foreach_mul_(list(grads.values()), 1 / scale)
         for (name, _), (_, piece) in zip(net.named_parameters(), here.shards, strict=True):
             piece.grad = grads.get(name)
         return grads
@@ -118,7 +119,7 @@ class Strategy(ddp.Strategy):
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
         if placement_of(net).world.size == 1:
             return super().gradient_norm(net, grads)
-        group = _split_ranks(net).pipeline
+        group = _split_ranks(net).group
         shards = {name for name, weight in net.named_parameters() if isinstance(weight, DTensor)}
         others = [grad for name, grad in grads.items() if name not in shards]
         replicated = norm_of(others, group.device)
@@ -142,6 +143,10 @@ class Strategy(ddp.Strategy):
                     raise ConfigError(
                         f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
                     )
+                twice = next((name for name in matching if found.get(name, how) is not how), None)
+                if twice is not None:
+                    problem = f"{twice} would be split by {found[twice].value} and by {how.value}"
+                    raise ConfigError(f"strategy tensor: {problem}; leave one out")
                 found |= matching
         if not found:
             raise ConfigError(
@@ -151,5 +156,5 @@ class Strategy(ddp.Strategy):
         return found
 
 
-def _split_ranks(net: nn.Module) -> StageRanks:
-    return cast(StageRanks, net._split_ranks)
+def _split_ranks(net: nn.Module) -> RankGroups:
+    return cast(RankGroups, net._split_ranks)

@@ -56,9 +56,7 @@ def forecast_run(
     say: Say,
 ) -> ForecastPlan:
     """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
-    refuse_counts(request.workers)
-    if request.plot is not None:
-        check_plot_file(request.plot)
+    refuse_forecast(config, request)
     cluster = cluster_of(request.network, request.assume)
     profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
     goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
@@ -68,6 +66,16 @@ def forecast_run(
     if request.plot is not None:
         write_forecast_plot(plan, request.plot)
     return plan
+
+
+def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
+    """Raise `ConfigError` for strategies, workers, a network, assumptions or a plot that no forecast can have."""
+    for options in (config.g, config.d):
+        build.strategy_on_ranks(options, torch.device("cpu")).exchanges(0)
+    refuse_counts(request.workers)
+    if request.plot is not None:
+        check_plot_file(request.plot)
+    cluster_of(request.network, request.assume)
 
 
 def refuse_counts(counts: Sequence[int]) -> None:

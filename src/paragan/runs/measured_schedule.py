@@ -49,7 +49,8 @@ def write_timeline(
     fixed = config
     for side, plan in plans.items():
         options = getattr(config, side)
-        chosen = replace(options.strategy, options=replace(options.strategy.options, cuts=plan.cuts))
+        with_cuts = replace(options.strategy.options, cuts=plan.cuts)
+        chosen = replace(options.strategy, options=with_cuts)
         fixed = replace(fixed, **{side: replace(getattr(fixed, side), strategy=chosen)})
     write_schedule_plot(plans, measure_schedules(fixed, found), path)
 
@@ -120,14 +121,14 @@ def _run(config: RunConfig, side: Side, found: build.Data, world: World) -> dict
     times: dict[str, Any] = {}
     for _ in range(_WARM_UP + 1):
         world.barrier()
-        placed.ranks.messages.waits = []
+        placed.messages.waits = []
         times["start"] = time.monotonic()
         output = seat.training_network(*inputs)
         times["turned"] = time.monotonic()
         (output if side is Side.G else output.logits_B).sum().backward()
         times["stop"] = time.monotonic()
-    stage = placed.ranks.pipeline.rank
-    return {**times, "waits": placed.ranks.messages.waits, "stage": stage, "pipeline": world.rank - stage}
+    stage = placed.ranks.group.rank
+    return {**times, "waits": placed.messages.waits, "stage": stage, "pipeline": world.rank - stage}
 
 
 if __name__ == "__main__":

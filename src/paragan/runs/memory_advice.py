@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
+from paragan.core.errors import ParaganError, is_out_of_memory
 
 if TYPE_CHECKING:
     from paragan.runs.run_request import RunRequest
@@ -14,22 +13,19 @@ if TYPE_CHECKING:
 _STATE = ("weights", "gradients", "optimizer", "ema")
 
 
-def run_with_memory_advice(request: RunRequest, run: Callable[[], int]) -> int:
-    """Return the result of `run`; if memory runs out in it, raise a `ConfigError` with advice."""
-    try:
-        return run()
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        found = str(error).partition("\n")[0][:200] or type(error).__name__
-    # Outside of the handler, because the error refers to what fills the memory.
-    gc.collect()
-    raise ConfigError(f"out of memory: {found}; {_advice(request)}")
+def describe_shortage(error: Exception) -> str:
+    """Return what an error says about memory that ran out; raise any other error again."""
+    if not is_out_of_memory(error):
+        raise error
+    found = str(error).partition("\n")[0][:200] or type(error).__name__
+    return f"out of memory: {found}"
 
 
-def _advice(request: RunRequest) -> str:
+def advise_on_memory(request: RunRequest) -> str:
+    """Return what a step needs by its plan, and what divides it between ranks."""
     from paragan.runs.plan_run import PlanRequest, plan_run
 
+    gc.collect()
     small = "lower train.batch or the model's width"
     if request.model is not None or request.config.grid is not None:
         return small

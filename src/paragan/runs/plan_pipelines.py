@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan import build
+from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
@@ -29,18 +30,16 @@ def pipeline_options(options: PlayerOptions) -> Any:
     return chosen.options if chosen is not None and chosen.name == "pipeline" else None
 
 
-def refuse_pipelines(config: RunConfig, is_forecast: bool, is_measured: bool, timeline: Path | None) -> None:
-    """Raise `ConfigError` for a forecast of pipelines, and a timeline that cannot be drawn."""
+def refuse_timeline(config: RunConfig, is_measured: bool, path: Path) -> None:
+    """Raise `ConfigError` for a timeline that cannot be drawn."""
+    check_plot_file(path, "--timeline")
     is_pipelined = any(map(pipeline_options, (config.g, config.d)))
-    if is_forecast and is_pipelined:
-        problem = "strategy pipeline has no forecast on other numbers of workers"
-        raise ConfigError(f"{problem}; plan it with --measure and devices=N")
-    if timeline is None:
-        return
-    check_plot_file(timeline, "--timeline")
     if not is_measured or (config.devices or 1) < 2 or not is_pipelined:
         problem = "--timeline draws the schedules of pipelines, predicted and as they run"
         raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
+    if has_outside_networks(config, None):
+        problem = "--timeline does not support networks of outside code, whose inputs are not known"
+        raise ConfigError(f"{problem}; leave it out")
 
 
 def plan_pipelines(

@@ -24,12 +24,12 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices
-from paragan.runs.forecast_run import ForecastRequest, forecast_run
+from paragan.hardware import device as devices, heap
+from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
-from paragan.runs.plan_pipelines import plan_pipelines, refuse_pipelines
+from paragan.runs.plan_pipelines import pipeline_options, plan_pipelines, refuse_timeline
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
@@ -114,12 +114,11 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
-    model = _plan_model(config, found, operations)
-    data = _plan_data(config, found)
+    size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
     pipelines = plan_pipelines(request.config, found, device, request.is_measured)
     if request.timeline is not None:
         write_timeline(request.config, found, pipelines, request.timeline, say)
-    return Plan(request.recipe, model, memory, data, measured, layout, chosen, ahead, notes, pipelines)
+    return Plan(request.recipe, *size, measured, layout, chosen, ahead, notes, pipelines)
 
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
@@ -133,13 +132,14 @@ def _refuse(request: PlanRequest) -> None:
     if request.config.grid is not None:
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
-    refuse_pipelines(request.config, request.forecast is not None, request.is_measured, request.timeline)
-    if request.forecast is None or request.forecast.probe_kimg is None:
-        return
-    if request.shape is not None:
-        problem = "--probe-kimg trains on data, and --shape plans without it"
-        raise ConfigError(f"{problem}; leave one of the two out")
-    refuse_probe(request.config, request.forecast.probe_kimg)
+    if request.timeline is not None:
+        refuse_timeline(request.config, request.is_measured, request.timeline)
+    if request.forecast is not None:
+        refuse_forecast(request.config, request.forecast)
+        if request.forecast.probe_kimg is not None:
+            if request.shape is not None:
+                raise ConfigError("--probe-kimg trains on data, --shape plans without it; leave one of the two out")
+            refuse_probe(request.config, request.forecast.probe_kimg)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
@@ -147,10 +147,11 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
     if config.train.executor != "eager":
         notes.append(f"train.executor={config.train.executor}: planned as eager")
     if (config.devices or 1) > 1:
-        whole = "size and memory are those of one process with the whole batch"
-        notes.append(f"devices={config.devices}: {whole}")
+        notes.append(f"devices={config.devices}: size and memory are those of one process with the whole batch")
     if build.scheme(config).is_concurrent:
         notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
+    if has_outside_networks(config, None) and any(map(pipeline_options, (config.g, config.d))):
+        notes.append("strategy pipeline: stages of networks of outside code are not planned; set cuts by hand")
     return tuple(notes)
 
 
@@ -195,13 +196,13 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
             return makers[side].construct()
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
-
     started = replace(config, adversarial=config.adversarial.started)
 
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)
 
-    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
+    threshold = heap.mapped_from(device, found.train.shape if found.is_image else ())
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device, threshold)
 
 
 def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:
@@ -216,9 +217,8 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
 
         parts = lcm(config.g.micro_batches, config.d.micro_batches)
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
-    saved = memory.saved
-    name = str(simulated.device)
-    return MemoryPlan(name, memory.peak_bytes, memory.terms, saved[Side.D], saved[Side.G], limit, largest)
+    saved = (memory.saved[Side.D], memory.saved[Side.G])
+    return MemoryPlan(str(simulated.device), memory.peak_bytes, memory.terms, *saved, limit, largest)
 
 
 def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations) -> ModelPlan:

@@ -18,6 +18,7 @@ from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
+from paragan.runs.memory_advice import advise_on_memory, describe_shortage
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import start_grid
 
@@ -33,10 +34,14 @@ def start_training(request: RunRequest) -> int:
     with install() as interrupt:
         devices = count_devices(config)
         if devices == 1:
-            from paragan.runs.memory_advice import run_with_memory_advice
             from paragan.runs.train import train_run
 
-            return run_with_memory_advice(request, lambda: train_run(request, interrupt))
+            try:
+                return train_run(request, interrupt)
+            except (RuntimeError, MemoryError) as error:
+                shortage = describe_shortage(error)
+            # Outside of the handler, because the error refers to what fills the memory.
+            raise ConfigError(f"{shortage}; {advise_on_memory(request)}")
         if config.train.batch < devices:
             raise ConfigError(
                 f"devices={devices} is more than train.batch={config.train.batch}: each device "

@@ -16,10 +16,14 @@ _ALIGNMENT = 64  # torch's, and a header
 
 
 class HeapModel:
-    """Resident bytes after each `allocate` and `release`. Numbers identify blocks."""
+    """Resident bytes after each `allocate` and `release`. Numbers identify blocks.
 
-    def __init__(self) -> None:
-        self.threshold = _MAPPED_FROM
+    mapped_from: fixed threshold; None: it follows the blocks.
+    """
+
+    def __init__(self, mapped_from: int | None = None) -> None:
+        self.threshold = mapped_from or _MAPPED_FROM
+        self._is_fixed = mapped_from is not None
         self._mapped_bytes = 0
         self._end = 0
         self._blocks: dict[int, tuple[int | None, int]] = {}  # number -> (start; None: mapped, size)
@@ -55,7 +59,8 @@ class HeapModel:
         start, size = self._blocks.pop(number)
         if start is None:
             self._mapped_bytes -= size
-            self.threshold = max(self.threshold, min(size, _MOST_MAPPED_FROM))
+            if not self._is_fixed:
+                self.threshold = max(self.threshold, min(size, _MOST_MAPPED_FROM))
             return
         if start + size in self._starts:
             after = self._starts[start + size]

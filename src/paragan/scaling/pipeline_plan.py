@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts
+from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts
 from paragan.scaling.pipeline_schedule import ChunkTime, Interval, idle_share_of, schedule
 
 
@@ -49,7 +49,7 @@ def plan_pipeline(
 ) -> PipelinePlan:
     """Return the plan of a pipeline. costs: of the blocks. cuts: of the config; None: balanced."""
     number = size.stages * size.chunks
-    chosen = balanced_cuts(costs, number) if cuts is None else cuts
+    chosen = balanced_cuts(costs, number, NEARLY_EQUAL) if cuts is None else cuts
     equal = tuple(len(costs) * chunk // number for chunk in range(1, number))
     found = intervals(costs, chosen, size)
     work = [0.0] * size.stages

@@ -20,7 +20,9 @@ from paragan.scaling.allocations import AllocationRecord, record_allocations
 from paragan.scaling.heap_model import HeapModel
 
 TERMS = ("weights", "gradients", "optimizer", "ema", "activations", "workspace")
-_STEPS = 3  # after the first, which allocates the state of the optimisers; freed blocks spread
+# After the first step, which allocates the state of the optimisers.
+_STEPS = 3  # freed blocks spread
+_STEPS_MAPPED = 1  # large ones return to the system
 _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
 
 
@@ -51,13 +53,14 @@ class StepOperations:
 class SimulatedGame:
     """A game to simulate. make: builds it, on tensors without data; called once per simulation.
 
-    tensors: declaration of a sample; images become float32.
+    tensors: declaration of a sample; images become float32. mapped_from: of a CPU's heap.
     """
 
     make: Callable[[], GAN]
     scheme: Scheme
     tensors: Mapping[str, TensorSpec]
     device: torch.device
+    mapped_from: int | None = None
 
     def peak_bytes(self, batch: int) -> int:
         """Return the bytes of a step at its peak."""
@@ -72,12 +75,18 @@ class SimulatedGame:
             self.scheme.step(game, batches)
             _name_tensors(record, game)
             start = len(record.events)
-            for _ in range(_STEPS):
+            for _ in range(self._num_steps):
                 _set_version(game, 0)
                 self.scheme.step(game, batches)
             end = len(record.events)
             saved = {side: _saved_bytes(record, game, side, next(batches)) for side in Side}
-            return _peak(record, start, end, saved, self.device)
+            heap = HeapModel(self.mapped_from) if self.device.type == "cpu" else None
+            return _peak(record, start, end, saved, heap)
+
+    @property
+    def _num_steps(self) -> int:
+        is_mapped = self.device.type != "cpu" or self.mapped_from is not None
+        return _STEPS_MAPPED if is_mapped else _STEPS
 
     def operations(self, batch: int) -> StepOperations:
         """Count the operations of both networks and of all kinds of turns."""
@@ -172,10 +181,9 @@ def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> 
 
 
 def _peak(
-    record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], device: torch.device
+    record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], heap: HeapModel | None
 ) -> StepMemory:
     """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
-    heap = HeapModel() if device.type == "cpu" else None
     live: Counter[str] = Counter()
     best: tuple[int, Counter[str]] = (0, Counter())
     for place, event in enumerate(record.events[:end]):

@@ -1,8 +1,8 @@
-"""Division of a player's ranks into pipelines, and into the ranks that have the same stage."""
+"""Division of a player's ranks into groups that share one network, and copies of these."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,48 +10,43 @@ import torch.distributed as dist
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.parallel._row_moves import Messages
 
 
 @dataclass(frozen=True)
-class StageRanks:
-    """Ranks of one pipeline, `stages` consecutive ones, and the copies of this rank's stage.
+class RankGroups:
+    """The groups that a rank is in.
 
-    world: all ranks of the player. pipeline: those of this rank's pipeline; its rank there is its
-    stage. copies: the ranks of all pipelines with this stage.
+    world: all ranks of the player. group: consecutive ranks that have one network together; the
+    rank in a pipeline is its stage. copies: the ranks of equal number in all groups.
     """
 
     world: World
-    pipeline: World
+    group: World
     copies: World
-    messages: Messages = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", Messages(self.pipeline))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> StageRanks:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankGroups:
         """Return itself: process groups cannot be copied, and copied networks use the same ones."""
         return self
 
 
-def stage_ranks(world: World, stages: int | None, setting: str = "pipeline.stages") -> StageRanks:
-    """Return the division into groups of `stages` ranks (None: all). Collective on first use.
+def rank_groups(world: World, size: int | None, setting: str) -> RankGroups:
+    """Return the division into groups of `size` ranks (None: all). Collective on first use.
 
-    Raises `ConfigError` if the number of ranks is no multiple. setting: name of `stages` there.
+    Raises `ConfigError` if the number of ranks is no multiple. setting: that has the size.
     """
-    count = world.size if stages is None else stages
+    count = world.size if size is None else size
     if world.size % count:
         raise ConfigError(
             f"{setting}={count} does not divide {world.size} ranks; pass a divisor, or another number of devices"
         )
-    key = ("pipeline", count)
+    key = ("groups", count)
     if key not in world.meshes:  # on all ranks or on none
         first = world.rank // count * count
         world.meshes[key] = (
             _part_of(world, list(range(first, first + count))),
             _part_of(world, list(range(world.rank % count, world.size, count))),
         )
-    return StageRanks(world, *world.meshes[key])
+    return RankGroups(world, *world.meshes[key])
 
 
 def _part_of(world: World, ranks: list[int]) -> World:
