@@ -16,7 +16,9 @@ names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
 record = {{"words": sys.argv[1:], "directory": os.getcwd(), **{{name: os.environ.get(name) for name in names}}}}
 with open(os.environ["RECORD"], "a") as file:
     file.write(json.dumps(record) + "\\n")
-sys.exit(int(os.environ.get("CODE", "0")))
+start = len(open(os.environ["RECORD"]).readlines())  # of all tasks
+codes = os.environ.get("CODE", "0").split()
+sys.exit(int(codes[min((start - 1) // 2, len(codes) - 1)]))
 """
 # Of srun's options only the last words matter: the command of each task.
 SRUN = """#!/bin/sh
@@ -49,15 +51,20 @@ def write_program(path: Path, text: str) -> Path:
     return path
 
 
-def run_script(text: str, folder: Path, **environment: str) -> tuple[int, list[dict], list[str]]:
-    """Exit code of a script, what each start of `recorder` found, and the calls of `scontrol requeue`."""
+def start_script(text: str, folder: Path, **environment: str) -> subprocess.Popen:
+    """A script in a folder, next to programs that record what it does with Slurm."""
     write_program(folder / "bin" / "srun", SRUN)
     write_program(folder / "bin" / "scontrol", SCONTROL)
     (folder / "script").write_text(text)
+    slurm = {"SLURM_JOB_ID": "41", "SLURM_JOB_NODELIST": "host-[a-b]", "RECORD": str(folder / "record")}
+    variables = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", **slurm, **environment}
+    return subprocess.Popen(["sh", "script"], cwd=folder, env=variables)
+
+
+def run_script(text: str, folder: Path, **environment: str) -> tuple[int, list[dict], list[str]]:
+    """Exit code of a script, what each start of `recorder` found, and the calls of `scontrol requeue`."""
+    code = start_script(text, folder, **environment).wait(60)
     record = folder / "record"
-    slurm = {"SLURM_JOB_ID": "41", "SLURM_JOB_NODELIST": "host-[a-b]"}
-    variables = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "RECORD": str(record), **slurm, **environment}
-    ended = subprocess.run(["sh", "script"], cwd=folder, env=variables, timeout=60, check=False)
     found = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
     calls = folder / "record.scontrol"
-    return ended.returncode, found, calls.read_text().splitlines() if calls.exists() else []
+    return code, found, calls.read_text().splitlines() if calls.exists() else []

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import running, wait_for
+from tests.processes import guarded, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 # A requeued job waits for `cred_expire`, 120 s by default.
@@ -87,7 +87,7 @@ class SlurmCluster:
 
 @contextmanager
 def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
-    """A cluster that ends with the block; its daemons stay in the foreground, so that none can be left."""
+    """A cluster that ends with the block, or with this process, and all its jobs with it."""
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     config = folder / "slurm.conf"
@@ -98,16 +98,12 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
     munged = [f"--{option}={folder}/munge.{name}" for option, name in names.items()]
     environment = os.environ | {"SLURM_CONF": str(config)}
     daemons = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with running([_find("munged"), "--foreground", "--force", *munged], **daemons):
+    with guarded([_find("munged"), "--foreground", "--force", *munged], **daemons):
         wait_for((folder / "munge.socket").exists, seconds=30)
-        with running([_find("slurmctld"), "-D"], **daemons), running([_find("slurmd"), "-D"], **daemons):
+        with guarded([_find("slurmctld"), "-D"], **daemons), guarded([_find("slurmd"), "-D"], **daemons):
             cluster = SlurmCluster(environment)
             wait_for(lambda: _is_idle(environment), seconds=60)
-            try:
-                yield cluster
-            finally:
-                cluster.run("scancel", "--user=root")
-                wait_for(lambda: not cluster.run("squeue", "--noheader"), seconds=60)
+            yield cluster
 
 
 def _is_idle(environment: dict[str, str]) -> bool:

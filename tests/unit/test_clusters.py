@@ -14,7 +14,7 @@ import yaml
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.clusters import load_target, target_names
-from tests.cluster_jobs import HOSTILE, RECORDER, a_job, run_script, write_program
+from tests.cluster_jobs import HOSTILE, RECORDER, a_job, run_script, start_script, write_program
 from tests.processes import wait_for
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "launch"
@@ -87,6 +87,38 @@ def test_slurm_script_acts_by_the_exit_code(code, starts, requeued, tmp_path, re
     ended, found, calls = run_script(text, tmp_path, CODE=str(code))
     assert (ended, len(found)) == (code, 2 * starts)  # two tasks
     assert calls == (["requeue 41"] if requeued else [])
+
+
+@pytest.mark.parametrize(
+    ("codes", "ended", "starts", "requeued"),
+    [
+        ("75 0", 0, 2, False),
+        ("137 75 85", 85, 3, True),  # the cluster stops the job after two failures
+        ("137 1", 1, 2, False),  # Slurm has ended the job meanwhile: srun finds no allocation
+        ("75 2", 2, 2, False),
+        ("75 143", 143, 2, True),  # stopped while the ranks started again
+    ],
+)
+def test_slurm_script_starts_ranks_again_until_something_else_happens(
+    codes, ended, starts, requeued, tmp_path, recorder
+):
+    text = render("slurm", nodes=1, python=recorder, retries=2)
+    code, found, calls = run_script(text, tmp_path, CODE=codes)
+    assert (code, len(found)) == (ended, 2 * starts)  # two tasks
+    assert calls == (["requeue 41"] if requeued else [])
+
+
+def test_slurm_script_that_is_cancelled_neither_requeues_nor_starts_again(tmp_path):
+    """`scancel` signals the script and its tasks; a task that is slow to end is killed later."""
+    words = "#!/bin/sh\necho x >> starts\nwhile [ ! -e end ]; do sleep 0.1; done\nexit 75\n"
+    sleeper = write_program(tmp_path / "sleeper", words)
+    process = start_script(render("slurm", nodes=1, python=str(sleeper)), tmp_path)
+    wait_for((tmp_path / "starts").exists, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+    (tmp_path / "end").touch()
+    wait_for(lambda: (tmp_path / "starts").read_text() == "x\nx\n")  # both tasks of the one start
+    assert not (tmp_path / "record.scontrol").exists()
 
 
 def test_slurm_script_of_an_array_trains_and_requeues_one_seed(tmp_path, recorder):
