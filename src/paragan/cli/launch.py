@@ -23,7 +23,7 @@ _NUMBERS = (
     *("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory_mb", "time_limit_min"),
     *("save_s", "retries", "python", "image"),
 )
-_TARGET = "local, slurm, kubernetes or mpi."
+_TARGET = "local, slurm, kubernetes, ray or mpi."
 TargetName = Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET)]
 _DRY_RUN = "Print the file instead of submitting it."
 DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
@@ -49,7 +49,7 @@ Environment = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VA
 Image = Annotated[str | None, typer.Option(help="Image of Kubernetes that has paragan.")]
 _VOLUME = "PersistentVolumeClaim and its path in the pods; repeatable."
 Volumes = Annotated[list[str] | None, typer.Option("--volume", metavar="CLAIM:PATH", help=_VOLUME)]
-_SITE = "Option of sbatch or mpiexec (--partition=gpu), or a label of Kubernetes; repeatable."
+_SITE = "Option of the site's program (--partition=gpu), or a label of Kubernetes; repeatable."
 Site = Annotated[list[str] | None, typer.Option(metavar="WORD", help=_SITE)]
 
 

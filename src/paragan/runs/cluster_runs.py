@@ -38,7 +38,7 @@ def submit(job: ClusterJob, target: str, folder: Path) -> None:
     cluster = load_target(target)
     path = folder / f"{job.name}{cluster.suffix}"
     text = cluster.render(job)
-    words = [*cluster.submit, str(path)]
+    words = cluster.submit(job, path)
     if shutil.which(words[0]) is None:
         hint = "run this where it is installed, or pass --dry-run to print the file"
         raise ConfigError(f"the program {words[0]} is not on PATH; {hint}")

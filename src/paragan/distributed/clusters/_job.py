@@ -81,12 +81,12 @@ class ClusterJob:
 class Target:
     """A kind of cluster.
 
-    suffix: of the file's name. submit: words that submit a file, whose path follows. render:
-    returns the text of the file; `ConfigError`: a job that the target cannot run.
+    suffix: of the file's name. submit: returns the command that submits a file. render: returns the
+    text of the file; `ConfigError`: a job that the target cannot run.
     """
 
     suffix: str
-    submit: tuple[str, ...]
+    submit: Callable[[ClusterJob, PurePath], list[str]]
     render: Callable[[ClusterJob], str]
 
 

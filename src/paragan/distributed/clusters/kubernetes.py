@@ -189,4 +189,4 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-TARGET = Target(".yaml", ("kubectl", "apply", "-f"), _render)
+TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render)

@@ -13,4 +13,4 @@ def _render(job: ClusterJob) -> str:
     return shell_script(job, command)
 
 
-TARGET = Target(".sh", ("sh",), _render)
+TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)

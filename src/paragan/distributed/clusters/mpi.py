@@ -19,4 +19,4 @@ def _render(job: ClusterJob) -> str:
     return shell_script(job, f"{mpiexec} {shell_command(job, *more)}")
 
 
-TARGET = Target(".sh", ("sh",), _render)
+TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)

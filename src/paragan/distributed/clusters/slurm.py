@@ -81,4 +81,4 @@ def _options(job: ClusterJob) -> list[str]:
     return [*words, *job.site]
 
 
-TARGET = Target(".sbatch", ("sbatch",), _render)
+TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render)
