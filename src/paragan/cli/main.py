@@ -27,6 +27,7 @@ from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
 from paragan.cli.sample import sample_command
+from paragan.cli.sweep import sweep_command
 from paragan.cli.train import train_command
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
@@ -107,6 +108,7 @@ app.command("compare")(compare_runs)
 app.command()(watch)
 app.command()(replay)
 app.command("launch", context_settings=ANY_OPTION)(launch_command)
+app.command("sweep", context_settings=ANY_OPTION)(sweep_command)
 app.command("worker")(worker_command)
 app.command()(new)
 app.command()(verify)
