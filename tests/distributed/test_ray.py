@@ -19,7 +19,7 @@ from tests.tiny_run import SMALL, newest
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.distributed,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(bool(why_absent()), reason=why_absent() or "Ray is here"),
 ]
 SIZES = ("data.size=8", "train.batch=16", "train.kimg=6.4", "train.threads=1")
@@ -38,7 +38,7 @@ def undisturbed(tmp_path_factory) -> dict[str, bytes]:
     """Weights of the same run on two ranks without Ray."""
     folder = tmp_path_factory.mktemp("undisturbed")
     command = [sys.executable, "-m", "paragan", "train", *TRAIN, "devices=2", "--out", str(folder / "run")]
-    subprocess.run(command, env=environment(), cwd=folder, stdout=subprocess.DEVNULL, timeout=200, check=True)
+    subprocess.run(command, env=environment(), cwd=folder, stdout=subprocess.DEVNULL, timeout=600, check=True)
     return weights(folder / "run")
 
 
@@ -58,7 +58,7 @@ def log(folder: Path) -> str:
 
 
 def wait_for_checkpoint(folder: Path, process) -> None:
-    wait_for(lambda: list((folder / "run").glob("checkpoints/step-*[1-9]*")), process, seconds=200)
+    wait_for(lambda: list((folder / "run").glob("checkpoints/step-*[1-9]*")), process, seconds=400)
 
 
 def weights(run: Path) -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def test_job_resumes_with_equal_weights_after_a_node_has_failed(cluster, undistu
         wait_for_checkpoint(tmp_path, process)
         first.close()
         second.enter_context(cluster.node())
-        assert process.wait(400) == 0, log(tmp_path)
+        assert process.wait(600) == 0, log(tmp_path)
     assert "starting again" in log(tmp_path)
     assert int(re.search(r"resuming at step (\d+)", log(tmp_path))[1]) > 0
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 0
@@ -88,11 +88,11 @@ def test_stopped_job_saves_and_resumes_at_that_step_when_it_is_submitted_again(c
         wait_for_checkpoint(tmp_path, process)
         job = max(client.list_jobs(), key=lambda each: each.start_time).submission_id
         assert client.stop_job(job)
-        process.wait(200)
+        process.wait(400)
         assert client.get_job_status(job) == JobStatus.STOPPED
         ended = json.loads((tmp_path / "run" / "exit.json").read_text())
         assert (ended["code"], ended["reason"]) == (85, "stopped by a signal; saved")
         assert 0 < ended["step"] < 400
-        assert submit(cluster, tmp_path).wait(300) == 0, log(tmp_path)
+        assert submit(cluster, tmp_path).wait(600) == 0, log(tmp_path)
     assert f"resuming at step {ended['step']}" in log(tmp_path)
     assert weights(tmp_path / "run") == undisturbed

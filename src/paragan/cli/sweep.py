@@ -47,8 +47,10 @@ def sweep_command(
     sweep = _sweep(recipe, overrides, parse_seeds(seeds), out, {"jobs": jobs, "halving_kimg": halving})
     sweep = replace(sweep, launch=tuple(shlex.split(launch)))
     from paragan.core.interrupt import install
-    from paragan.runs.sweep import run_sweep
+    from paragan.runs.sweep import refuse_launch, run_sweep
     from paragan.runs.sweep_page import save_sweep_page
+
+    refuse_launch(sweep)
 
     def report(line: str) -> None:
         save_sweep_page(sweep)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +28,7 @@ from paragan.runs.folder import RunFolder
 
 _FILE = "sweep.json"
 _PAUSE_S = 0.1
+_LAUNCH_S = 300.0
 _SAVE_S = 30.0  # added to `timeout_s`
 _MOST_BYTES = 1 << 24
 _FINAL = (1, ParaganError.exit_code)
@@ -106,6 +109,15 @@ def run_sweep(sweep: Sweep, interrupt: Interrupt, report: Callable[[str], None])
     return code or max((_failure(sweep.folder / run.name) for run in runs), default=0)
 
 
+def refuse_launch(sweep: Sweep) -> None:
+    """Raise `ConfigError` if `launch` refuses the sweep's first run."""
+    command = [*sweep.command(sweep.runs[0], sweep.kimg), "--dry-run"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=_LAUNCH_S, check=False)
+    if ended.returncode:
+        line = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        raise ConfigError(f"--launch {shlex.join(sweep.launch)}: {line}")
+
+
 def is_complete(folder: Path, kimg: float) -> bool:
     """Return whether a run has finished at this length or a greater one."""
     return RunFolder(folder).is_finished() and history_of(folder).kimg >= kimg * (1 - 1e-9)
@@ -135,17 +147,18 @@ def _train_rung(
 ) -> int | None:
     """Train all runs up to a length; return the exit code with which the sweep ends here, if it does."""
     waiting = [run for run in runs if not is_complete(sweep.folder / run.name, kimg)]
-    code = _start_runs(sweep, waiting, kimg, interrupt)
+    codes = _start_runs(sweep, waiting, kimg, interrupt)
     absent = [run for run in runs if not _is_settled(sweep.folder / run.name, kimg)]
-    if not (code or absent):
+    if not (absent or interrupt.requested):
         return None
+    code = PREEMPTED if interrupt.requested else max(abs(codes.get(run.name, 0)) for run in absent)
     hint = f"{len(absent)} of {len(runs)} runs have not finished; run the same command "
     report(hint + ("to continue" if code else "when they have"))
     return code
 
 
-def _start_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: Interrupt) -> int:
-    """Start runs, `jobs` at a time, and wait; return the code of one that another start may help."""
+def _start_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: Interrupt) -> dict[str, int]:
+    """Start runs, `jobs` at a time, and wait; return the exit codes. A request to stop stops all."""
     names = [run.name for run in runs]
     reported: set[int] = set()
     (sweep.folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -158,12 +171,9 @@ def _start_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: 
                 processes.start(sweep.command(runs[started], kimg), log=log)
             time.sleep(_PAUSE_S)
             _report_ends(processes, names, reported)
-        if interrupt.requested:
-            save_s = sweep.timeout_s + _SAVE_S
-            processes.supervise(interrupt, save_s, save_s)
-            return PREEMPTED
-        codes = [code or 0 for code in processes.codes]
-    return max((abs(code) for code in codes if code not in (0, *_FINAL)), default=0)
+        save_s = sweep.timeout_s + _SAVE_S
+        codes = processes.supervise(interrupt, save_s, save_s)
+    return dict(zip(names, codes, strict=False))
 
 
 def _report_ends(processes: LocalProcesses, names: Sequence[str], reported: set[int]) -> None:
