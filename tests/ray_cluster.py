@@ -36,7 +36,8 @@ class RayCluster:
     def node(self, *words: str) -> Iterator[None]:
         """A node that is killed where the block ends, with all that runs on it."""
         words = words or (f"--address=127.0.0.1:{self.port}",)
-        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = os.environ | {"PATH": path, "RAY_worker_niceness": "0"}  # 15: starved by other tests
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with guarded([*_START, *words], env=environment, **silent):
             yield

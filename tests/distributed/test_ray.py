@@ -1,4 +1,4 @@
-"""Jobs of `paragan launch ray` on a real Ray cluster of two nodes: they resume after a node fails or a request to stop."""
+"""Jobs of `paragan launch ray` on a real Ray cluster of two nodes: a failed node, and a request to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver of `launch ray`, with a module that stands in for Ray; `tests/distributed/test_ray.py` has the real one."""
+"""The driver of `launch ray` with a module that stands in for Ray; test_ray.py has the real one."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class RunScore:
+class SweepScore:
     """Newest score of a run by the metric that ranks checkpoints. cost: lower is better."""
 
     metric: str
@@ -130,7 +130,7 @@ def history_of(folder: Path) -> History:
     return record.history
 
 
-def read_score(folder: Path) -> RunScore | None:
+def newest_score(folder: Path) -> SweepScore | None:
     """Return the newest score of a run; None without one that ranks."""
     if not (folder / "metrics.jsonl").exists() or not (entries := history_of(folder).scores):
         return None
@@ -138,7 +138,7 @@ def read_score(folder: Path) -> RunScore | None:
     for metric in metric_names([entry]):
         if direction := note_of(metric, entry.values).direction:
             value = entry.numbers.get(metric, float("nan"))
-            return RunScore(metric, value, -direction * value) if value == value else None
+            return SweepScore(metric, value, -direction * value) if value == value else None
     return None
 
 
@@ -205,7 +205,7 @@ def _find(rungs: Sequence[Rung], runs: Sequence[SweepRun], kimg: float) -> Rung 
 
 def _rank_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float) -> Rung:
     """Return the better half of the runs; those that failed have no score. `ConfigError`: all did."""
-    found = {run.name: read_score(sweep.folder / run.name) for run in runs if not _failure(sweep.folder / run.name)}
+    found = {run.name: newest_score(sweep.folder / run.name) for run in runs if not _failure(sweep.folder / run.name)}
     scores = {name: score for name, score in found.items() if score is not None}
     best = sorted(scores, key=lambda name: scores[name].cost)[: (len(runs) + 1) // 2]
     if not best:

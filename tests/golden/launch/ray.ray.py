@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 JOB: dict[str, Any] = {'runs': [['python3', '-P', '-m', 'paragan', 'train', 'digits', 'train.batch=64', 'seed=0', '--out',

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 JOB: dict[str, Any] = {}
@@ -26,7 +27,7 @@ PLACE_S = 30.0
 stopping = threading.Event()
 
 
-class Node:
+class NodeRanks:
     """Actor of one node: its ranks, as child processes, which stop if this process ends."""
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ def supervise(nodes: list[Any]) -> int:
     is_sent = False
     while True:
         answers = call(nodes, "codes")
-        codes = [code for answer in answers for code in (answer or [STOPPED])]
+        codes = list(chain.from_iterable(answer or [STOPPED] for answer in answers))
         if None not in codes:
             return STOPPED if STOPPED in codes else max(codes)
         if deadline is None and (stopping.is_set() or any(code is not None for code in codes)):
@@ -99,7 +100,7 @@ def supervise(nodes: list[Any]) -> int:
         time.sleep(POLL_S)
 
 
-def attempt(words: list[str]) -> int:
+def run_once(words: list[str]) -> int:
     """Place the nodes, wait for resources as a job in a queue does, and run all ranks once."""
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Place
@@ -112,7 +113,7 @@ def attempt(words: list[str]) -> int:
                 return STOPPED
         share = {"num_cpus": 0, "num_gpus": JOB["resources"].get("GPU", 0)}
         places = [Place(group, placement_group_bundle_index=index) for index in range(JOB["nodes"])]
-        kind = ray.remote(Node)
+        kind = ray.remote(NodeRanks)
         nodes = [kind.options(**share, scheduling_strategy=place).remote() for place in places]
         (master,) = call(nodes[:1], "address")
         if master is None:
@@ -126,11 +127,11 @@ def attempt(words: list[str]) -> int:
         ray.util.remove_placement_group(group)
 
 
-def train(words: list[str]) -> int:
+def run_until_done(words: list[str]) -> int:
     """Run all ranks until they finish or fail for good; return the exit code."""
     failures = 0
     for _ in range(MOST_STOPS + JOB["retries"]):
-        code = attempt(words)
+        code = run_once(words)
         if code != STOPPED and code != FAILED and code < 128:
             return code
         failures += code != STOPPED
@@ -140,7 +141,7 @@ def train(words: list[str]) -> int:
     return STOPPED
 
 
-def main() -> int:
+def _main() -> int:
     """Train all runs of JOB at the same time, as far as the cluster has room."""
     import ray
 
@@ -148,8 +149,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     with ThreadPoolExecutor(len(JOB["runs"])) as pool:
-        return max(pool.map(train, JOB["runs"]))
+        return max(pool.map(run_until_done, JOB["runs"]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())
