@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from processes import children, kill
 
@@ -18,12 +18,10 @@ PR_SET_CHILD_SUBREAPER = 36  # processes below whose parent ends become children
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none that has ended is left as a zombie; not inherited
     sys.stdin.read()
     while below := children(os.getpid()):
         for pid in below:
             kill(pid)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
         time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from tests.processes import guarded, wait_for
 
@@ -31,6 +32,15 @@ class RayCluster:
 
     port: int
     address: str
+
+    def stop(self, job: str) -> None:
+        """Stop a job, as `ray job stop` does."""
+        urlopen(Request(f"{self.address}/api/jobs/{job}/stop", method="POST"), timeout=60).close()
+
+    def status(self, job: str) -> str:
+        """Status of a job, such as RUNNING."""
+        with urlopen(f"{self.address}/api/jobs/{job}", timeout=60) as reply:
+            return json.load(reply)["status"]
 
     @contextmanager
     def node(self, *words: str) -> Iterator[None]:

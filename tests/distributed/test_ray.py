@@ -80,16 +80,13 @@ def test_job_resumes_with_equal_weights_after_a_node_has_failed(cluster, undistu
 
 
 def test_stopped_job_saves_and_resumes_at_that_step_when_it_is_submitted_again(cluster, undisturbed, tmp_path):
-    from ray.job_submission import JobStatus, JobSubmissionClient
-
-    client = JobSubmissionClient(cluster.address)
     with cluster.node():
         process = submit(cluster, tmp_path)
         wait_for_checkpoint(tmp_path, process)
-        job = max(client.list_jobs(), key=lambda each: each.start_time).submission_id
-        assert client.stop_job(job)
+        job = re.search(r"raysubmit_\w+", log(tmp_path))[0]
+        cluster.stop(job)
         process.wait(400)
-        assert client.get_job_status(job) == JobStatus.STOPPED
+        assert cluster.status(job) == "STOPPED"
         ended = json.loads((tmp_path / "run" / "exit.json").read_text())
         assert (ended["code"], ended["reason"]) == (85, "stopped by a signal; saved")
         assert 0 < ended["step"] < 400

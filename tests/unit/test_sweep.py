@@ -12,9 +12,11 @@ import pytest
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import Interrupt
-from paragan.runs.sweep import Sweep, SweepRun, is_complete, run_sweep
+from paragan.runs.sweep import Sweep, SweepRun, history_of, is_complete, run_sweep
 from paragan.runs.sweep_grid import expand_grid
 from paragan.runs.sweep_page import save_sweep_page
+from tests.processes import ROOT
+from tests.tiny_run import SMALL
 
 # Stands in for `paragan launch … --out FOLDER`: a finished run whose score is its setting `x`.
 PROGRAM = """
@@ -118,7 +120,7 @@ def test_halving_that_was_stopped_continues_where_it_was(tmp_path, starts, monke
 
 
 def test_page_lists_all_runs_by_score_and_compares_the_first_15(tmp_path, starts):
-    plan = sweep(tmp_path, ",".join(map(str, range(17, 0, -1))))
+    plan = sweep(tmp_path, ",".join(map(str, range(17, 0, -1))), jobs=4)
     assert run(plan) == 0
     rows = save_sweep_page(plan)
     assert [row[0] for row in rows] == [f"x-{value}" for value in range(1, 18)]
@@ -160,3 +162,23 @@ def test_bad_input_is_one_line_and_exit_code_2(words, expected, tmp_path, monkey
     printed = capsys.readouterr()
     assert expected in printed.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sweep_of_real_runs_continues_the_better_one_and_starts_nothing_twice(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    sizes = ["data.size=8", "train.batch=16", "train.kimg=0.064", "train.threads=1", "every.sample_kimg=0"]
+    words = ["digits", *sizes, *SMALL, "evaluation.num_images=64", "g.optimizer.lr=1e-4,2e-3"]
+    command = ["sweep", *words, "--halving", "0.032", "--jobs", "2", "--out", "sweep"]
+    assert main(command) == 0, capfd.readouterr().out
+    (rung,) = json.loads(Path("sweep/sweep.json").read_text())["rungs"]
+    (best,) = rung["selected"]
+    assert rung["scores"][best] == min(rung["scores"].values())
+    lengths = {name: history_of(Path("sweep") / name).kimg for name in rung["runs"]}
+    assert lengths == {name: 0.064 if name == best else 0.032 for name in rung["runs"]}
+    assert "All 2 runs of the sweep" in Path("sweep/sweep.html").read_text()
+    capfd.readouterr()
+    assert main(command) == 0
+    assert "starting" not in capfd.readouterr().out
