@@ -153,7 +153,6 @@ def test_run_that_was_only_submitted_ends_the_command_without_an_error(tmp_path,
         ("digits train.bach=1,2", "train.bach"),
         ("digits train.kimg=1,2", "train.kimg differs"),
         ("digits --seeds 0-1 --launch 'slurm --ranks x'", "--launch slurm --ranks x: "),
-        ("digits --seeds 0-1 --launch pbs", "unknown target 'pbs'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, expected, tmp_path, monkeypatch, capsys):
