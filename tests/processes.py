@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,18 @@ def running(command, **options):
         process.kill()
         with suppress(ValueError):  # its pipes are closed
             process.communicate(timeout=60)
+
+
+@contextmanager
+def guarded(command, **options):
+    """A process that ends with the block, or with this process however that ends; all below it, too."""
+    words = [sys.executable, str(ROOT / "tests" / "guard.py"), *command]
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, **options)
+    try:
+        yield guard
+    finally:
+        guard.stdin.close()
+        guard.wait(60)
 
 
 def children(pid):

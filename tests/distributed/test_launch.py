@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,10 @@ def by_hand(out, rank, port, *words, **more):
     return train(out, *words, devices=(), **told, **more)
 
 
+def maps(process):
+    return Path(f"/proc/{process.pid}/maps").read_text()
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
@@ -225,6 +230,21 @@ def test_missing_rank_ends_the_start_at_the_time_out(tmp_path, started):
     assert process.returncode == 75, said + complaints
     assert "rank 1 failed or did not join within 1 s; the last checkpoint is intact" in complaints
     assert "Traceback" not in complaints
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_signal_while_a_rank_waits_for_the_other_ends_it_with_85(number, tmp_path, started):
+    """Rank 0 waits in the rendezvous, the other for a server at MASTER_PORT; `train.timeout_s` is 60."""
+    started.append(process := by_hand(tmp_path / "run", number, free_port()))
+    wait_for(lambda: "libtorch_cpu" in maps(process), process)
+    time.sleep(8)  # until it waits; an earlier signal ends it in the same way
+    sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, complaints = process.communicate(timeout=100)
+    assert process.returncode == 85, complaints
+    assert time.monotonic() - sent < 30  # half of what it would have waited
+    assert "stopped before the first step" in complaints
 
 
 @pytest.mark.slow

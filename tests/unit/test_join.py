@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from paragan.core import dist as dist_world
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError, PeerFailedError, RankError, outcome
-from paragan.distributed.launch import failure, join, rank_env
+from paragan.core.errors import ConfigError, PeerFailedError, RankError, StoppedError, outcome
+from paragan.distributed.launch import failure, join, rank_env, rendezvous
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.hardware import device
 from tests.processes import listeners
@@ -37,7 +37,7 @@ def meet(store, size, timeout_s=20.0):
 
     def run(number):
         try:
-            found[number] = join._rendezvous(store, rank(number, size), timeout_s, lambda: False)
+            found[number] = rendezvous._rendezvous(store, rank(number, size), timeout_s, lambda: False)
         except RankError as error:
             found[number] = error
 
@@ -76,7 +76,7 @@ def test_who_does_not_come_is_named():
 
     def run(number):
         try:
-            join._rendezvous(store, rank(number, 3), 0.5, lambda: False)
+            rendezvous._rendezvous(store, rank(number, 3), 0.5, lambda: False)
         except RankError as error:
             found[number] = str(error)
 
@@ -87,8 +87,40 @@ def test_who_does_not_come_is_named():
 
 
 def test_a_request_to_stop_ends_the_wait():
-    with pytest.raises(RankError):
-        join._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
+    with pytest.raises(StoppedError) as stopped:
+        rendezvous._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
+    assert outcome(stopped.value) == (85, "stopped before the first step")  # a scheduler starts it again
+
+
+@pytest.mark.parametrize(("is_stopped", "code"), [(True, 85), (False, 75)])
+def test_rank_without_a_rank_0_to_connect_to_ends_with_a_code_that_a_scheduler_understands(
+    is_stopped, code, monkeypatch
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))  # of no server
+    with pytest.raises((StoppedError, RankError)) as ended:
+        join.join(RankEnv(1, 2, 0, 1), torch.device("cpu"), 60 if is_stopped else 0.1, lambda: is_stopped)
+    assert outcome(ended.value)[0] == code
+    assert is_stopped or "rank 0 failed or did not join within 0.1 s" in str(ended.value)
+
+
+def test_rank_connects_to_a_store_that_is_served_later(monkeypatch, capfd):
+    served = []
+
+    def later():  # polled: by then the first look has found no server
+        served.append(dist_world.serve_store("127.0.0.1", port, timedelta(seconds=5)))
+        return False
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    store = rendezvous._torchrun_store(rank(1), timedelta(seconds=20), later)
+    store.set("key", "value")
+    assert served[0].get("key") == b"value"
+    assert capfd.readouterr().err == ""  # the look itself is no error to torch's server
 
 
 def test_world_of_one_process_has_a_group_on_request():
@@ -121,7 +153,7 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
     monkeypatch.delenv("NCCL_SOCKET_IFNAME")
     for placed, expected in ((RankEnv(0, 4, 0, 2), None), (RankEnv(0, 2, 0, 2), "=lo")):
-        monkeypatch.setattr(join, "_torchrun_store", lambda *given: dist.HashStore())
+        monkeypatch.setattr(rendezvous, "_torchrun_store", lambda *given: dist.HashStore())
         with pytest.raises(RankError):
             join.join(placed, torch.device("cpu"), 0.01)
         assert os.environ.get("NCCL_SOCKET_IFNAME") == expected
@@ -131,7 +163,7 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
 def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
     _, path = rank_env.create_store_file()  # stays open: torch's store opens it once more as it is deleted
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, theirs = (join._file_store(path, 2, timedelta(seconds=0.5)) for _ in range(2))
+    mine, theirs = (rendezvous._file_store(path, 2, timedelta(seconds=0.5)) for _ in range(2))
     mine.set("key", "value")
     assert theirs.get("key") == b"value"
     with pytest.raises(RuntimeError) as late:
@@ -152,10 +184,10 @@ def test_a_store_listens_on_the_address_that_it_is_given():
 @pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
 def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
-    store = join._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
+    store = rendezvous._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
     if store is None:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
-            join._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
+            rendezvous._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
     assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
 
 

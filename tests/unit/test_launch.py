@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from paragan.config import read_recipe
-from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, outcome
+from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, StoppedError, outcome
 from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, rank_env
@@ -46,6 +46,7 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
     [
         (ConfigError("no"), 2),
         (RankError("gone"), None),
+        (StoppedError("early"), None),
         (TypeError("ours"), 1),
         (RuntimeError("shapes do not fit"), 1),
         (RuntimeError("[gloo] Connection closed by peer"), None),

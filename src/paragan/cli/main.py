@@ -19,6 +19,7 @@ from paragan.cli.config import config
 from paragan.cli.doctor import doctor
 from paragan.cli.evaluate import score_run
 from paragan.cli.export import export
+from paragan.cli.launch import launch_command
 from paragan.cli.list import list_all
 from paragan.cli.new import new
 from paragan.cli.plan import plan_command
@@ -26,6 +27,7 @@ from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
 from paragan.cli.sample import sample_command
+from paragan.cli.sweep import sweep_command
 from paragan.cli.train import train_command
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
@@ -105,6 +107,8 @@ app.command()(report)
 app.command("compare")(compare_runs)
 app.command()(watch)
 app.command()(replay)
+app.command("launch", context_settings=ANY_OPTION)(launch_command)
+app.command("sweep", context_settings=ANY_OPTION)(sweep_command)
 app.command("worker")(worker_command)
 app.command()(new)
 app.command()(verify)

@@ -60,6 +60,12 @@ class PeerFailedError(ParaganError):
 PREEMPTED = 85
 
 
+class StoppedError(ParaganError):
+    """Error for a signal that came before there was anything to save."""
+
+    exit_code = PREEMPTED
+
+
 def outcome(error: BaseException) -> tuple[int, str]:
     """Return exit code and line for an error that ends the process; (1, "") for a bug."""
     match error:

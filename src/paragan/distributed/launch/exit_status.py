@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError
+from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError, StoppedError
 from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
@@ -57,7 +57,9 @@ def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, c
     cause = error.rank if isinstance(error, PeerFailedError) else None
     is_bug = code == 1 and error is not None and not _is_transient(error)
     about = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
-    end = ExitStatus(*about, cause, is_bug or code in _FINAL)
+    # torchrun also stops ranks that wait for one that was killed, and then starts all again
+    is_final = is_bug or (code in _FINAL and not isinstance(error, StoppedError))
+    end = ExitStatus(*about, cause, is_final)
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")

@@ -1,23 +1,9 @@
-"""Rendezvous: the ranks of a run connect and become a `World`.
-
-Ranks that our launcher started meet in a file, those of torchrun in its store.
-
-torchrun may give a restarted rank the store of the earlier ranks, where gloo would find the
-addresses of ended processes. It provides no number that all agents share, not even of the attempt:
-on several hosts only the agent whose process ended counts it. So each rank announces a random word,
-rank 0 answers each word with the name of a fresh round, and everything else is stored under that
-name. Replies to stale ranks are ignored.
-"""
+"""Process groups: the ranks of a run connect and become a `World`."""
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import socket
-import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,18 +14,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paragan.core.dist import World, serve_store
+from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.process_environment import temporary_variables
-from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment, rendezvous_is_dynamic
+from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment
+from paragan.distributed.launch.rendezvous import meet
 
 _PAUSE_S = 0.02
 _GLOO_THREAD = "pt_gloo_runloop"
-_UNPICKLES = (
-    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what "
-    "it receives; use devices=N on one host, --rdzv-backend=static on several, and a trusted "
-    "network"
-)
 
 
 def join(
@@ -53,7 +35,7 @@ def join(
 
     place None, or of one process: a world of one rank, with a process group if `alone_group` is set
     (some strategies need one). stopped: polled while waiting. Every wait ends after `timeout_s`.
-    Raises `RankError` that names the missing ranks.
+    Raises `RankError` that names the missing ranks, `StoppedError` if it was stopped.
     """
     patience = timedelta(seconds=timeout_s)
     if place is None or place.size == 1:
@@ -62,12 +44,7 @@ def join(
         if place.size == place.local_size:  # the user may name another interface
             for name, value in loopback_environment().items():
                 os.environ.setdefault(name, value)
-        base = (
-            _torchrun_store(place, patience)
-            if place.store_path is None
-            else _file_store(place.store_path, place.size, patience)
-        )
-        store = _rendezvous(base, place, timeout_s, stopped)
+        store = meet(place, timeout_s, stopped)
         group, control = _create_groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
@@ -161,83 +138,3 @@ def _create_groups(
     mine = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
-
-
-def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
-    """Return a store in a file, which no other process can reach."""
-    store = dist.FileStore(path, size)
-    store.set_timeout(patience)
-    return store
-
-
-def _torchrun_store(place: RankEnv, patience: timedelta) -> dist.Store:
-    """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone."""
-    host = os.environ["MASTER_ADDR"]
-    port = int(os.environ["MASTER_PORT"])
-    if place.rank == 0:
-        if rendezvous_is_dynamic(place.launcher_pid):
-            print(_UNPICKLES, file=sys.stderr)
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            return _serve_store(place, host, port, patience)
-    return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
-
-
-def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
-    """Serve a store at `host`, on every interface if that names none of this host."""
-    spans_hosts = place.size > place.local_size
-    if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
-        try:
-            return serve_store(host, port, patience)
-        except OSError as error:
-            if error.errno != errno.EADDRNOTAVAIL:
-                raise
-    text = f"MASTER_ADDR={host} names no interface of this host"
-    print(f"warning: {text}; rank 0 listens on all", file=sys.stderr)
-    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
-
-
-def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
-    """Return a store that only the ranks of this start share; each registers its process there."""
-    deadline = time.monotonic() + timeout_s
-    word = uuid.uuid4().hex
-    welcome = f"paragan/welcome/{word}"
-
-    def until(condition: Callable[[], bool]) -> bool:
-        while not condition():
-            if stopped() or time.monotonic() > deadline:
-                return False
-            time.sleep(_PAUSE_S)
-        return True
-
-    base.set(f"paragan/hello/{place.rank}", word)
-    if place.rank == 0:
-        base.set(welcome, word)
-    if not until(lambda: base.check([welcome])):
-        raise RankError(_absence_message([0], timeout_s))
-    store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
-    store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
-    greeted: set[bytes] = set()
-
-    def all_here() -> bool:
-        if place.rank == 0:
-            _answer_hellos(base, place.size, word, greeted)
-        return store.check([f"here/{rank}" for rank in range(place.size)])
-
-    if not until(all_here):
-        absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
-        raise RankError(_absence_message(absent, timeout_s))
-    return store
-
-
-def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
-    """Answer every announced word that has not been answered yet."""
-    for rank in range(1, size):
-        key = f"paragan/hello/{rank}"
-        if base.check([key]) and (word := base.get(key)) not in greeted:
-            base.set(f"paragan/welcome/{word.decode()}", name)
-            greeted.add(word)
-
-
-def _absence_message(ranks: list[int], timeout_s: float) -> str:
-    named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    return f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}"

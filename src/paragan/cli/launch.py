@@ -1,0 +1,138 @@
+"""`paragan launch`: a run as a job of a cluster, submitted with the site's program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paragan.cli.arguments import Trust, Words
+from paragan.cli.run_arguments import load_config, parse_words
+from paragan.cli.train import Out
+from paragan.config.sections import ANY
+from paragan.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from paragan.distributed.clusters import ClusterJob
+
+_FOLDER = Path("launch")
+_NUMBERS = (
+    *("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory_mb", "time_limit_min"),
+    *("save_s", "retries", "python", "image"),
+)
+_TARGET = "local, slurm, kubernetes, ray or mpi."
+TargetName = Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET)]
+_DRY_RUN = "Print the file instead of submitting it."
+DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
+_NAME = "Name of the job (default: of the recipe)."
+Name = Annotated[str | None, typer.Option(metavar="NAME", help=_NAME)]
+Nodes = Annotated[int, typer.Option(help="Number of hosts.")]
+Ranks = Annotated[int, typer.Option("--ranks", help="Ranks on each host.")]
+Cpus = Annotated[int, typer.Option("--cpus", help="Cores of each rank.")]
+Gpus = Annotated[int, typer.Option("--gpus", help="Accelerators of each rank: 0 or 1.")]
+Memory = Annotated[int | None, typer.Option(metavar="MB", help="Memory of each rank.")]
+_TIME = "Time limit. Slurm: of one start; Kubernetes: of all together."
+TimeLimit = Annotated[int | None, typer.Option("--time-limit", metavar="MINUTES", help=_TIME)]
+_SAVE = "Time to save before the cluster ends the job."
+SaveS = Annotated[int, typer.Option(metavar="SECONDS", help=_SAVE)]
+_RETRIES = "Starts after a failure that may pass."
+Retries = Annotated[int, typer.Option(help=_RETRIES)]
+_SEEDS = "A run for each seed, in DIR/seed-N: 0,1,2 or 0-9."
+Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help=_SEEDS)]
+_PYTHON = "Interpreter on the hosts (default: this one, or `python` of the image)."
+Python = Annotated[str | None, typer.Option(metavar="FILE", help=_PYTHON)]
+_ENV = "Environment variable; repeatable."
+Environment = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help=_ENV)]
+Image = Annotated[str | None, typer.Option(help="Image of Kubernetes that has paragan.")]
+_VOLUME = "PersistentVolumeClaim and its path in the pods; repeatable."
+Volumes = Annotated[list[str] | None, typer.Option("--volume", metavar="CLAIM:PATH", help=_VOLUME)]
+_SITE = "Option of the site's program (--partition=gpu), or a label of Kubernetes; repeatable."
+Site = Annotated[list[str] | None, typer.Option(metavar="WORD", help=_SITE)]
+
+
+def launch_command(
+    context: typer.Context,
+    target: TargetName,
+    words: Words = None,
+    *,
+    dry_run: DryRun = False,
+    name: Name = None,
+    out: Out = None,
+    nodes: Nodes = 1,
+    ranks_per_node: Ranks = 1,
+    cpus_per_rank: Cpus = 1,
+    gpus_per_rank: Gpus = 0,
+    memory_mb: Memory = None,
+    time_limit_min: TimeLimit = None,
+    save_s: SaveS = 120,
+    retries: Retries = 3,
+    seeds: Seeds = None,
+    python: Python = None,
+    env: Environment = None,
+    image: Image = None,
+    volume: Volumes = None,
+    site: Site = None,
+    trust: Trust = False,
+) -> None:
+    """Submit a run to a cluster, as a file that you can read.
+
+    The job saves when the cluster stops it, and resumes when it starts again.
+    """
+    recipe, overrides, folder = parse_words(words, context)
+    config = load_config(recipe, overrides, ANY if trust else None)
+    job = _job(context.params, (recipe, *overrides), out or folder)
+    from paragan.distributed.clusters import load_target
+    from paragan.runs.cluster_runs import refuse_unfit, submit
+
+    render = load_target(target).render
+    refuse_unfit(config, job, target)
+    if dry_run:
+        print(render(job), end="")
+    else:
+        submit(job, target, _FOLDER)
+
+
+def _job(options: Mapping[str, Any], words: Sequence[str], out: Path | None) -> ClusterJob:
+    """Return the job of the command's options."""
+    from paragan.distributed.clusters import ClusterJob
+    from paragan.runs.folder import run_name
+
+    title = run_name(words[0])
+    return ClusterJob(
+        options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
+        (*words, *(["--trust"] if options["trust"] else [])),
+        PurePosixPath(out or Path("runs") / title),
+        seeds=parse_seeds(options["seeds"]),
+        environment=_pairs("--env NAME=VALUE", "=", options["env"]),
+        volumes=_pairs("--volume CLAIM:PATH", ":", options["volume"]),
+        site=tuple(options["site"] or ()),
+        **{name: options[name] for name in _NUMBERS},
+    )
+
+
+def parse_seeds(text: str | None) -> tuple[int, ...]:
+    """Return the value of `--seeds`: numbers and ranges."""
+    if text is None:
+        return ()
+    if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", text, re.ASCII):
+        raise ConfigError(f"--seeds: {text!r} is not a list of seeds, such as 0,1,2 or 0-9")
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if int(last or first) - int(first) not in range(1000):
+            raise ConfigError(f"--seeds: {part} is not 1 to 1,000 seeds in ascending order")
+        seeds += range(int(first), int(last or first) + 1)
+    return tuple(seeds)
+
+
+def _pairs(option: str, separator: str, words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for word in words or ():
+        left, found, right = word.partition(separator)
+        if not (left and found):
+            raise ConfigError(f"{word!r} is not a value of {option}")
+        pairs.append((left, right))
+    return tuple(pairs)

@@ -1,0 +1,82 @@
+"""`paragan sweep`: a run for each combination of settings, on one page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paragan.cli.arguments import Words
+from paragan.cli.launch import Seeds, parse_seeds
+from paragan.cli.run_arguments import load_config, parse_words
+from paragan.cli.train import Out
+from paragan.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from paragan.runs.sweep import Sweep
+
+_LAUNCH = "Target and options of `launch` for each run, such as 'slurm --gpus 1'."
+Launch = Annotated[str, typer.Option(metavar="WORDS", help=_LAUNCH)]
+_JOBS = "Runs at a time on this machine."
+Jobs = Annotated[int, typer.Option(min=1, help=_JOBS)]
+_HALVING = "Successive halving: after KIMG the better half continues, to twice the length, until one is left."
+Halving = Annotated[float | None, typer.Option(metavar="KIMG", help=_HALVING)]
+
+
+def sweep_command(
+    context: typer.Context,
+    words: Words = None,
+    *,
+    out: Out = None,
+    seeds: Seeds = None,
+    launch: Launch = "local",
+    jobs: Jobs = 1,
+    halving: Halving = None,
+) -> None:
+    """Train a recipe with all combinations of settings: key=a,b and --seeds 0-4.
+
+    Each run has a folder in DIR; DIR/sweep.html shows all of them. The same command resumes.
+    """
+    recipe, overrides, folder = parse_words(words, context)
+    if folder is not None:
+        raise ConfigError(f"{folder} is a run; a sweep needs a recipe, and its folder by --out")
+    sweep = _sweep(recipe, overrides, parse_seeds(seeds), out, {"jobs": jobs, "halving_kimg": halving})
+    sweep = replace(sweep, launch=tuple(shlex.split(launch)))
+    from paragan.core.interrupt import install
+    from paragan.runs.sweep import refuse_launch, run_sweep
+    from paragan.runs.sweep_page import save_sweep_page
+
+    refuse_launch(sweep)
+
+    def report(line: str) -> None:
+        save_sweep_page(sweep)
+        print(line, flush=True)
+
+    with install(patient=True, message="stopping all runs") as interrupt:
+        code = run_sweep(sweep, interrupt, report)
+    for row in save_sweep_page(sweep):
+        print("  ".join(row))
+    print(sweep.folder / "sweep.html")
+    raise typer.Exit(code)
+
+
+def _sweep(
+    recipe: str, overrides: Sequence[str], seeds: Sequence[int], out: Path | None, options: Mapping[str, Any]
+) -> Sweep:
+    """Return the sweep; `ConfigError` for settings of any run that are invalid."""
+    from paragan.runs.folder import run_name
+    from paragan.runs.sweep import Sweep
+    from paragan.runs.sweep_grid import expand_grid
+
+    common, runs = expand_grid(overrides, seeds)
+    configs = [load_config(recipe, [*common, *run.settings]) for run in runs]
+    lengths = {config.train.kimg for config in configs}
+    if len(lengths) > 1:
+        raise ConfigError("train.kimg differs between runs of the sweep; give it one value")
+    folder = out or Path("runs") / f"{run_name(recipe)}-sweep"
+    about = {"kimg": lengths.pop(), "timeout_s": configs[0].train.timeout_s, **options}
+    return Sweep(recipe, common, runs, folder, **about)

@@ -1,0 +1,121 @@
+"""A job on a cluster, and what all targets quote."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from paragan.core.errors import ConfigError
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,39}[a-z0-9])?")  # fits Slurm, and Kubernetes with a suffix
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AT_LEAST = {
+    **dict.fromkeys(("nodes", "ranks_per_node", "cpus_per_rank", "memory_mb", "time_limit_min"), 1),
+    **dict.fromkeys(("gpus_per_rank", "retries"), 0),
+    "save_s": 1,
+}
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """A run, or one run per seed, on a cluster. `ConfigError`: a value is invalid.
+
+    words: arguments of `paragan train` without `--out`. out: the run folder; with seeds, the folder
+    of the runs `seed-N`. directory: working directory; None: that of the submission or the image.
+    python: None: this interpreter, or `python` of the image. memory_mb: of one rank.
+    time_limit_min: of one start; on Kubernetes of all together. save_s: from the request to stop
+    until the job is killed. retries: starts after a failure that may pass. volumes: (claim, path)
+    of Kubernetes. site: words for the site's program, which each target checks.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    out: PurePath
+    directory: PurePath | None = None
+    python: str | None = None
+    nodes: int = 1
+    ranks_per_node: int = 1
+    cpus_per_rank: int = 1
+    gpus_per_rank: int = 0
+    memory_mb: int | None = None
+    time_limit_min: int | None = None
+    save_s: int = 120
+    retries: int = 3
+    seeds: tuple[int, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    image: str | None = None
+    volumes: tuple[tuple[str, str], ...] = ()
+    site: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            hint = "use at most 41 of a-z, 0-9 and -, beginning with a letter"
+            raise ConfigError(f"--name: {self.name!r} is not a name on every cluster; {hint}")
+        for field, least in _AT_LEAST.items():
+            value = getattr(self, field)
+            if value is not None and value < least:
+                raise ConfigError(f"{field} is {value}; use at least {least}")
+        if self.gpus_per_rank > 1:
+            raise ConfigError("a rank computes on one accelerator; use --gpus 1 and more --ranks")
+        if len(set(self.seeds)) < len(self.seeds) or min(self.seeds, default=0) < 0:
+            raise ConfigError("--seeds: a seed is negative or given twice; use such as 0,1,2")
+        for name, _ in self.environment:
+            if not _VARIABLE.fullmatch(name):
+                raise ConfigError(f"--env: {name!r} is not the name of a variable; use NAME=VALUE")
+
+    @property
+    def size(self) -> int:
+        """Number of ranks of one run."""
+        return self.nodes * self.ranks_per_node
+
+    def command(self, *more: str) -> list[str]:
+        """Return the words that start one rank, without the folder of the run."""
+        return [self.python or sys.executable, "-P", "-m", "paragan", "train", *self.words, *more]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of cluster.
+
+    suffix: of the file's name. submit: returns the command that submits a file. render: returns the
+    text of the file; `ConfigError`: a job that the target cannot run.
+    """
+
+    suffix: str
+    submit: Callable[[ClusterJob, PurePath], list[str]]
+    render: Callable[[ClusterJob], str]
+
+
+def shell_head(job: ClusterJob) -> list[str]:
+    """Return the first lines of a shell script: the working directory and the environment."""
+    lines = [f'export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-{job.cpus_per_rank}}}"']
+    if job.directory is not None:
+        lines.insert(0, f"cd -- {shlex.quote(str(job.directory))} || exit 2")
+    return lines + [f"export {name}={shlex.quote(text)}" for name, text in job.environment]
+
+
+def shell_command(job: ClusterJob, *more: str) -> str:
+    """Return the quoted command of one rank, with the run folder; of `$seed` if there are seeds."""
+    out = shlex.quote(str(job.out))
+    last = f'seed="$seed" --out {out}/seed-"$seed"' if job.seeds else f"--out {out}"
+    return f"{shlex.join(job.command(*more))} {last}"
+
+
+def shell_script(job: ClusterJob, command: str) -> str:
+    """Return a script that runs a command, once or for each seed until one fails."""
+    head = ["#!/bin/sh", *shell_head(job)]
+    if not job.seeds:
+        return "\n".join([*head, f"exec {command}", ""])
+    loop = f"for seed in {' '.join(map(str, job.seeds))}; do"
+    return "\n".join([*head, loop, f"    {command} || exit", "done", ""])
+
+
+def refuse(job: ClusterJob, target: str, **names: str) -> None:
+    """Raise `ConfigError` for a field that the target does not have. names: field -> option."""
+    for field, option in names.items():
+        if getattr(job, field) not in (None, (), 0, 1):
+            raise ConfigError(f"{option} does not apply to `launch {target}`; leave it out")

@@ -1,0 +1,147 @@
+"""Rendezvous: the ranks of one start find one another in a store.
+
+Ranks that our launcher started meet in a file, those of torchrun in its store.
+
+torchrun may give a restarted rank the store of the earlier ranks, where gloo would find the
+addresses of ended processes. It provides no number that all agents share, not even of the attempt:
+on several hosts only the agent whose process ended counts it. So each rank announces a random word,
+rank 0 answers each word with the name of a fresh round, and everything else is stored under that
+name. Replies to stale ranks are ignored.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from paragan.core.dist import serve_store
+from paragan.core.errors import ParaganError, RankError, StoppedError
+from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, rendezvous_is_dynamic
+
+_PAUSE_S = 0.02
+_CONNECT_S = 1.0
+_UNPICKLES = (
+    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what "
+    "it receives; use devices=N on one host, --rdzv-backend=static on several, and a trusted "
+    "network"
+)
+
+
+def meet(place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+    """Return a store that only the ranks of this start share, once all have registered there.
+
+    stopped: polled. Raises `RankError` that names the missing ranks, `StoppedError`.
+    """
+    patience = timedelta(seconds=timeout_s)
+    if place.store_path is None:
+        base = _torchrun_store(place, patience, stopped)
+    else:
+        base = _file_store(place.store_path, place.size, patience)
+    return _rendezvous(base, place, timeout_s, stopped)
+
+
+def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
+    """Return a store in a file, which no other process can reach."""
+    store = dist.FileStore(path, size)
+    store.set_timeout(patience)
+    return store
+
+
+def _torchrun_store(place: RankEnv, patience: timedelta, stopped: Callable[[], bool]) -> dist.Store:
+    """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone.
+
+    torch's client hears no signal while it waits for a server, so that it is created once there is one.
+    """
+    host = os.environ["MASTER_ADDR"]
+    port = int(os.environ["MASTER_PORT"])
+    if place.rank == 0:
+        if rendezvous_is_dynamic(place.launcher_pid):
+            print(_UNPICKLES, file=sys.stderr)
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            return _serve_store(place, host, port, patience)
+    deadline = time.monotonic() + patience.total_seconds()
+    if not _until(lambda: _is_served(host, port), deadline, stopped):
+        raise _absence_error([0], patience.total_seconds(), stopped())
+    return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
+
+
+def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
+    """Serve a store at `host`, on every interface if that names none of this host."""
+    spans_hosts = place.size > place.local_size
+    if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
+        try:
+            return serve_store(host, port, patience)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    text = f"MASTER_ADDR={host} names no interface of this host"
+    print(f"warning: {text}; rank 0 listens on all", file=sys.stderr)
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
+
+
+def _is_served(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError:  # refused, unreachable, or the name is not known yet
+        return False
+    return True
+
+
+def _until(condition: Callable[[], bool], deadline: float, stopped: Callable[[], bool]) -> bool:
+    """Wait for a condition; return whether it came before the deadline and a request to stop."""
+    while not condition():
+        if stopped() or time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+    """Return a store that only the ranks of this start share; each registers its process there."""
+    deadline = time.monotonic() + timeout_s
+    word = uuid.uuid4().hex
+    welcome = f"paragan/welcome/{word}"
+
+    base.set(f"paragan/hello/{place.rank}", word)
+    if place.rank == 0:
+        base.set(welcome, word)
+    if not _until(lambda: base.check([welcome]), deadline, stopped):
+        raise _absence_error([0], timeout_s, stopped())
+    store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
+    store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
+    greeted: set[bytes] = set()
+
+    def all_here() -> bool:
+        if place.rank == 0:
+            _answer_hellos(base, place.size, word, greeted)
+        return store.check([f"here/{rank}" for rank in range(place.size)])
+
+    if not _until(all_here, deadline, stopped):
+        absent = [rank for rank in range(place.size) if not store.check([f"here/{rank}"])]
+        raise _absence_error(absent, timeout_s, stopped())
+    return store
+
+
+def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
+    """Answer every announced word that has not been answered yet."""
+    for rank in range(1, size):
+        key = f"paragan/hello/{rank}"
+        if base.check([key]) and (word := base.get(key)) not in greeted:
+            base.set(f"paragan/welcome/{word.decode()}", name)
+            greeted.add(word)
+
+
+def _absence_error(ranks: list[int], timeout_s: float, is_stopped: bool) -> ParaganError:
+    if is_stopped:
+        return StoppedError("stopped before the first step")
+    named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return RankError(f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}")

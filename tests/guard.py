@@ -1,0 +1,27 @@
+"""Run a command; once standard input ends, kill it and everything below it, daemons too (Linux).
+
+A test that is killed closes the pipe as well. Run as a script: `guard.py COMMAND …`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from processes import children, kill
+
+PR_SET_CHILD_SUBREAPER = 36  # processes below whose parent ends become children of this one
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none that has ended is left as a zombie; not inherited
+    sys.stdin.read()
+    while below := children(os.getpid()):
+        for pid in below:
+            kill(pid)
+        time.sleep(0.05)

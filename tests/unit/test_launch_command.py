@@ -1,0 +1,109 @@
+"""`paragan launch`: what it prints, submits and refuses."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paragan.cli.main import main
+from tests.cluster_jobs import write_program
+from tests.processes import environment
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    """Every test runs in its own folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("target", ["slurm", "local", "kubernetes"])
+def test_dry_run_prints_the_file_and_writes_nothing(target, empty_folder, capsys):
+    image = ["--image", "x"] if target == "kubernetes" else []
+    assert main(["launch", target, "digits", "train.kimg=1", "--dry-run", *image]) == 0
+    printed = capsys.readouterr().out
+    assert "train.kimg=1" in printed
+    assert printed.endswith("\n")
+    assert not list(empty_folder.iterdir())
+
+
+def test_options_reach_the_file(capsys):
+    words = "--nodes 2 --ranks 4 --cpus 8 --gpus 1 --memory-mb 500 --time-limit 60 --save-s 30 --retries 5"
+    more = ["--seeds", "3-4,9", "--env", "A=b=c d", "--site=--partition=low", "--out", "o", "--name", "mine"]
+    assert main(["launch", "slurm", "digits", "--dry-run", "--python", "py", *words.split(), *more]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    options = {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")}
+    limits = {"nodes=2", "ntasks-per-node=4", "cpus-per-task=8", "gpus-per-node=4", "mem=2000M", "time=60"}
+    assert options > limits | {"signal=USR1@30", "array=0-2", "partition=low", "job-name=mine"}
+    assert {"export A='b=c d'", "set -- 3 4 9"} < set(lines)
+    assert any(line.endswith('py -P -m paragan train digits seed="$seed" --out o/seed-"$seed"') for line in lines)
+    assert any('"$failures" -le 5' in line for line in lines)
+
+
+def test_run_folder_is_resumed_in_place(empty_folder, capsys):
+    assert main(["config", "digits"]) == 0
+    (empty_folder / "mine").mkdir()
+    (empty_folder / "mine" / "config.yaml").write_text(capsys.readouterr().out)
+    assert main(["launch", "local", "mine", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("train mine/config.yaml --out mine")
+
+
+def test_submission_hands_the_written_file_to_the_program_of_the_site(empty_folder):
+    write_program(empty_folder / "bin" / "sbatch", '#!/bin/sh\necho "got $*"\nhead -n 1 "$1"\nexit 7\n')
+    command = [sys.executable, "-m", "paragan", "launch", "slurm", "digits"]
+    variables = environment(PATH=f"{empty_folder / 'bin'}:/usr/bin:/bin")
+    ended = subprocess.run(command, text=True, capture_output=True, env=variables, timeout=120, check=False)
+    assert ended.returncode == 7, ended.stderr
+    assert ended.stdout.splitlines()[-2:] == ["got launch/digits.sbatch", "#!/bin/sh"]
+    assert Path("launch/digits.sbatch").is_file()
+
+
+def test_missing_program_is_named_and_nothing_is_written(empty_folder, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(empty_folder))
+    assert main(["launch", "slurm", "digits"]) == 2
+    assert capsys.readouterr().err == (
+        "the program sbatch is not on PATH; run this where it is installed, or pass --dry-run to print the file\n"
+    )
+    assert not list(empty_folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("pbs digits", "unknown target 'pbs'"),
+        ("slurm digit", "unknown recipe 'digit'"),
+        ("slurm digits train.bach=3", "train.bach"),
+        ("slurm digits --ranks 65", "65 ranks share train.batch=64"),
+        ("slurm digits --rank 2", "did you mean --ranks?"),
+        ("slurm digits --nodes 0", "nodes is 0"),
+        ("slurm digits --nodes two", "--nodes"),
+        ("slurm digits --gpus 2", "one accelerator"),
+        ("slurm digits --seeds 0-x", "--seeds"),
+        ("slurm digits --seeds 0-5000", "--seeds"),
+        ("slurm digits --seeds 9-3", "--seeds"),
+        ("slurm digits --seeds 1,1", "--seeds"),
+        ("slurm digits seed=3 --seeds 1", "leave one of them out"),
+        ("slurm digits --env A", "--env NAME=VALUE"),
+        ("slurm digits --env 'A B=c'", "not the name of a variable"),
+        ("slurm digits --name 'a\nb'", "not a name"),
+        ("slurm digits --site 'touch x'", "no option of sbatch"),
+        ("slurm digits devices=2", "use --ranks 2"),
+        ("slurm cellular-mnist data.path=x transport=mpi", "transport=mpi does not apply"),
+        ("local cellular-mnist data.path=x --ranks 3", "use workers=3"),
+        ("local digits --image x", "--image does not apply"),
+        ("mpi digits", "trains grids"),
+        ("kubernetes digits", "pass --image"),
+        ("kubernetes digits --image x --volume data", "--volume CLAIM:PATH"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_bad_input_is_one_line_and_exit_code_2(words, expected, dry_run, empty_folder, capsys):
+    assert main(["launch", *shlex.split(words), *(["--dry-run"] if dry_run else [])]) == 2
+    printed = capsys.readouterr()
+    assert expected in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert not list(empty_folder.iterdir())
