@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from paragan.distributed.clusters import ClusterJob
 
@@ -40,7 +40,7 @@ def a_job(**changes) -> ClusterJob:
     """A job of two nodes with two ranks each."""
     values = {"python": "python3", "nodes": 2, "ranks_per_node": 2, "cpus_per_rank": 4} | changes
     words = values.pop("words", ("digits", "train.batch=64"))
-    return ClusterJob("digits", words, values.pop("out", PurePosixPath("runs/digits")), **values)
+    return ClusterJob("digits", words, values.pop("out", "runs/digits"), **values)
 
 
 def write_program(path: Path, text: str) -> Path:

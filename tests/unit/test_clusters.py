@@ -58,7 +58,7 @@ def test_script_with_hostile_words_passes_them_unchanged(target, tmp_path, recor
         "directory": place,
         "environment": (("VALUE", "$(touch planted)'\n\""),),
     }
-    text = render(target, nodes=1, out=PurePosixPath("run $(x) 'y'"), **job)
+    text = render(target, nodes=1, out="run $(x) 'y'", **job)
     code, found, _ = run_script(text, tmp_path)
     assert code == 0
     devices = ["devices=2"] if target == "local" else []
@@ -125,7 +125,7 @@ def test_slurm_script_that_is_cancelled_neither_requeues_nor_starts_again(tmp_pa
 
 def test_slurm_script_of_an_array_trains_and_requeues_one_seed(tmp_path, recorder):
     array = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "1"}
-    text = render("slurm", nodes=1, python=recorder, seeds=(3, 1000000), out=PurePosixPath("a b"))
+    text = render("slurm", nodes=1, python=recorder, seeds=(3, 1000000), out="a b")
     _, found, calls = run_script(text, tmp_path, CODE="85", **array)
     assert found[0]["words"][-3:] == ["seed=1000000", "--out", "a b/seed-1000000"]
     assert calls == ["requeue 40_1"]  # by SLURM_JOB_ID it could be the whole array

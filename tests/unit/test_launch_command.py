@@ -44,6 +44,13 @@ def test_options_reach_the_file(capsys):
     assert any('"$failures" -le 5' in line for line in lines)
 
 
+@pytest.mark.parametrize("target", ["slurm", "local", "kubernetes", "ray"])
+def test_address_of_a_run_folder_reaches_the_file_unchanged(target, capsys):
+    image = ["--image", "x"] if target == "kubernetes" else []
+    assert main(["launch", target, "digits", "--dry-run", "--out", "s3://bucket/runs/a", *image]) == 0
+    assert "s3://bucket/runs/a" in capsys.readouterr().out
+
+
 def test_run_folder_is_resumed_in_place(empty_folder, capsys):
     assert main(["config", "digits"]) == 0
     (empty_folder / "mine").mkdir()

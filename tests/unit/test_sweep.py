@@ -152,6 +152,7 @@ def test_run_that_was_only_submitted_ends_the_command_without_an_error(tmp_path,
         ("digits", "2 to 1,000 runs, not 1"),
         ("digits train.bach=1,2", "train.bach"),
         ("digits train.kimg=1,2", "train.kimg differs"),
+        ("digits --seeds 0-1 --out s3://bucket/x", "a sweep needs a local folder"),
         ("digits --seeds 0-1 --launch 'slurm --ranks x'", "--launch slurm --ranks x: "),
     ],
 )

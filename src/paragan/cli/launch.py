@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -95,7 +95,7 @@ def launch_command(
         submit(job, target, _FOLDER)
 
 
-def _job(options: Mapping[str, Any], words: Sequence[str], out: Path | None) -> ClusterJob:
+def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> ClusterJob:
     """Return the job of the command's options."""
     from paragan.distributed.clusters import ClusterJob
     from paragan.runs.folder import run_name
@@ -104,7 +104,7 @@ def _job(options: Mapping[str, Any], words: Sequence[str], out: Path | None) -> 
     return ClusterJob(
         options["name"] or re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
         (*words, *(["--trust"] if options["trust"] else [])),
-        PurePosixPath(out or Path("runs") / title),
+        out or f"runs/{title}",
         seeds=parse_seeds(options["seeds"]),
         environment=_pairs("--env NAME=VALUE", "=", options["env"]),
         volumes=_pairs("--volume CLAIM:PATH", ":", options["volume"]),

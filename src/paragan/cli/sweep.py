@@ -14,6 +14,7 @@ from paragan.cli.arguments import Words
 from paragan.cli.launch import Seeds, parse_seeds
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.train import Out
+from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,18 +66,20 @@ def sweep_command(
 
 
 def _sweep(
-    recipe: str, overrides: Sequence[str], seeds: Sequence[int], out: Path | None, options: Mapping[str, Any]
+    recipe: str, overrides: Sequence[str], seeds: Sequence[int], out: str | None, options: Mapping[str, Any]
 ) -> Sweep:
     """Return the sweep; `ConfigError` for settings of any run that are invalid."""
     from paragan.runs.folder import run_name
     from paragan.runs.sweep import Sweep
     from paragan.runs.sweep_grid import expand_grid
 
+    if out is not None and is_url(out):
+        raise ConfigError(f"--out {out}: a sweep needs a local folder; pass --out DIR")
     common, runs = expand_grid(overrides, seeds)
     configs = [load_config(recipe, [*common, *run.settings]) for run in runs]
     lengths = {config.train.kimg for config in configs}
     if len(lengths) > 1:
         raise ConfigError("train.kimg differs between runs of the sweep; give it one value")
-    folder = out or Path("runs") / f"{run_name(recipe)}-sweep"
+    folder = Path(out or f"runs/{run_name(recipe)}-sweep")
     about = {"kimg": lengths.pop(), "timeout_s": configs[0].train.timeout_s, **options}
     return Sweep(recipe, common, runs, folder, **about)

@@ -34,7 +34,7 @@ class ClusterJob:
 
     name: str
     words: tuple[str, ...]
-    out: PurePath
+    out: str
     directory: PurePath | None = None
     python: str | None = None
     nodes: int = 1
@@ -72,6 +72,10 @@ class ClusterJob:
         """Number of ranks of one run."""
         return self.nodes * self.ranks_per_node
 
+    def out_of(self, seed: int | None) -> str:
+        """Return the run folder, or its address in an object store; None: there are no seeds."""
+        return self.out if seed is None else f"{self.out}/seed-{seed}"
+
     def command(self, *more: str) -> list[str]:
         """Return the words that start one rank, without the folder of the run."""
         return [self.python or sys.executable, "-P", "-m", "paragan", "train", *self.words, *more]
@@ -100,7 +104,7 @@ def shell_head(job: ClusterJob) -> list[str]:
 
 def shell_command(job: ClusterJob, *more: str) -> str:
     """Return the quoted command of one rank, with the run folder; of `$seed` if there are seeds."""
-    out = shlex.quote(str(job.out))
+    out = shlex.quote(job.out)
     last = f'seed="$seed" --out {out}/seed-"$seed"' if job.seeds else f"--out {out}"
     return f"{shlex.join(job.command(*more))} {last}"
 

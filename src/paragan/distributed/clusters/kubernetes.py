@@ -137,13 +137,12 @@ def _pod(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
 
 
 def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
-    out = job.out if seed is None else job.out / f"seed-{seed}"
     more = [] if seed is None else [f"seed={seed}"]
     container = {
         "name": "train",
         "image": job.image,
         "command": ["sh", "-c", _Script(_literal(_RANKS)), "ranks"],
-        "args": [_literal(word) for word in job.command(*more, "--out", str(out))],
+        "args": [_literal(word) for word in job.command(*more, "--out", job.out_of(seed))],
         "env": _environment(job, name),
         "resources": _resources(job),
     }

@@ -29,9 +29,9 @@ def _render(job: ClusterJob) -> str:
 
 def _values(job: ClusterJob) -> dict[str, Any]:
     """Return what the driver reads."""
-    folders = [["--out", str(job.out)]]
+    folders = [["--out", job.out]]
     if job.seeds:
-        folders = [[f"seed={seed}", "--out", str(job.out / f"seed-{seed}")] for seed in job.seeds]
+        folders = [[f"seed={seed}", "--out", job.out_of(seed)] for seed in job.seeds]
     ranks = {"WORLD_SIZE": job.size, "LOCAL_WORLD_SIZE": job.ranks_per_node}
     texts = {"OMP_NUM_THREADS": job.cpus_per_rank, **ranks}
     return {
