@@ -10,7 +10,15 @@ from dataclasses import replace
 import pytest
 
 from paragan.config import read_recipe
-from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, StoppedError, outcome
+from paragan.core.errors import (
+    PREEMPTED,
+    CheckpointError,
+    ConfigError,
+    PeerFailedError,
+    RankError,
+    StoppedError,
+    outcome,
+)
 from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, rank_env
@@ -59,8 +67,17 @@ def test_what_cannot_be_helped_is_not_tried_again(tmp_path, error, code):
     leave_end(tmp_path, 1, error)
     assert exit_status.final_failure(tmp_path, rank(1, attempt=0)) is None
     assert exit_status.final_failure(tmp_path, rank(1, attempt=1, run="another")) is None
-    found = exit_status.final_failure(tmp_path, rank(1, attempt=1))
+    found = exit_status.final_failure(tmp_path, rank(1, 4, attempt=1))
     assert (None if found is None else found.code) == code
+
+
+def test_stop_of_an_elastic_launcher_that_restarts_on_other_ranks_is_not_final(tmp_path):
+    exit_status.write_rank_exit(tmp_path, rank(1, 2), None, PREEMPTED, "the launcher has exited; saved")
+    exit_status.write_rank_exit(tmp_path, rank(0, 2), None, PREEMPTED, "another rank was stopped; saved")
+    assert exit_status.final_failure(tmp_path, rank(0, 1, attempt=1)) is None
+    assert exit_status.final_failure(tmp_path, rank(0, 2, attempt=1)).code == PREEMPTED
+    exit_status.write_rank_exit(tmp_path, rank(0, 1, attempt=1), None, PREEMPTED, "stopped by a signal; saved")
+    assert exit_status.final_failure(tmp_path, rank(0, 2, attempt=1)) is None  # grows again
 
 
 def test_a_first_attempt_forgets(tmp_path):

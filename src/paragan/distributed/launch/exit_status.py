@@ -30,7 +30,7 @@ class ExitStatus:
     """Exit status of one rank.
 
     time: POSIX seconds. cause_rank: the rank whose failure ended this one; None if it ended by
-    itself. is_final: another attempt would fail in the same way.
+    itself. is_final: another attempt on as many ranks would end in the same way. size: number of ranks.
     """
 
     rank: int
@@ -41,6 +41,7 @@ class ExitStatus:
     run_id: str = "none"
     cause_rank: int | None = None
     is_final: bool = False
+    size: int = 0
 
 
 _EXIT_STATUS = TypeAdapter(ExitStatus)
@@ -59,7 +60,7 @@ def write_rank_exit(folder: Path, place: RankEnv, error: BaseException | None, c
     about = (place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id)
     # torchrun also stops ranks that wait for one that was killed, and then starts all again
     is_final = is_bug or (code in _FINAL and not isinstance(error, StoppedError))
-    end = ExitStatus(*about, cause, is_final)
+    end = ExitStatus(*about, cause, is_final, place.size)
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")
@@ -124,10 +125,14 @@ def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
 
 
 def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
-    """Return the final failure of an earlier attempt of this run; None if a retry may succeed."""
-    if place.attempt == 0:
-        return None
+    """Return the final failure of an earlier attempt of this run; None if a retry may succeed.
+
+    An elastic torchrun also stops ranks in order to start again with more or fewer of them.
+    """
     ends = read_all(folder, place.run_id)
+    newest = max(ends, key=lambda end: end.time, default=None)
+    if place.attempt == 0 or newest is None or newest.size != place.size:
+        return None
     found = [end for end in ends if end.rank < place.size and end.is_final]
     return first_failure(found)
 
