@@ -151,5 +151,5 @@ def test_a_whole_run(two_ranks, tmp_path, name):
     told = two_ranks.run(f"{CORNERS}:whole_run", folder=str(tmp_path), words=words)
     assert told[0] == told[1]
     assert told[0].count("step") == 2
-    assert set(told[0]) - {"score"} == {"start", "samples", "telemetry", "step", "traffic", "checkpoint"}
+    assert set(told[0]) - {"score"} == {"start", "samples", "telemetry", "step", "traffic", "phases", "checkpoint"}
     assert ("score" in told[0]) == (name == "zero3")

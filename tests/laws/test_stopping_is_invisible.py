@@ -61,6 +61,5 @@ def test_a_stop_between_steps_saves(tmp_path):
     asked = iter([False, False, False, True])  # step 3 is not a step that is saved anyway
     run.stop = lambda: next(asked)
     events = list(run.run())
-    assert events[-1].kind == "checkpoint"
-    assert (run.clock.step, events[-1].step) == (3, 3)
+    assert [event.step for event in events if event.kind == "checkpoint"][-1] == run.clock.step == 3
     assert not run.is_finished

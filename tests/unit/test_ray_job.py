@@ -37,7 +37,7 @@ def test_driver_passes_hostile_words_unchanged_to_each_rank(tmp_path):
     place = tmp_path / "it's a $(folder)\n"
     place.mkdir()
     job = {"words": HOSTILE, "directory": place, "environment": (("VALUE", "$(touch planted)'\n\""),)}
-    assert start_driver(tmp_path, RECORDER, out=PurePosixPath("run 'y'"), **job).wait(60) == 0
+    assert start_driver(tmp_path, RECORDER, out="run 'y'", **job).wait(60) == 0
     found = record(tmp_path)
     assert [start["words"] for start in found] == [["-P", "-m", "paragan", "train", *HOSTILE, "--out", "run 'y'"]] * 2
     assert sorted((start["RANK"], start["LOCAL_RANK"]) for start in found) == [("0", "0"), ("1", "1")]

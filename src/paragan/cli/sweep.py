@@ -38,9 +38,10 @@ def sweep_command(
     jobs: Jobs = 1,
     halving: Halving = None,
 ) -> None:
-    """Train a recipe with all combinations of settings: key=a,b and --seeds 0-4.
+    """Train a recipe with all combinations of settings.
 
-    Each run has a folder in DIR; DIR/sweep.html shows all of them. The same command resumes.
+    Settings are key=a,b, and --seeds 0-4. Each run has a folder in DIR; DIR/sweep.html shows all.
+    The same command resumes.
     """
     recipe, overrides, folder = parse_words(words, context)
     if folder is not None:

@@ -55,12 +55,14 @@ class RunMirror:
         self._deadline = time.monotonic() + timeout_s
         self._ending.set()
         self._thread.join(timeout_s)
+        is_late = self._thread.is_alive()  # it fails once its files are removed
+        failure = self._failure
         shutil.rmtree(self._staging, ignore_errors=True)
         if self._lease.is_lost:
             self._lease.refuse_lost()
-        if self._failure or self._thread.is_alive():
+        if failure or is_late:
             late = f"{self.files.bucket.address}: no response within {timeout_s:g} s"
-            problem = f"the end of the run is not uploaded: {self._failure or late}"
+            problem = f"the end of the run is not uploaded: {failure or late}"
             raise StorageError(f"{problem}; the same command uploads it")
 
     def take_as_uploaded(self, path: Path) -> None:
@@ -113,6 +115,8 @@ class RunMirror:
                 return
             link_checkpoint(path, staged)  # the folder may be pruned during the upload
         except FileNotFoundError:
+            if (path / MANIFEST).exists():
+                raise
             return
         num_bytes = checkpoints.upload(staged, name, self.files.upload)
         self._uploaded.add(key)

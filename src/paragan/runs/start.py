@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
-from paragan.core.interrupt import install
+from paragan.core.interrupt import Interrupt, install
 from paragan.core.printable import to_printable
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status, launcher, mpiexec
@@ -28,7 +28,22 @@ def start_training(request: RunRequest) -> int:
     """Train in the run folder, on the devices or workers of the config; return the exit code."""
     request = replace(request, place=from_environment())
     with mirroring(request):
-        return _start(request)
+        if request.config.grid is not None:
+            return start_grid(request)
+        if request.place is not None:
+            return _train_as_rank(request, request.place)
+        with install() as interrupt:
+            devices = count_devices(request.config)
+            if devices > 1:
+                return _launch(request, devices, interrupt)
+            from paragan.runs.train import train_run
+
+            try:
+                return train_run(request, interrupt)
+            except (RuntimeError, MemoryError) as error:
+                shortage = describe_shortage(error)
+            # Outside of the handler, because the error refers to what fills the memory.
+            raise ConfigError(f"{shortage}; {advise_on_memory(request)}")
 
 
 def mirroring(request: RunRequest) -> AbstractContextManager[None]:
@@ -48,35 +63,21 @@ def _is_mirrored_by_another(place: RankEnv | None) -> bool:
     return rank_and_size is not None and (rank_and_size[0] > 0 or mpiexec.RUN in os.environ)
 
 
-def _start(request: RunRequest) -> int:
+def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
+    """Start a rank for each device of this host, and wait for them."""
     config = request.config
-    if config.grid is not None:
-        return start_grid(request)
-    if request.place is not None:
-        return _train_as_rank(request, request.place)
-    with install() as interrupt:
-        devices = count_devices(config)
-        if devices == 1:
-            from paragan.runs.train import train_run
-
-            try:
-                return train_run(request, interrupt)
-            except (RuntimeError, MemoryError) as error:
-                shortage = describe_shortage(error)
-            # Outside of the handler, because the error refers to what fills the memory.
-            raise ConfigError(f"{shortage}; {advise_on_memory(request)}")
-        if config.train.batch < devices:
-            raise ConfigError(
-                f"devices={devices} is more than train.batch={config.train.batch}: each device "
-                "needs an image; lower devices or raise train.batch"
-            )
-        interrupt.patient = True
-        with RunFolder(request.out) as folder:  # raises for a run folder in use, before any change
-            if devices > num_cores() and config.devices and not _accelerators():
-                text = f"{devices} processes share {num_cores()} cores; fewer may be faster"
-                print(f"warning: {text}", file=sys.stderr)
-            job = Job(request.arguments, request.out, devices, config.train.timeout_s, folder.lock)
-            return launcher.launch_ranks(job, interrupt)
+    if config.train.batch < devices:
+        raise ConfigError(
+            f"devices={devices} is more than train.batch={config.train.batch}: each device "
+            "needs an image; lower devices or raise train.batch"
+        )
+    interrupt.patient = True
+    with RunFolder(request.out) as folder:  # raises for a run folder in use, before any change
+        if devices > num_cores() and config.devices and not _accelerators():
+            text = f"{devices} processes share {num_cores()} cores; fewer may be faster"
+            print(f"warning: {text}", file=sys.stderr)
+        job = Job(request.arguments, request.out, devices, config.train.timeout_s, folder.lock)
+        return launcher.launch_ranks(job, interrupt)
 
 
 def _train_as_rank(request: RunRequest, place: RankEnv) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
+from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
@@ -51,8 +52,13 @@ def train_run(request: RunRequest, interrupt: Interrupt) -> int:
         open_session(request, world, lambda: world.any(bool(stop_reason()))) as session,
     ):
         if not session.is_complete:
-            with _record_end(session, stop_reason, ended):
-                _train(session, request)
+            with (
+                _record_end(session, stop_reason, ended),
+                hang_watchdog(session, request),
+                _recorder(session, request) as record,
+            ):
+                for event in session.trainer.run():
+                    record(event)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -73,29 +79,28 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
             request = prepare(world)
             session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         if not session.is_complete:
-            with _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended):
-                if place is None:
-                    _record_events(session, request)
-                else:
-                    _train(session, request)
+            ending = _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended)
+            watched = nullcontext() if place is None else hang_watchdog(session, request)
+            with ending, watched, _recorder(session, request) as record:
+                for event in session.trainer.run():
+                    record(event)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
 
-def _train(session: Session, request: RunRequest) -> None:
-    """Train in a process that ends if it makes no progress."""
-    with hang_watchdog(session, request):
-        _record_events(session, request)
-
-
-def _record_events(session: Session, request: RunRequest) -> None:
+@contextmanager
+def _recorder(session: Session, request: RunRequest) -> Iterator[Callable[[Event], None]]:
+    """Yield a function that writes an event of the trainer, and traces the chosen steps."""
     trace = StepTrace(request.config.train.trace_steps, request.out, session.world.rank)
+
+    def record(event: Event) -> None:
+        session.write(event)
+        if text := trace.follow(event):
+            session.write(session.trainer.event("event", {"text": text}))
+
     with closing(trace):
-        for event in session.trainer.run():
-            session.write(event)
-            if text := trace.follow(event):
-                session.write(session.trainer.event("event", {"text": text}))
+        yield record
 
 
 @contextmanager
