@@ -98,6 +98,14 @@ def test_pipeline_of_four_stages_with_split_backward_is_the_batch(four_ranks):
     assert max(four_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="r1")) <= TOLERANCE
 
 
+@pytest.mark.parametrize("options", [{"chunks": 2}, {"chunks": 2, "split_backward": True}], ids=["whole", "split"])
+@pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
+def test_interleaved_pipeline_of_four_ranks_is_the_batch(four_ranks, options, uneven):
+    case = f"{CASES}_schedules:of_schedule"
+    options = {"micro_batches": 2, **options}
+    assert max(four_ranks.run(case, options=options, uneven=uneven)) <= TOLERANCE
+
+
 @pytest.mark.parametrize(
     ("options", "recompute", "message"),
     [

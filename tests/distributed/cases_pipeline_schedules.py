@@ -1,0 +1,97 @@
+"""Schedules of a pipeline with two chunks on each of four ranks, on a deep discriminator with R1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.dist import ALONE, World
+from paragan.core.loss import Loss
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.blocks import run_blocks
+from paragan.layers.init import initialise
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.losses import hinge
+from paragan.parallel import none
+from paragan.penalties import r1
+from paragan.schemes import synchronous
+from tests.distributed.cases_laws import strategy
+from tests.laws.small_gan import distance
+
+BLOCKS, WIDTH, CLASSES, ROWS, STEPS = 8, 6, 3, 8, 3
+UNEVEN = (3, 2, 2, 1)
+
+
+class Block(nn.Module):
+    """A linear layer with spectral norm, and the class of each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = spectral_norm(nn.Linear(WIDTH, WIDTH))
+        self.table = nn.Embedding(CLASSES, WIDTH)
+
+    def forward(self, h: Tensor, y_B: Tensor) -> Tensor:
+        return F.silu(self.linear(h) + self.table(y_B)) + h
+
+
+class Deep(nn.Module):
+    """Eight blocks, and a last layer. outputs: 1 for a discriminator."""
+
+    latent = WIDTH
+    weight_init = "orthogonal"
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.last = nn.Linear(WIDTH, outputs)
+
+    def forward(self, x: Tensor, y_B: Tensor) -> Tensor:
+        out = self.last(run_blocks(self.blocks, x, y_B))
+        return out.squeeze(1) if out.shape[1] == 1 else out
+
+
+def _game(placed: Sequence[none.Strategy], world: World, parts: int) -> GAN:
+    seats = []
+    for side, one in zip(Side, placed, strict=True):
+        outputs = WIDTH if side is Side.G else 1
+        fill = partial(initialise, seed=0, stream=side.value)
+        make = NetworkFactory(lambda outputs=outputs: Deep(outputs).double(), fill)
+        policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
+        seats.append(Player(side, one.prepare(make, world), one, policy))
+    prior = Prior(5, WIDTH, CLASSES, dtype=torch.float64)
+    penalty = r1.Penalty(r1.Options(weight=0.3))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(penalty,))
+
+
+def _batches(first: int, count: int):
+    for step in range(STEPS):
+        rows = Rows(step, first, count, ROWS)
+        x = rng.uniform(3, "x", rows, (WIDTH,)).double() * 2 - 1
+        yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
+
+
+def of_schedule(world: World, options: dict, uneven: bool) -> float:
+    """The largest difference of any weight from one process with equal micro-batches."""
+    share = (sum(UNEVEN[: world.rank]), UNEVEN[world.rank]) if uneven else world.share(ROWS)
+    placed = [strategy("pipeline", options) for _ in Side]
+    gans = (
+        (_game(placed, world, 1), share),
+        (_game((none.Strategy(), none.Strategy()), ALONE, options["micro_batches"]), (0, ROWS)),
+    )
+    for gan, rows in gans:
+        batches = _batches(*rows)
+        for _ in range(STEPS):
+            synchronous.step(gan, batches)
+    (found, _), (plain, _) = gans
+    pairs = ((found.g, plain.g), (found.d, plain.d))
+    return max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
