@@ -7,8 +7,6 @@ python -m benchmarks.pipeline_cuts [pairs] [width]
 
 from __future__ import annotations
 
-import random
-import statistics
 import sys
 import time
 from contextlib import closing
@@ -18,6 +16,7 @@ from typing import Any
 import torch
 
 from benchmarks.awake_cores import awake_cores
+from benchmarks.paired_timing import ratio_of
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
@@ -98,10 +97,7 @@ def compare(pool: Pool, name: str, width: int, pairs: int) -> dict[str, Any]:
     expected = [predicted(found, cuts) for cuts in (equal, balanced)]
     case = {"name": name, "width": width, "cuts": [list(equal), list(balanced)], "pairs": pairs}
     times = pool.run("benchmarks.pipeline_cuts:pairs_of_seconds", timeout=580, **case)[0]
-    ratios = [a / b for a, b in times]
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    measured = statistics.median(ratios)
+    measured = ratio_of(times)
     ratio = expected[0][0] / expected[1][0]
     return {
         "equal_cuts": equal,
@@ -109,11 +105,11 @@ def compare(pool: Pool, name: str, width: int, pairs: int) -> dict[str, Any]:
         "block_seconds": [round(one.seconds, 4) for one in found],
         "predicted_seconds": [round(seconds, 3) for seconds, _ in expected],
         "predicted_bubble": [round(bubble, 3) for _, bubble in expected],
-        "measured_seconds": [round(statistics.median(each), 3) for each in zip(*times, strict=True)],
+        "measured_seconds": [round(measured.a_seconds, 3), round(measured.b_seconds, 3)],
         "predicted_ratio": round(ratio, 3),
-        "measured_ratio": round(measured, 3),
-        "interval": [round(medians[50], 3), round(medians[1949], 3)],
-        "error": round(measured / ratio - 1, 3),
+        "measured_ratio": round(measured.median, 3),
+        "interval": [round(measured.low, 3), round(measured.high, 3)],
+        "error": round(measured.median / ratio - 1, 3),
     }
 
 

@@ -7,8 +7,6 @@ python -m benchmarks.pipeline_split [pairs] [width]
 
 from __future__ import annotations
 
-import random
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.awake_cores import awake_cores
+from benchmarks.paired_timing import ratio_of
 from benchmarks.pipeline_cuts import MICRO_BATCHES, RANKS, ROWS, _construct, _inputs
 from benchmarks.record import write
 from paragan.core.dist import World
@@ -72,17 +71,15 @@ def compare(pool: Pool, name: str, width: int, pairs: int) -> dict[str, Any]:
     cuts = balanced_cuts(found, RANKS)
     case = {"name": name, "width": width, "cuts": list(cuts), "pairs": pairs}
     times = pool.run("benchmarks.pipeline_split:pairs_of_seconds", timeout=580, **case)[0]
-    ratios = [whole / split for whole, split in times]
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
+    measured = ratio_of(times)
     expected = [predicted_seconds(found, cuts, is_split) for is_split in (False, True)]
     return {
         "cuts": cuts,
-        "measured_seconds": [round(statistics.median(each), 3) for each in zip(*times, strict=True)],
+        "measured_seconds": [round(measured.a_seconds, 3), round(measured.b_seconds, 3)],
         "predicted_seconds": [round(seconds, 3) for seconds in expected],
         "predicted_ratio": round(expected[0] / expected[1], 3),
-        "measured_ratio": round(statistics.median(ratios), 3),
-        "interval": [round(medians[50], 3), round(medians[1949], 3)],
+        "measured_ratio": round(measured.median, 3),
+        "interval": [round(measured.low, 3), round(measured.high, 3)],
     }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -74,6 +77,40 @@ def test_split_backward_has_the_gradient_of_the_input_before_it_finishes():
         out_B = plain(ours)
     out_B.sum().backward()
     assert torch.allclose(ours.grad, image.grad, rtol=0, atol=1e-13)
+
+
+def test_split_backward_releases_weights_without_the_garbage_collector():
+    """A weight under a parametrisation is a new tensor in every call."""
+    split = SplitBackward()
+    weight = torch.randn(3, 4, requires_grad=True) * 2
+    released = weakref.ref(weight)
+    gc.disable()
+    try:
+        with split.of([]):
+            out = F.linear(torch.randn(5, 4), weight)
+        out.sum().backward()
+        split.finish()
+        del weight, out
+        assert released() is None
+    finally:
+        gc.enable()
+
+
+def test_split_backward_of_a_bias_from_activations_equals_one_part():
+    h = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+
+    def out(mode):
+        with mode:
+            first = F.linear(h, weight)
+            return F.linear(first, weight, first.mean(0)).square().sum()
+
+    expected = torch.autograd.grad(out(contextlib.nullcontext()), [h, weight])
+    split = SplitBackward()
+    out(split.of([])).backward()
+    split.finish()
+    assert torch.allclose(h.grad, expected[0], rtol=0, atol=1e-12)
+    assert torch.allclose(weight.grad, expected[1], rtol=0, atol=1e-12)
 
 
 def test_split_backward_of_frozen_weights_leaves_nothing():

@@ -85,7 +85,9 @@ class SplitBackward(TorchFunctionMode):
     def _can_split(self, call: OperatorCall) -> bool:
         if not torch.is_grad_enabled() or not call.weight.requires_grad:
             return False
-        return not isinstance(call.settings.get("padding"), str) and not self._depends(call.weight)
+        if isinstance(call.settings.get("padding"), str) or self._depends(call.weight):
+            return False
+        return call.bias is None or not self._depends(call.bias)
 
     def _depends(self, weight: Tensor) -> bool:
         """Return whether a weight is made from activations, as in modulated convolutions."""
@@ -95,7 +97,7 @@ class SplitBackward(TorchFunctionMode):
             node = todo.pop()
             if node is None or node in seen:
                 continue
-            if node in self._inputs or getattr(node, "mode", None) is self:
+            if node in self._inputs or getattr(node, "mode", None) is self:  # of a `_Split`
                 return True
             seen.add(node)
             todo += [following for following, _ in node.next_functions]
@@ -103,10 +105,9 @@ class SplitBackward(TorchFunctionMode):
 
     def _weight(self, tensor: Tensor) -> _Weight:
         leaf = tensor.detach().requires_grad_(tensor.requires_grad)
-        found = _Weight(tensor, leaf)
-        if leaf.requires_grad:
-            leaf.register_post_accumulate_grad_hook(lambda _: self._of_second_order.append(found))
-        return found
+        if leaf.requires_grad:  # without a reference to the leaf, which would hold itself
+            leaf.register_post_accumulate_grad_hook(lambda it: self._of_second_order.append(_Weight(tensor, it)))
+        return _Weight(tensor, leaf)
 
 
 class _Split(torch.autograd.Function):
