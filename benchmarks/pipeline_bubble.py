@@ -3,7 +3,8 @@
 A forward and backward of one network, with M micro-batches on S ranks, in wall-clock seconds, against
 (S - 1) / (M + S - 1) (Huang et al. 2019, section 2.3). Blocks sleep instead of computing, so that ranks
 do not need cores. With a split backward, half of the backward is for weights, and ranks do not wait for
-it: 2 (S - 1) / (3 M + 2 (S - 1)). Aim: within 15 %. python -m benchmarks.pipeline_bubble [repetitions]
+it: 2 (S - 1) / (3 M + 2 (S - 1)). 1F1B waits as long as GPipe. Aim: within 15 %.
+python -m benchmarks.pipeline_bubble [repetitions]
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -21,16 +24,20 @@ from torch import Tensor, nn
 from benchmarks.awake_cores import awake_cores
 from benchmarks.record import write
 from paragan.core.dist import World
+from paragan.game.network import CalledNetwork
 from paragan.layers import split_backward
 from paragan.layers.blocks import run_blocks
 from paragan.layers.operator_call import OperatorCall
-from paragan.parallel._network_parts import pipelined
+from paragan.parallel._alternating_passes import run_alternating
+from paragan.parallel._backward import backward
+from paragan.parallel._network_parts import end_round, pipelined
 from paragan.parallel.pipeline import Options, Strategy
 from tests.distributed.pool import Pool
 
 FORWARD_S, BACKWARD_S = 0.06, 0.12  # of a block, for one micro-batch
 BLOCKS, ROWS = 4, 16
 _WEIGHT_GRADIENTS = split_backward._weight_gradients
+SCHEDULES: Sequence[Mapping[str, Any]] = ({}, {"split_backward": True}, {"schedule": "1f1b"})
 CASES = [(2, 1), (2, 2), (2, 4), (2, 8), (4, 2), (4, 4), (4, 8)]
 
 
@@ -79,12 +86,20 @@ def turn_seconds(world: World, options: dict[str, Any], repetitions: int) -> lis
         for _ in range(repetitions + 1):
             world.barrier()
             start = time.perf_counter()
-            net(h).sum().backward()
+            if options.get("schedule") == "1f1b":
+                parts = [h[number :: options["micro_batches"]] for number in range(options["micro_batches"])]
+                run_alternating([partial(_pass, net, part) for part in parts], end_round([CalledNetwork(net)]))
+            else:
+                _pass(net, h)
             if split is not None:
                 split.finish()
             world.barrier()
             found.append(time.perf_counter() - start)
     return found[1:]  # the first sends shapes
+
+
+def _pass(net: nn.Module, h: Tensor) -> None:
+    backward([net(h).sum()], [None], 1)
 
 
 def _slow_weight_gradients(call: OperatorCall, grad: Tensor) -> Any:
@@ -104,9 +119,10 @@ def one_process(world: World, micro_batches: int, repetitions: int) -> list[floa
     return found
 
 
-def measure(pool: Pool, micro_batches: int, is_split: bool, repetitions: int) -> dict[str, Any]:
+def measure(pool: Pool, micro_batches: int, schedule: Mapping[str, Any], repetitions: int) -> dict[str, Any]:
     """The bubble measured and expected."""
-    options = {"micro_batches": micro_batches, "split_backward": is_split}
+    options = {"micro_batches": micro_batches, **schedule}
+    is_split = "split_backward" in schedule
     case = "benchmarks.pipeline_bubble:turn_seconds"
     taken = statistics.median(pool.run(case, options=options, repetitions=repetitions)[0])
     waits = (pool.world - 1) * (FORWARD_S + (BACKWARD_S / 2 if is_split else BACKWARD_S))
@@ -117,7 +133,7 @@ def measure(pool: Pool, micro_batches: int, is_split: bool, repetitions: int) ->
     return {
         "stages": pool.world,
         "micro_batches": micro_batches,
-        "split_backward": is_split,
+        **schedule,
         "seconds": round(taken, 4),
         "bubble": round(found, 4),
         "expected": round(expected, 4),
@@ -130,8 +146,8 @@ def main(repetitions: int) -> None:
     for stages in sorted({stages for stages, _ in CASES}):
         with closing(Pool(stages)) as pool, awake_cores():
             for micro_batches in (m for s, m in CASES if s == stages):
-                for is_split in (False, True):
-                    rows.append(measure(pool, micro_batches, is_split, repetitions))
+                for schedule in SCHEDULES:
+                    rows.append(measure(pool, micro_batches, schedule, repetitions))
                     print(rows[-1], flush=True)
     write("pipeline-bubble", {"forward_s": FORWARD_S, "backward_s": BACKWARD_S, "blocks": BLOCKS, "rows": rows})
 

@@ -111,9 +111,11 @@ def _zoo_game(
         .latent
     )
     prior = Prior(5, latent, CLASSES, dtype=torch.float64)
-    module = importlib.import_module(f"paragan.penalties.{penalty}")
-    term = module.Penalty(module.Options(weight=0.3))
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(term,)), _batches(*share)
+    terms = []
+    if penalty:
+        module = importlib.import_module(f"paragan.penalties.{penalty}")
+        terms.append(module.Penalty(module.Options(weight=0.3)))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=tuple(terms)), _batches(*share)
 
 
 def _batches(first: int = 0, count: int = ROWS):
@@ -123,6 +125,25 @@ def _batches(first: int = 0, count: int = ROWS):
         x = rng.uniform(3, "x", rows, (3, SIDE, SIDE)).double() * 2 - 1
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
         step += 1
+
+
+def most_live_outputs(world: World, schedule: str, micro_batches: int) -> int:
+    """Most micro-batches whose output of this rank's first block waits for its backward, in a turn of D."""
+    placed = [strategy("pipeline", {"micro_batches": micro_batches, "schedule": schedule}) for _ in Side]
+    gan, batches = _zoo_game("sngan", world, placed, 1, world.share(ROWS), "")
+    found = [0, 0]
+
+    def count(_: Any, inputs: Any, output: Any) -> None:
+        if output.requires_grad:
+            found[0] += 1
+            found[1] = max(found)
+            output.register_hook(lambda _: found.__setitem__(0, found[0] - 1))
+
+    here = next(block for block in gan.d.net.blocks.children() if any(True for _ in block.parameters()))
+    here.register_forward_hook(count)
+    gan.d.update(gan.d_turn(next(batches)), against=gan.g)
+    assert found[0] == 0, found
+    return found[1]
 
 
 def zoo(world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2) -> float:
@@ -286,9 +307,9 @@ def unscaled(world: World) -> list[float]:
     return sorted({float(grad.max()) for grad in found.values()})
 
 
-def refused_split(world: World, options: dict[str, Any], recompute: bool) -> str:
-    """The message of a split backward that cannot run."""
-    chosen = PipelineOptions(**options, split_backward=True)
+def refused_schedule(world: World, options: dict[str, Any], recompute: bool) -> str:
+    """The message of a schedule that cannot run."""
+    chosen = PipelineOptions(**options)
     placed = PipelineStrategy(chosen, none.MemoryOptions(recompute=recompute))
     try:
         _zoo_player(Side.D, "sngan", placed, world, 1)

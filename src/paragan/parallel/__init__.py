@@ -4,9 +4,9 @@ Every strategy extends `Strategy`, which by itself is `none`. `attach_placement`
 it; `Reduction` describes how the gradients of a turn are reduced over ranks.
 """
 
-from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel._reduction import Reduction
 from paragan.parallel.none import MemoryOptions, Strategy
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,6 +19,7 @@ from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
 from paragan.parallel._backward import backward
 from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
+from paragan.parallel._reduction import NO_REDUCTION, Reduction
 
 
 def run_networks(
@@ -65,28 +65,13 @@ def _leaf(images: Tensor) -> Tensor:
     return images if images.requires_grad else images.detach().requires_grad_()
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """Reduction of the gradients of a turn over ranks.
-
-    ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
-    each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all ranks.
-    """
-
-    ranks: int = 1
-    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
-    tied: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
-    across: ReduceGroup | None = None
-
-
 def forward_backward(
     turn: Turn,
     nets: Mapping[Side, Network],
     parts: int,
     gradient: Callable[[Tensor, Tensor], Tensor],
     scale: Tensor | None = None,
-    reduction: Reduction = Reduction(),
+    reduction: Reduction = NO_REDUCTION,
 ) -> LossTerms:
     """Run one backward per micro-batch and return the detached terms of all micro-batches.
 
@@ -111,14 +96,15 @@ class _TurnRun:
 
     def micro_batches(self, turn: Turn, parts: int, reduces: bool = True) -> list[LossTerms]:
         """Run forward and backward of each; reduces: the last one reduces gradients over ranks."""
-        done = []
-        for number, feed in enumerate(turn.feed.parts(parts), start=1):
-            last = reduces and number == parts
-            with self.reduction.around(last):
-                loss, terms = self._loss(turn, feed)
-                self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
-            done.append(terms)
-        return done
+        last = parts if reduces else 0
+        feeds = enumerate(turn.feed.parts(parts), start=1)
+        return self.reduction.run([partial(self._micro_batch, turn, feed, number == last) for number, feed in feeds])
+
+    def _micro_batch(self, turn: Turn, feed: TurnInputs, last: bool) -> LossTerms:
+        with self.reduction.around(last):
+            loss, terms = self._loss(turn, feed)
+            self._backward([self._scaled(loss)], [None], tuple(terms.loss_B) if last else ())
+        return gather([terms])
 
     def from_shared_fakes(self, turn: Turn, fakes: tuple[Tensor, ...], parts: int) -> list[LossTerms]:
         """Run a turn of G whose images have G's graph already.

@@ -24,11 +24,11 @@ from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import none
-from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._fsdp_traffic import count_traffic
 from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._grad_norm import norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel._reduction import Reduction
 
 
 class Sharded(none.Strategy):

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import cast
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Shape
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Network, Turn
+from paragan.core.shard import local_shard
+from paragan.core.traffic import Collective
+from paragan.core.types import Can, Side
 from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._block_costs import block_costs, estimate_work
 from paragan.parallel._fully_shard import build_sharded
 from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
+from paragan.parallel._placement import placement_of
 from paragan.parallel._rank_groups import RankGroups
 from paragan.parallel._row_moves import Messages
+from paragan.parallel.none import Strategy
 
 
 @dataclass(frozen=True)
@@ -114,9 +122,71 @@ def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
     return block_costs(net, make.inputs(net), estimate_work)
 
 
-def refuse_split_backward(copies: int, recompute: bool) -> None:
-    """Raise `ConfigError` where the backward of a pipeline cannot be split."""
-    if copies > 1 or recompute:
-        other = "recompute" if recompute else f"{copies} copies of each stage"
-        problem = f"strategy pipeline: split_backward is not supported with {other}"
-        raise ConfigError(f"{problem}; leave one of them out")
+def refuse_schedule(copies: int, alternates: bool, splits: bool, recompute: bool) -> None:
+    """Raise `ConfigError` for an order of micro-batches that is not supported here.
+
+    copies: of each stage. alternates: forwards and backwards. splits: the backward.
+    """
+    chosen = "schedule=1f1b" if alternates else "split_backward"
+    other = f"{copies} copies of each stage" if copies > 1 else "recompute"
+    if alternates and splits:
+        other = "split_backward"
+    elif not (((alternates or splits) and copies > 1) or (splits and recompute)):
+        return
+    raise ConfigError(f"strategy pipeline: {chosen} is not supported with {other}; leave one of them out")
+
+
+def can_alternate(turn: Turn, nets: Mapping[Side, Network]) -> bool:
+    """Return whether micro-batches of a turn can alternate forwards and backwards.
+
+    Not with input gradients that have a graph, nor with a balancer, which needs all outputs of G
+    first; nor with a sharded network, whose hooks need a backward after each forward.
+    """
+    weights = chain.from_iterable(net.module.parameters() for net in nets.values())
+    is_sharded = any(isinstance(weight, DTensor) for weight in weights)
+    differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
+    return turn.balancer is None and not is_sharded and not differentiates
+
+
+def end_round(nets: Iterable[Network]) -> Callable[[bool], None]:
+    """Return what waits for messages of pipelined networks.
+
+    Of earlier rounds, in which other ranks have rarely not arrived; with True all of them.
+    """
+    inner = [net.module.module if isinstance(net.module, DistributedDataParallel) else net.module for net in nets]
+    placed = [cast(PipelinedNetwork, net._pipelined) for net in inner if hasattr(net, "_pipelined")]
+
+    def wait(is_last: bool) -> None:
+        for one in placed:
+            one.messages.end_round(0 if is_last else 2 * one.ranks.group.size)
+
+    return wait
+
+
+def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return all parameters and buffers of a network. here: those of this rank. Collective."""
+    pipeline = placed.ranks.group
+    dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
+    found = {}
+    for name, shape in placed.shapes.items():
+        stage = next(rank for rank, names in enumerate(dtypes) if name in names)
+        dtype = getattr(torch, dtypes[stage][name])
+        value = here[name].contiguous() if stage == pipeline.rank else torch.empty(shape, dtype=dtype)
+        value = value.to(pipeline.device)
+        if pipeline.size > 1:
+            pipeline.count("parameters", value, collective=Collective.BROADCAST)
+            dist.broadcast(value, group_src=stage, group=pipeline.group)
+        found[name] = value
+    return found
+
+
+def zero_gradient(copies: Strategy, net: nn.Module, name: str) -> Tensor:
+    """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
+    weight = net.get_parameter(name)
+    weight.grad = torch.zeros_like(weight)
+    here = local_shard(weight.grad)
+    stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
+    if stepped is not weight:
+        is_sharded = isinstance(weight, DTensor)
+        stepped.grad = here if is_sharded else copies.optimizer_layout(net)[name].cut(here)
+    return here

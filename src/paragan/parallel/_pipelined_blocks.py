@@ -27,6 +27,7 @@ from paragan.core.layout import Layout
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import UpdateOnce, mixes_samples
+from paragan.parallel._alternating_passes import end_chunk, running_micro_batch
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._network_parts import is_in_block
 from paragan.parallel._rank_groups import RankGroups
@@ -65,7 +66,10 @@ class PipelinedBlocks(ChainedBlocks):
 
     micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
     for blocks that mix the samples of a batch. split: of the backward of blocks; None: not split.
+    alternates: turns have these micro-batches (`_alternating_passes`), so their calls have one.
     """
+
+    alternates: bool = False
 
     def __init__(
         self,
@@ -113,12 +117,15 @@ class PipelinedBlocks(ChainedBlocks):
         value, structure = take_rows_apart(h)
         # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
-        rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
+        is_part = self.alternates and running_micro_batch() is not None
+        rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole or is_part else self.micro_batches)
         self.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
         for number, chunk in enumerate(chunks):
+            if number:
+                end_chunk()
             ends = (route[number], route[number + 2])
             structure = self._run_chunk(chunk, ends, held, rows, whole, structure)
         outputs = self._leave(held, rows, chunks[-1].rank)
@@ -129,7 +136,7 @@ class PipelinedBlocks(ChainedBlocks):
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
         """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
         return [
-            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
+            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False, is_collective=True)(
                 [tensor[rows.mine(part)] for tensor in value]
             )
             for part in rows.parts
@@ -200,7 +207,7 @@ class PipelinedBlocks(ChainedBlocks):
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
         for part, value in zip(rows.parts, held, strict=True):
-            back = RowMove(self.messages, part.all_on(rank), part.counts)
+            back = RowMove(self.messages, part.all_on(rank), part.counts, is_collective=True)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
 

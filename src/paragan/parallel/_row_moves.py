@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -27,6 +27,7 @@ from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
+from paragan.parallel._alternating_passes import pause, running_micro_batch
 
 Spec = tuple[tuple[int, ...], torch.dtype]
 """Shape of one row, and dtype, of a tensor."""
@@ -44,6 +45,7 @@ class Messages:
     tokens: list[Tensor] | None = None
     waits: list[tuple[float, float]] | None = None
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
+    _earlier: list[list[tuple[Any, Tensor]]] = field(default_factory=list)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Messages:
         """Return itself: process groups cannot be copied, and copied networks use the same one."""
@@ -71,11 +73,19 @@ class Messages:
 
     @phase(Phase.COMMUNICATION)
     def flush(self) -> None:
-        """Wait until all messages have arrived."""
-        with _missing_rank():
-            for work, _ in self._sent:
-                work.wait()
+        """Wait until all messages have arrived; for alternating micro-batches, `end_round` does."""
+        if running_micro_batch() is None:
+            self.end_round(0)
+
+    @phase(Phase.COMMUNICATION)
+    def end_round(self, slack: int) -> None:
+        """Wait until all messages have arrived but those since the last `slack` calls."""
+        self._earlier.append(self._sent)
         self._sent = []
+        with _missing_rank():
+            while len(self._earlier) > slack:
+                for work, _ in self._earlier.pop(0):
+                    work.wait()
 
 
 def _missing_rank() -> AbstractContextManager[None]:
@@ -88,17 +98,20 @@ class RowMove:
     """Rows of each rank before and after a move.
 
     is_recorded_always: whether its result requires a gradient wherever gradients are recorded,
-    because some rank's does.
+    because some rank's does. is_collective: whether all ranks make it at the same place.
     """
 
     messages: Messages
     before: tuple[int, ...]
     after: tuple[int, ...]
     is_recorded_always: bool = True
+    is_collective: bool = False
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows of all tensors, with their graph, in one node of it."""
         needs = torch.is_grad_enabled() and (self.is_recorded_always or any(t.requires_grad for t in tensors))
+        if (micro_batch := running_micro_batch()) is not None:
+            return micro_batch.move(self, tensors, needs)
         *moved, token = _MoveRows.apply(self, _leaf(needs, tensors[0]), *tensors)
         if needs and self.messages.tokens is not None:
             self.messages.tokens.append(token)
@@ -106,7 +119,7 @@ class RowMove:
 
     def back(self) -> RowMove:
         """Return the adjoint."""
-        return RowMove(self.messages, self.after, self.before)
+        return replace(self, before=self.after, after=self.before, is_recorded_always=True)
 
     def transfer(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows without their graph."""
@@ -122,6 +135,8 @@ class RowMove:
                     out[_within(common, span)] = rows
                 else:
                     self.messages.send(rows, rank)
+        if self.is_collective:
+            pause()
         for rank, span in enumerate(mine):
             common = _overlap(span, wanted[me])
             for out in moved if len(common) and rank != me else ():

@@ -14,6 +14,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
+from paragan.parallel._alternating_passes import pause
 from paragan.parallel._rank_groups import RankGroups
 
 
@@ -53,7 +54,7 @@ class RowSplit:
 
         A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
-        everyone = ranks.world.gather(count)
+        everyone = _gather_count(ranks.world, count)
         first = ranks.world.rank - ranks.group.rank
         here = range(first, first + ranks.group.size)
         starts = [sum(everyone[:rank]) for rank in here]
@@ -78,8 +79,10 @@ class RowSplit:
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]
         self.pipeline.count("activations", padded, collective=Collective.ALL_GATHER)
+        work = dist.all_gather(gathered, padded, group=self.pipeline.group, async_op=True)
+        pause()
         with phase(Phase.COMMUNICATION):
-            dist.all_gather(gathered, padded, group=self.pipeline.group)
+            work.wait()
         whole = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
         return [torch.cat([y[rows] for y, rows in zip(whole, part.rows, strict=True)]) for part in self.parts]
 
@@ -91,3 +94,15 @@ class RowSplit:
         of_parts = [numbers[self.mine(part)] for part in self.parts]
         places = torch.tensor(list(chain.from_iterable(of_parts)))
         return torch.cat(list(pieces))[places.argsort().to(pieces[0].device)]
+
+
+def _gather_count(world: World, count: int) -> list[int]:
+    """Return the rows of each rank. Collective."""
+    mine = torch.tensor([count])
+    gathered = [torch.empty_like(mine) for _ in range(world.size)]
+    world.count("control", mine, collective=Collective.ALL_GATHER)
+    work = dist.all_gather(gathered, mine, group=world.control, async_op=True)
+    pause()
+    with phase(Phase.COMMUNICATION):
+        work.wait()
+    return [int(each) for each in gathered]

@@ -25,8 +25,8 @@ from paragan.core.traffic import Collective
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import none
-from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel._reduction import Reduction
 
 
 class Strategy(none.Strategy):

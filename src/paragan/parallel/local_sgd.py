@@ -41,9 +41,9 @@ from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import none
-from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel._reduction import Reduction
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
 _AVERAGE_EVERY = 64  # updates, at least, between two averagings where gradients are synchronised

@@ -25,6 +25,7 @@ from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._input_gradient import input_gradient
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import placement_of
+from paragan.parallel._reduction import Reduction
 
 _NORMS = (
     *(AffineBatchNorm, ConditionalBatchNorm),
@@ -132,9 +133,9 @@ class Strategy:
         reduction = self.reduction(turn, net)
         return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
 
-    def reduction(self, turn: Turn, net: nn.Module) -> _forward_backward.Reduction:
+    def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         """Return the reduction of a turn's gradients. net: the player's training module."""
-        return _forward_backward.Reduction()
+        return Reduction()
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return d sum(out_B) / dx with its graph, unscaled; raises if not differentiable."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
@@ -26,26 +26,29 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors, shapes_of
-from paragan.core.protocols import Turn
-from paragan.core.shard import local_shard
-from paragan.core.traffic import Collective
-from paragan.core.types import Can
+from paragan.core.protocols import Network, Turn
+from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.split_backward import SplitBackward
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._forward_backward import Reduction
+from paragan.parallel._alternating_passes import run_alternating
+from paragan.parallel._forward_backward import forward_backward
 from paragan.parallel._network_parts import (
     PartFactory,
     PipelinedNetwork,
     blocks_to_cut,
+    can_alternate,
     chunk_edges,
+    collect_weights,
+    end_round,
     is_in_block,
     pipelined,
-    refuse_split_backward,
+    refuse_schedule,
+    zero_gradient,
 )
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
-from paragan.parallel._placement import placement_of
 from paragan.parallel._rank_groups import RankGroups, rank_groups
+from paragan.parallel._reduction import Reduction
 from paragan.parallel._row_moves import Messages
 from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
 
@@ -73,6 +76,11 @@ class Options:
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
+    schedule: Literal["breadth_first", "1f1b"] = "breadth_first"
+    """Order of micro-batches: all forwards before all backwards, or one forward, one backward (1F1B).
+
+    1F1B holds activations of fewer micro-batches. Not with copies of a stage.
+    """
     split_backward: bool = False
     """Compute gradients of weights after those of inputs, which other ranks wait for (zero-bubble).
 
@@ -90,6 +98,7 @@ class Strategy(none.Strategy):
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
         self._copies = _OF_COPIES[options.data].Strategy(None, memory)
+        self._alternates = options.schedule == "1f1b"
 
     def refusal(self, net: nn.Module, num_ranks: int) -> str:
         stages = num_ranks if self.options.stages is None else self.options.stages
@@ -105,8 +114,7 @@ class Strategy(none.Strategy):
             problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
             raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
         ranks = rank_groups(world, self.options.stages, "pipeline.stages")
-        if self.options.split_backward:
-            refuse_split_backward(ranks.copies.size, self.memory.recompute)
+        refuse_schedule(ranks.copies.size, self._alternates, self.options.split_backward, self.memory.recompute)
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -124,6 +132,18 @@ class Strategy(none.Strategy):
         here = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in here]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> LossTerms:
+        net = nets[turn.side].module
+        blocks = getattr(net, "blocks", None)
+        if not (self._alternates and isinstance(blocks, PipelinedBlocks) and can_alternate(turn, nets)):
+            return super().forward_backward(turn, nets, parts, scale)
+        run = partial(run_alternating, end_round=end_round(nets.values()))
+        gradient = partial(self.input_gradient, net, scale=scale)
+        reduction = replace(self.reduction(turn, net), run=run)
+        return forward_backward(turn, nets, parts * blocks.micro_batches, gradient, scale, reduction)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         here = pipelined(net)
@@ -149,29 +169,19 @@ class Strategy(none.Strategy):
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = self._copies.finished_gradients(net, scale)
-        outside = {name: weight for name, weight in net.named_parameters() if not is_in_block(name)}
+        outside = [name for name, _ in net.named_parameters() if not is_in_block(name)]
         pipeline = pipelined(net).ranks.group
         if pipeline.size == 1 or not outside:
             return grads
         # so far of the rows of this rank; a network may reach some of these weights on some ranks only
         reached = set(chain.from_iterable(pipeline.gather([name for name in outside if name in grads])))
-        for name, weight in outside.items():
+        for name in outside:
             if name in reached:
-                grad = grads[name] if name in grads else grads.setdefault(name, self._zero_gradient(net, name, weight))
+                grad = grads[name] if name in grads else grads.setdefault(name, zero_gradient(self._copies, net, name))
                 pipeline.count("parameters", grad)
                 with phase(Phase.COMMUNICATION):
                     dist.all_reduce(grad, group=pipeline.group)
         return grads
-
-    def _zero_gradient(self, net: nn.Module, name: str, weight: nn.Parameter) -> Tensor:
-        """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
-        weight.grad = torch.zeros_like(weight)
-        here = local_shard(weight.grad)
-        stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
-        if stepped is not weight:
-            is_sharded = isinstance(weight, DTensor)
-            stepped.grad = here if is_sharded else self._copies.optimizer_layout(net)[name].cut(here)
-        return here
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:
         pipeline = pipelined(net).ranks.group
@@ -204,21 +214,7 @@ class Strategy(none.Strategy):
         return list(pipelined(net).parameters)
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        placed = pipelined(net)
-        here = self._copies.weights(net)
-        pipeline = placed.ranks.group
-        dtypes = pipeline.gather({name: str(value.dtype).removeprefix("torch.") for name, value in here.items()})
-        found = {}
-        for name, shape in placed.shapes.items():
-            stage = next(rank for rank, names in enumerate(dtypes) if name in names)
-            dtype = getattr(torch, dtypes[stage][name])
-            value = here[name].contiguous() if stage == pipeline.rank else torch.empty(shape, dtype=dtype)
-            value = value.to(pipeline.device)
-            if pipeline.size > 1:
-                pipeline.count("parameters", value, collective=Collective.BROADCAST)
-                dist.broadcast(value, group_src=stage, group=pipeline.group)
-            found[name] = value
-        return found
+        return collect_weights(pipelined(net), self._copies.weights(net))
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         self._copies.load(net, weights)
@@ -242,6 +238,7 @@ class Strategy(none.Strategy):
             refuse_empty_stages(net, edges, ranks.group.size)
             micro_batches = self.options.micro_batches
             net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, micro_batches, split)
+            net.blocks.alternates = self._alternates
         return net
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:

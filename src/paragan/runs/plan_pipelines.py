@@ -33,8 +33,10 @@ def pipeline_options(options: PlayerOptions) -> Any:
 def refuse_timeline(config: RunConfig, is_measured: bool, path: Path) -> None:
     """Raise `ConfigError` for a timeline that cannot be drawn."""
     check_plot_file(path, "--timeline")
-    is_pipelined = any(map(pipeline_options, (config.g, config.d)))
-    if not is_measured or (config.devices or 1) < 2 or not is_pipelined:
+    pipelines = [each for each in map(pipeline_options, (config.g, config.d)) if each is not None]
+    if any(each.schedule == "1f1b" for each in pipelines):
+        raise ConfigError("--timeline does not measure schedule=1f1b; leave --timeline or the schedule out")
+    if not is_measured or (config.devices or 1) < 2 or not pipelines:
         problem = "--timeline draws the schedules of pipelines, predicted and as they run"
         raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
     if has_outside_networks(config, None):
@@ -74,7 +76,8 @@ def pipeline_size(config: RunConfig, side: Side, options: Any, make: NetworkFact
     copies = max(1, devices // stages)
     micro_batches = options.micro_batches or default_micro_batches(_on_meta(make))
     rows = -(-config.train.batch // (copies * micro_batches))
-    return PipelineSize(stages, options.chunks, micro_batches, rows, options.split_backward)
+    alternates = options.schedule == "1f1b"
+    return PipelineSize(stages, options.chunks, micro_batches, rows, options.split_backward, alternates)
 
 
 def costs_of_blocks(make: NetworkFactory, device: torch.device | None, rows: int) -> list[BlockCost]:

@@ -39,6 +39,7 @@ class PipelineSize:
     """Ranks of a pipeline, chunks of blocks on each, micro-batches of a call and their samples.
 
     is_split: whether gradients of weights are computed last; they are taken for half of a backward.
+    alternates: forwards and backwards (1F1B).
     """
 
     stages: int
@@ -46,6 +47,7 @@ class PipelineSize:
     micro_batches: int
     rows: int
     is_split: bool = False
+    alternates: bool = False
 
 
 def plan_pipeline(
@@ -83,4 +85,4 @@ def intervals(costs: Sequence[BlockCost], cuts: Sequence[int], size: PipelineSiz
         backward = sum(one.seconds for one in costs[first:stop]) - forward
         later = backward / 2 if size.is_split else 0.0
         chunks.append(ChunkTime(number % size.stages, forward, backward, later))
-    return schedule(chunks, size.micro_batches)
+    return schedule(chunks, size.micro_batches, size.alternates)

@@ -1,8 +1,9 @@
 """Schedule of a pipeline: when which rank runs which chunk of blocks on which micro-batch.
 
-That of `parallel/pipeline`, breadth first: every rank runs all micro-batches of its first chunk,
+Those of `parallel/pipeline`. Breadth first: every rank runs all micro-batches of its first chunk,
 then of its next one, and the backward in reverse. It begins when the outputs of all micro-batches are at
-the ranks of their rows. With a split backward every rank computes gradients of weights last.
+the ranks of their rows. With a split backward every rank computes gradients of weights last. 1F1B: a
+rank runs a backward between two forwards, in the rounds of `parallel/_alternating_passes`.
 """
 
 from __future__ import annotations
@@ -42,35 +43,52 @@ class Interval(Busy):
     micro_batch: int
 
 
-def schedule(chunks: Sequence[ChunkTime], micro_batches: int) -> list[Interval]:
+def schedule(chunks: Sequence[ChunkTime], micro_batches: int, alternates: bool = False) -> list[Interval]:
     """Return when each chunk runs on each micro-batch, in forward and backward of one call.
 
-    Messages take no time.
+    alternates: forwards and backwards (1F1B). Messages take no time.
     """
     free = dict.fromkeys({chunk.rank for chunk in chunks}, 0.0)
+    ready = [0.0] * micro_batches
     found: list[Interval] = []
 
-    def add(number: int, micro_batch: int, is_backward: bool, ready_s: float, s: float) -> float:
+    def add(number: int, micro_batch: int, is_backward: bool, s: float) -> None:
         rank = chunks[number].rank
-        start = max(free[rank], ready_s)
-        free[rank] = start + s
+        start = max(free[rank], ready[micro_batch])
+        free[rank] = ready[micro_batch] = start + s
         found.append(Interval(rank, is_backward, start, free[rank], number, micro_batch))
-        return free[rank]
 
+    if alternates:
+        for _, part, is_backward, number in _alternating_rounds(len(chunks), micro_batches):
+            add(number, part, is_backward, chunks[number].backward_s if is_backward else chunks[number].forward_s)
+        return found
     order = list(range(len(chunks)))
-    ready = [0.0] * micro_batches
     for number in order:
         for part in range(micro_batches):
-            ready[part] = add(number, part, False, ready[part], chunks[number].forward_s)
+            add(number, part, False, chunks[number].forward_s)
     ready = [max(free.values())] * micro_batches
     for number in order[::-1]:
         for part in reversed(range(micro_batches)):
-            seconds = chunks[number].backward_s - chunks[number].later_s
-            ready[part] = add(number, part, True, ready[part], seconds)
+            add(number, part, True, chunks[number].backward_s - chunks[number].later_s)
+    ready = [0.0] * micro_batches
     for number in order[::-1] if any(chunk.later_s for chunk in chunks) else ():
         for part in reversed(range(micro_batches)):
-            add(number, part, True, 0.0, chunks[number].later_s)
+            add(number, part, True, chunks[number].later_s)
+            ready[part] = 0.0
     return found
+
+
+def _alternating_rounds(num_chunks: int, micro_batches: int) -> list[tuple[int, int, bool, int]]:
+    """Return (round, micro-batch, is a backward, chunk) of all passes in their order.
+
+    Two more rounds between forward and backward: outputs go to the ranks of their rows, and gradients back.
+    """
+    passes = []
+    for part in range(micro_batches):
+        for number in range(num_chunks):
+            passes.append((2 * part + number, part, False, number))
+            passes.append((2 * part + 2 * num_chunks - number, part, True, number))
+    return sorted(passes)
 
 
 def idle_share_of(intervals: Sequence[Busy]) -> float:
