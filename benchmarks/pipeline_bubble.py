@@ -4,7 +4,7 @@ A forward and backward of one network, with M micro-batches on S ranks, in wall-
 (S - 1) / (M + S - 1) (Huang et al. 2019, section 2.3). Blocks sleep instead of computing, so that ranks
 do not need cores. With a split backward, half of the backward is for weights, and ranks do not wait for
 it: 2 (S - 1) / (3 M + 2 (S - 1)). 1F1B waits as long as GPipe. Aim: within 15 %.
-python -m benchmarks.pipeline_bubble [repetitions]
+python -m benchmarks.pipeline_bubble [repetitions] [schedule]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from benchmarks.awake_cores import awake_cores
 from benchmarks.record import write
 from paragan.core.dist import World
+from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork
 from paragan.layers import split_backward
 from paragan.layers.blocks import run_blocks
@@ -37,7 +38,11 @@ from tests.distributed.pool import Pool
 FORWARD_S, BACKWARD_S = 0.06, 0.12  # of a block, for one micro-batch
 BLOCKS, ROWS = 4, 16
 _WEIGHT_GRADIENTS = split_backward._weight_gradients
-SCHEDULES: Sequence[Mapping[str, Any]] = ({}, {"split_backward": True}, {"schedule": "1f1b"})
+SCHEDULES: Mapping[str, Mapping[str, Any]] = {
+    "gpipe": {},
+    "zero-bubble": {"split_backward": True},
+    "1f1b": {"schedule": "1f1b"},
+}
 CASES = [(2, 1), (2, 2), (2, 4), (2, 8), (4, 2), (4, 4), (4, 8)]
 
 
@@ -87,7 +92,8 @@ def turn_seconds(world: World, options: dict[str, Any], repetitions: int) -> lis
             world.barrier()
             start = time.perf_counter()
             if options.get("schedule") == "1f1b":
-                parts = [h[number :: options["micro_batches"]] for number in range(options["micro_batches"])]
+                rows = Rows(0, world.rank * len(h), len(h), ROWS)
+                parts = [h[part.within(rows)] for part in rows.parts(options["micro_batches"])]
                 run_alternating([partial(_pass, net, part) for part in parts], end_round([CalledNetwork(net)]))
             else:
                 _pass(net, h)
@@ -141,16 +147,20 @@ def measure(pool: Pool, micro_batches: int, schedule: Mapping[str, Any], repetit
     }
 
 
-def main(repetitions: int) -> None:
+def main(repetitions: int = 9, schedules: Sequence[str] = tuple(SCHEDULES), name: str = "pipeline-bubble") -> None:
     rows = []
     for stages in sorted({stages for stages, _ in CASES}):
         with closing(Pool(stages)) as pool, awake_cores():
             for micro_batches in (m for s, m in CASES if s == stages):
-                for schedule in SCHEDULES:
-                    rows.append(measure(pool, micro_batches, schedule, repetitions))
+                for schedule in schedules:
+                    rows.append(measure(pool, micro_batches, SCHEDULES[schedule], repetitions))
                     print(rows[-1], flush=True)
-    write("pipeline-bubble", {"forward_s": FORWARD_S, "backward_s": BACKWARD_S, "blocks": BLOCKS, "rows": rows})
+    write(name, {"forward_s": FORWARD_S, "backward_s": BACKWARD_S, "blocks": BLOCKS, "rows": rows})
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)
+    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    if len(sys.argv) > 2:
+        main(repetitions, sys.argv[2:3], f"pipeline-bubble-{sys.argv[2]}")
+    else:
+        main(repetitions)

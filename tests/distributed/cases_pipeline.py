@@ -290,7 +290,7 @@ def silent(world: World) -> str:
     said = ""
     if world.rank == 0:
         try:
-            messages.receive(torch.empty(1), 1)
+            messages.wait(messages.receive(torch.empty(1), 1))
         except RankError as error:
             said = str(error)
     world.barrier()

@@ -134,7 +134,7 @@ def test_pipeline_with_1f1b_two_ranks_are_the_batch(two_ranks, model, options, p
 def test_pipeline_with_1f1b_holds_outputs_of_fewer_micro_batches(two_ranks):
     case = f"{CASES}:most_live_outputs"
     assert two_ranks.run(case, schedule="breadth_first", micro_batches=8) == [8, 8]
-    assert max(two_ranks.run(case, schedule="1f1b", micro_batches=8)) <= 3
+    assert max(two_ranks.run(case, schedule="1f1b", micro_batches=8)) <= 4
 
 
 @pytest.mark.parametrize(

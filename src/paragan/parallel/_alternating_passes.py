@@ -132,10 +132,20 @@ def running_micro_batch() -> MicroBatchThread | None:
     return getattr(_thread, "micro_batch", None)
 
 
-def pause() -> None:
+def pause(rounds: int = 1) -> None:
     """Let other micro-batches of the turn run, if there are any."""
     if (running := running_micro_batch()) is not None:
-        running.pause()
+        for _ in range(rounds):
+            running.pause()
+
+
+def slack_rounds(num_ranks: int) -> int:
+    """Return the rounds after which a rank waits for what all ranks of a pipeline send.
+
+    In the first round some would still run another pass. More rounds are closer to the bubble of
+    Huang et al. 2019, section 2.3, and hold more outputs; these are within a tenth.
+    """
+    return max(2, num_ranks // 2)
 
 
 def end_chunk() -> None:

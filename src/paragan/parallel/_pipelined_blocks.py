@@ -27,7 +27,7 @@ from paragan.core.layout import Layout
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import UpdateOnce, mixes_samples
-from paragan.parallel._alternating_passes import end_chunk, running_micro_batch
+from paragan.parallel._alternating_passes import end_chunk, running_micro_batch, slack_rounds
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._network_parts import is_in_block
 from paragan.parallel._rank_groups import RankGroups
@@ -86,6 +86,7 @@ class PipelinedBlocks(ChainedBlocks):
         self.ranks = ranks
         self.messages = messages
         self._split = split
+        self._slack = slack_rounds(num)
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.group.rank
@@ -136,7 +137,7 @@ class PipelinedBlocks(ChainedBlocks):
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
         """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
         return [
-            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False, is_collective=True)(
+            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False, pauses=self._slack)(
                 [tensor[rows.mine(part)] for tensor in value]
             )
             for part in rows.parts
@@ -207,7 +208,7 @@ class PipelinedBlocks(ChainedBlocks):
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
         for part, value in zip(rows.parts, held, strict=True):
-            back = RowMove(self.messages, part.all_on(rank), part.counts, is_collective=True)
+            back = RowMove(self.messages, part.all_on(rank), part.counts, pauses=self._slack)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
 

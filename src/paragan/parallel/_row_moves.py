@@ -62,12 +62,17 @@ class Messages:
             work = dist.isend(rows, group=self.ranks.group, group_dst=to)
         self._sent.append((work, rows))
 
+    def receive(self, rows: Tensor, source: int) -> Any:
+        """Begin to receive into contiguous rows; return what `wait` takes."""
+        with _missing_rank():
+            return dist.irecv(rows, group=self.ranks.group, group_src=source)
+
     @phase(Phase.COMMUNICATION)
-    def receive(self, rows: Tensor, source: int) -> None:
-        """Receive into contiguous rows, and wait for them."""
+    def wait(self, received: Any) -> None:
+        """Wait for rows."""
         began = time.monotonic()
         with _missing_rank():
-            dist.recv(rows, group=self.ranks.group, group_src=source)
+            received.wait()
         if self.waits is not None:
             self.waits.append((began, time.monotonic()))
 
@@ -98,14 +103,14 @@ class RowMove:
     """Rows of each rank before and after a move.
 
     is_recorded_always: whether its result requires a gradient wherever gradients are recorded,
-    because some rank's does. is_collective: whether all ranks make it at the same place.
+    because some rank's does. pauses: of alternating micro-batches before rows are waited for.
     """
 
     messages: Messages
     before: tuple[int, ...]
     after: tuple[int, ...]
     is_recorded_always: bool = True
-    is_collective: bool = False
+    pauses: int = 0
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows of all tensors, with their graph, in one node of it."""
@@ -135,12 +140,17 @@ class RowMove:
                     out[_within(common, span)] = rows
                 else:
                     self.messages.send(rows, rank)
-        if self.is_collective:
+        if self.pauses:
             pause()
+        received = []
         for rank, span in enumerate(mine):
             common = _overlap(span, wanted[me])
             for out in moved if len(common) and rank != me else ():
-                self.messages.receive(out[_within(common, wanted[me])], rank)
+                received.append(self.messages.receive(out[_within(common, wanted[me])], rank))
+        if self.pauses:  # all messages are received in the round after that of their sends
+            pause(self.pauses - 1)
+        for one in received:
+            self.messages.wait(one)
         return moved
 
 

@@ -14,7 +14,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
-from paragan.parallel._alternating_passes import pause
+from paragan.parallel._alternating_passes import pause, slack_rounds
 from paragan.parallel._rank_groups import RankGroups
 
 
@@ -54,7 +54,7 @@ class RowSplit:
 
         A batch of fewer rows has a micro-batch for each; one without rows on any rank has one.
         """
-        everyone = _gather_count(ranks.world, count)
+        everyone = _gather_count(ranks, count)
         first = ranks.world.rank - ranks.group.rank
         here = range(first, first + ranks.group.size)
         starts = [sum(everyone[:rank]) for rank in here]
@@ -80,7 +80,7 @@ class RowSplit:
         gathered = [torch.empty_like(padded) for _ in self.counts]
         self.pipeline.count("activations", padded, collective=Collective.ALL_GATHER)
         work = dist.all_gather(gathered, padded, group=self.pipeline.group, async_op=True)
-        pause()
+        pause(slack_rounds(self.pipeline.size))
         with phase(Phase.COMMUNICATION):
             work.wait()
         whole = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
@@ -96,13 +96,14 @@ class RowSplit:
         return torch.cat(list(pieces))[places.argsort().to(pieces[0].device)]
 
 
-def _gather_count(world: World, count: int) -> list[int]:
+def _gather_count(ranks: RankGroups, count: int) -> list[int]:
     """Return the rows of each rank. Collective."""
+    world = ranks.world
     mine = torch.tensor([count])
     gathered = [torch.empty_like(mine) for _ in range(world.size)]
     world.count("control", mine, collective=Collective.ALL_GATHER)
     work = dist.all_gather(gathered, mine, group=world.control, async_op=True)
-    pause()
+    pause(slack_rounds(ranks.group.size))
     with phase(Phase.COMMUNICATION):
         work.wait()
     return [int(each) for each in gathered]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paragan.parallel._alternating_passes import slack_rounds
+
 
 @dataclass(frozen=True)
 class ChunkTime:
@@ -59,8 +61,13 @@ def schedule(chunks: Sequence[ChunkTime], micro_batches: int, alternates: bool =
         found.append(Interval(rank, is_backward, start, free[rank], number, micro_batch))
 
     if alternates:
-        for _, part, is_backward, number in _alternating_rounds(len(chunks), micro_batches):
-            add(number, part, is_backward, chunks[number].backward_s if is_backward else chunks[number].forward_s)
+        for number, part, is_backward in _alternating_order(len(chunks), micro_batches, slack_rounds(len(free))):
+            if number is not None:
+                add(number, part, is_backward, chunks[number].backward_s if is_backward else chunks[number].forward_s)
+                continue
+            for rank, seconds in free.items():
+                free[rank] = max(seconds, ready[part])
+            ready[part] = max(free.values())  # gradients of all rows
         return found
     order = list(range(len(chunks)))
     for number in order:
@@ -78,17 +85,20 @@ def schedule(chunks: Sequence[ChunkTime], micro_batches: int, alternates: bool =
     return found
 
 
-def _alternating_rounds(num_chunks: int, micro_batches: int) -> list[tuple[int, int, bool, int]]:
-    """Return (round, micro-batch, is a backward, chunk) of all passes in their order.
+def _alternating_order(num_chunks: int, micro_batches: int, slack: int) -> list[tuple[int | None, int, bool]]:
+    """Return (chunk, micro-batch, is a backward) of all passes in their order; None: the loss, on all ranks.
 
-    Two more rounds between forward and backward: outputs go to the ranks of their rows, and gradients back.
+    slack: rounds in which outputs go to the ranks of their rows, and in which gradients return.
     """
-    passes = []
+    passes: list[tuple[int, int, bool, int | None]] = []
     for part in range(micro_batches):
+        loss = 2 * part + num_chunks - 1 + slack
+        passes.append((loss, part, False, None))
         for number in range(num_chunks):
             passes.append((2 * part + number, part, False, number))
-            passes.append((2 * part + 2 * num_chunks - number, part, True, number))
-    return sorted(passes)
+            passes.append((loss + slack + num_chunks - 1 - number, part, True, number))
+    passes.sort(key=lambda one: one[:2])
+    return [(number, part, is_backward) for _, part, is_backward, number in passes]
 
 
 def idle_share_of(intervals: Sequence[Busy]) -> float:
