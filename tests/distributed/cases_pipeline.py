@@ -127,32 +127,16 @@ def _batches(first: int = 0, count: int = ROWS):
         step += 1
 
 
-def most_live_outputs(world: World, schedule: str, micro_batches: int) -> int:
-    """Most micro-batches whose output of this rank's first block waits for its backward, in a turn of D."""
-    placed = [strategy("pipeline", {"micro_batches": micro_batches, "schedule": schedule}) for _ in Side]
-    gan, batches = _zoo_game("sngan", world, placed, 1, world.share(ROWS), "")
-    found = [0, 0]
-
-    def count(_: Any, inputs: Any, output: Any) -> None:
-        if output.requires_grad:
-            found[0] += 1
-            found[1] = max(found)
-            output.register_hook(lambda _: found.__setitem__(0, found[0] - 1))
-
-    here = next(block for block in gan.d.net.blocks.children() if any(True for _ in block.parameters()))
-    here.register_forward_hook(count)
-    gan.d.update(gan.d_turn(next(batches)), against=gan.g)
-    assert found[0] == 0, found
-    return found[1]
-
-
-def zoo(world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2) -> float:
+def zoo(
+    world: World, model: str, options: dict[str, Any], penalty: str = "r1", steps: int = 2, recompute: bool = False
+) -> float:
     """The largest difference of any weight or average from one process with equal micro-batches."""
     parts = options.get("micro_batches", 4)
     plain, batches = _zoo_game(model, ALONE, (none.Strategy(), none.Strategy()), parts, (0, ROWS), penalty)
     for _ in range(steps):
         synchronous.step(plain, batches)
-    placed = (strategy("pipeline", options), strategy("pipeline", options))
+    memory = none.MemoryOptions(recompute=recompute)
+    placed = [PipelineStrategy(PipelineOptions(**options), memory) for _ in Side]
     gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS), penalty)
     for _ in range(steps):
         synchronous.step(gan, batches)
@@ -305,14 +289,3 @@ def unscaled(world: World) -> list[float]:
         weight.grad = torch.ones_like(weight)
     found = placed.finished_gradients(net, torch.tensor(2.0))
     return sorted({float(grad.max()) for grad in found.values()})
-
-
-def refused_schedule(world: World, options: dict[str, Any], recompute: bool) -> str:
-    """The message of a schedule that cannot run."""
-    chosen = PipelineOptions(**options)
-    placed = PipelineStrategy(chosen, none.MemoryOptions(recompute=recompute))
-    try:
-        _zoo_player(Side.D, "sngan", placed, world, 1)
-    except ConfigError as error:
-        return str(error)
-    return ""

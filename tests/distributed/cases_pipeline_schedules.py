@@ -1,4 +1,4 @@
-"""Schedules of a pipeline with two chunks on each of four ranks, on a deep discriminator with R1."""
+"""Schedules of a pipeline on a deep discriminator: equality with one process, held outputs, refusals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
@@ -23,6 +24,7 @@ from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge
 from paragan.parallel import none
+from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.penalties import r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -30,6 +32,7 @@ from tests.laws.small_gan import distance
 
 BLOCKS, WIDTH, CLASSES, ROWS, STEPS = 8, 6, 3, 8, 3
 UNEVEN = (3, 2, 2, 1)
+PENALTIES = (r1.Penalty(r1.Options(weight=0.3)),)
 
 
 class Block(nn.Module):
@@ -60,7 +63,9 @@ class Deep(nn.Module):
         return out.squeeze(1) if out.shape[1] == 1 else out
 
 
-def _game(placed: Sequence[none.Strategy], world: World, parts: int) -> GAN:
+def _game(
+    placed: Sequence[none.Strategy], world: World, parts: int, penalties: Sequence[r1.Penalty] = PENALTIES
+) -> GAN:
     seats = []
     for side, one in zip(Side, placed, strict=True):
         outputs = WIDTH if side is Side.G else 1
@@ -69,8 +74,7 @@ def _game(placed: Sequence[none.Strategy], world: World, parts: int) -> GAN:
         policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
         seats.append(Player(side, one.prepare(make, world), one, policy))
     prior = Prior(5, WIDTH, CLASSES, dtype=torch.float64)
-    penalty = r1.Penalty(r1.Options(weight=0.3))
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=(penalty,))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=tuple(penalties))
 
 
 def _batches(first: int, count: int):
@@ -95,3 +99,32 @@ def of_schedule(world: World, options: dict, uneven: bool) -> float:
     (found, _), (plain, _) = gans
     pairs = ((found.g, plain.g), (found.d, plain.d))
     return max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
+
+
+def most_live_outputs(world: World, schedule: str, micro_batches: int) -> int:
+    """Most micro-batches whose output of this rank's first block waits for its backward, in a turn of D."""
+    placed = [strategy("pipeline", {"micro_batches": micro_batches, "schedule": schedule}) for _ in Side]
+    gan = _game(placed, world, 1, penalties=())
+    live = [0]
+
+    def count(_: nn.Module, inputs: object, output: Tensor) -> None:
+        if output.requires_grad:
+            live.append(live[-1] + 1)
+            output.register_hook(lambda _: live.append(live[-1] - 1))
+
+    here = next(block for block in gan.d.net.blocks.children() if isinstance(block, Block))
+    here.register_forward_hook(count)
+    gan.d.update(gan.d_turn(next(_batches(*world.share(ROWS)))), against=gan.g)
+    assert live[-1] == 0
+    return max(live)
+
+
+def refused_schedule(world: World, options: dict, recompute: bool) -> str:
+    """The message of a schedule that cannot run."""
+    chosen = PipelineOptions(**options)
+    placed = PipelineStrategy(chosen, none.MemoryOptions(recompute=recompute))
+    try:
+        placed.prepare(lambda: Deep(1), world)
+    except ConfigError as error:
+        return str(error)
+    return ""

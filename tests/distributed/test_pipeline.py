@@ -131,8 +131,13 @@ def test_pipeline_with_1f1b_two_ranks_are_the_batch(two_ranks, model, options, p
     assert max(two_ranks.run(f"{CASES}:zoo", model=model, options=options, penalty=penalty)) <= TOLERANCE
 
 
+def test_pipeline_with_1f1b_and_recompute_is_the_batch(two_ranks):
+    options = {"micro_batches": 4, **ALTERNATING}
+    assert max(two_ranks.run(f"{CASES}:zoo", model="sngan", options=options, penalty="", recompute=True)) <= TOLERANCE
+
+
 def test_pipeline_with_1f1b_holds_outputs_of_fewer_micro_batches(two_ranks):
-    case = f"{CASES}:most_live_outputs"
+    case = f"{CASES}_schedules:most_live_outputs"
     assert two_ranks.run(case, schedule="breadth_first", micro_batches=8) == [8, 8]
     assert max(two_ranks.run(case, schedule="1f1b", micro_batches=8)) <= 4
 
@@ -147,7 +152,7 @@ def test_pipeline_with_1f1b_holds_outputs_of_fewer_micro_batches(two_ranks):
     ],
 )
 def test_pipeline_with_a_schedule_that_cannot_run_is_refused(four_ranks, options, recompute, message):
-    for said in four_ranks.run(f"{CASES}:refused_schedule", options=options, recompute=recompute):
+    for said in four_ranks.run(f"{CASES}_schedules:refused_schedule", options=options, recompute=recompute):
         assert message in said
 
 

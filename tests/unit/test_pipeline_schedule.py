@@ -43,8 +43,18 @@ def test_schedule_with_split_backward_waits_for_gradients_of_inputs_only(stages,
     assert found == pytest.approx(waiting / (3 * micro_batches + waiting))
 
 
-def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first():
-    found = schedule(chunks([1.0, 2.5, 0.5, 1.5], 2), 3)
+@pytest.mark.parametrize(("stages", "micro_batches"), [(1, 4), (2, 1), (2, 8), (4, 4), (4, 16), (8, 32)])
+def test_schedule_1f1b_has_nearly_the_bubble_of_gpipe_and_holds_fewer_outputs(stages, micro_batches):
+    found = schedule(chunks([1.0] * stages, stages), micro_batches, alternates=True)
+    gpipe = (stages - 1) / (micro_batches + stages - 1)
+    assert gpipe - 1e-9 <= idle_share_of(found) <= 1.1 * gpipe + 1e-9
+    first = sorted((one.start_s, -1 if one.is_backward else 1) for one in found if one.rank == 0)
+    assert max(itertools.accumulate(change for _, change in first)) <= 1.5 * stages + 1
+
+
+@pytest.mark.parametrize("alternates", [False, True])
+def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first(alternates):
+    found = schedule(chunks([1.0, 2.5, 0.5, 1.5], 2), 3, alternates)
     for rank in range(2):
         mine = sorted((one.start_s, one.stop_s) for one in found if one.rank == rank)
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(mine))
@@ -53,4 +63,7 @@ def test_schedule_no_rank_computes_twice_at_a_time_and_inputs_come_first():
     for (chunk, micro_batch, is_backward), one in at.items():
         needed = at.get((chunk + (1 if is_backward else -1), micro_batch, is_backward))
         assert needed is None or needed.stop_s <= one.start_s
-        assert not is_backward or one.start_s >= max(each.stop_s for each in found if not each.is_backward)
+        forwards = (
+            each.stop_s for each in found if not each.is_backward and alternates <= (each.micro_batch == micro_batch)
+        )
+        assert not is_backward or one.start_s >= max(forwards)

@@ -53,6 +53,10 @@ def test_plan_prints_pipelines_and_their_cuts(capsys):
     [
         (BOTH, "a pipeline of one rank; pass devices=N, or g.strategy.stages=N"),
         (("--timeline", "t.svg"), "pass --measure devices=N g.strategy=pipeline, too"),
+        (
+            ("--measure", "--timeline", "t.svg", "devices=2", *BOTH, "g.strategy.schedule=1f1b"),
+            "--timeline does not measure schedule=1f1b",
+        ),
         (("--measure", "--timeline", "t.txt", "devices=2", *BOTH), "--timeline t.txt: unknown format '.txt'"),
         (("--workers", "1,2", *BOTH), "strategy pipeline has no forecast on other numbers of workers"),
     ],

@@ -115,7 +115,7 @@ class MicroBatchThread:
 
     def _main(self, clock: Any, num_threads: int) -> None:
         self._resumed.acquire()
-        torch.set_num_threads(num_threads)  # each thread has a number of its own
+        torch.set_num_threads(num_threads)  # set per thread
         set_thread_clock(clock)
         _thread.micro_batch = self
         try:
