@@ -40,11 +40,15 @@ class _Cancelled(BaseException):
 
 
 class MicroBatchThread:
-    """One micro-batch that runs until it pauses. run: returns its result."""
+    """One micro-batch that runs until it pauses. run: returns its result.
+
+    is_backward: whether its backward has begun.
+    """
 
     def __init__(self, run: Callable[[], Any]) -> None:
         self.result: Any = None
         self.is_done = False
+        self.is_backward = False
         self._run = run
         self._error: BaseException | None = None
         self._is_cancelled = False
@@ -96,6 +100,7 @@ class MicroBatchThread:
 
         What lies between moves can be reached from several of them, so no backward frees the graph.
         """
+        self.is_backward = True
         torch.autograd.backward(roots, gradients, retain_graph=True)
         while self._cuts:
             cut = self._cuts.pop()

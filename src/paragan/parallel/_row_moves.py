@@ -38,12 +38,13 @@ class Messages:
     """Messages of the ranks of one pipeline.
 
     tokens: empty tensors whose graphs reach all moves since the list was set; None: not recorded.
-    waits: times (`time.monotonic`) at which waits of this process for rows began and ended.
+    waits: times (`time.monotonic`) at which waits of this process for rows began and ended, and
+    whether an alternating micro-batch is in its backward then.
     """
 
     ranks: World
     tokens: list[Tensor] | None = None
-    waits: list[tuple[float, float]] | None = None
+    waits: list[tuple[float, float, bool]] | None = None
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
     _earlier: list[list[tuple[Any, Tensor]]] = field(default_factory=list)
 
@@ -74,7 +75,9 @@ class Messages:
         with _missing_rank():
             received.wait()
         if self.waits is not None:
-            self.waits.append((began, time.monotonic()))
+            micro_batch = running_micro_batch()
+            is_backward = micro_batch is not None and micro_batch.is_backward
+            self.waits.append((began, time.monotonic(), is_backward))
 
     @phase(Phase.COMMUNICATION)
     def flush(self) -> None:

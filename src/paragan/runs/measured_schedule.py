@@ -12,11 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from paragan import build
 from paragan.build.players import player
@@ -25,10 +26,14 @@ from paragan.config.sections import ANY
 from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.types import Side
+from paragan.core.types import Rows, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.parallel._network_parts import pipelined
+from paragan.game.player import Player
+from paragan.parallel._alternating_passes import run_alternating
+from paragan.parallel._backward import backward
+from paragan.parallel._network_parts import end_round, pipelined
+from paragan.parallel._pipelined_blocks import PipelinedBlocks
 from paragan.runs.plan_pipelines import noise_inputs, pipeline_options
 from paragan.runs.shape_only_data import shape_only_data
 from paragan.scaling.pipeline_plan import PipelinePlan
@@ -88,10 +93,12 @@ def _busy_times(by_rank: Sequence[dict[str, Any]]) -> list[Busy]:
     began = min(found["start"] for found in first)
     busy = []
     for found in first:
-        edges = [found["start"], *chain.from_iterable(found["waits"]), found["stop"]]
-        for start, stop in list(pairwise(edges))[::2]:
+        starts = [(found["start"], False), *((end, is_backward) for _, end, is_backward in found["waits"])]
+        stops = [*(began for began, _, _ in found["waits"]), found["stop"]]
+        for (start, is_backward), stop in zip(starts, stops, strict=True):
             if stop - start >= _SHORTEST_S:
-                busy.append(Busy(found["stage"], start >= found["turned"], start - began, stop - began))
+                after = is_backward or start >= found["turned"]
+                busy.append(Busy(found["stage"], after, start - began, stop - began))
     return busy
 
 
@@ -117,20 +124,44 @@ def _run(config: RunConfig, side: Side, found: build.Data, world: World) -> dict
     make = build.maker(config, side, found, world.device)
     seat = player(side, make, options, world=world)
     placed = pipelined(seat.net)
-    inputs = noise_inputs(make, seat.net, world.share(config.train.batch)[1], world.device)
+    rows = Rows(0, *world.share(config.train.batch), config.train.batch)
+    inputs = noise_inputs(make, seat.net, rows.count, world.device)
     times: dict[str, Any] = {}
     for _ in range(_WARM_UP + 1):
         world.barrier()
         placed.messages.waits = []
         times["start"] = time.monotonic()
-        output = seat.training_network(*inputs)
-        times["turned"] = time.monotonic()
-        (output if side is Side.G else output.logits_B).sum().backward()
-        if placed.split is not None:
-            placed.split.finish()
+        times["turned"] = _forward_backward(seat, inputs, rows)
         times["stop"] = time.monotonic()
     stage = placed.ranks.group.rank
     return {**times, "waits": placed.messages.waits, "stage": stage, "pipeline": world.rank - stage}
+
+
+def _forward_backward(seat: Player, inputs: Sequence[Tensor | None], rows: Rows) -> float:
+    """Run both passes; return when the backward began, after the end where they alternate."""
+    placed = pipelined(seat.net)
+    blocks = seat.net.blocks
+    if isinstance(blocks, PipelinedBlocks) and blocks.alternates:
+        windows = [part.within(rows) for part in rows.parts(blocks.micro_batches)]
+        parts = [[None if one is None else one[window] for one in inputs] for window in windows]
+        runs = [partial(_micro_batch, seat, part) for part in parts]
+        run_alternating(runs, end_round([seat.training_network]))
+        return time.monotonic()
+    output = _output(seat, inputs)
+    turned = time.monotonic()
+    output.sum().backward()
+    if placed.split is not None:
+        placed.split.finish()
+    return turned
+
+
+def _micro_batch(seat: Player, inputs: Sequence[Tensor | None]) -> None:
+    backward([_output(seat, inputs).sum()], [None], 1)
+
+
+def _output(seat: Player, inputs: Sequence[Tensor | None]) -> Tensor:
+    output = seat.training_network(*inputs)
+    return output if seat.side is Side.G else output.logits_B
 
 
 if __name__ == "__main__":

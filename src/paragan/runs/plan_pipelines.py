@@ -33,10 +33,8 @@ def pipeline_options(options: PlayerOptions) -> Any:
 def refuse_timeline(config: RunConfig, is_measured: bool, path: Path) -> None:
     """Raise `ConfigError` for a timeline that cannot be drawn."""
     check_plot_file(path, "--timeline")
-    pipelines = [each for each in map(pipeline_options, (config.g, config.d)) if each is not None]
-    if any(each.schedule == "1f1b" for each in pipelines):
-        raise ConfigError("--timeline does not measure schedule=1f1b; leave --timeline or the schedule out")
-    if not is_measured or (config.devices or 1) < 2 or not pipelines:
+    is_pipelined = any(map(pipeline_options, (config.g, config.d)))
+    if not is_measured or (config.devices or 1) < 2 or not is_pipelined:
         problem = "--timeline draws the schedules of pipelines, predicted and as they run"
         raise ConfigError(f"{problem}; pass --measure devices=N g.strategy=pipeline, too")
     if has_outside_networks(config, None):
