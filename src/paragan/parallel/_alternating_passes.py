@@ -55,7 +55,8 @@ class MicroBatchThread:
         self._resumed = threading.Semaphore(0)
         self._paused = threading.Semaphore(0)
         self._cuts: list[tuple[Move, list[Tensor], list[Tensor]] | None] = []  # None: end of a chunk
-        context = (thread_clock(), torch.get_num_threads())
+        device = torch.accelerator.current_device_index() if torch.accelerator.is_available() else None
+        context = (thread_clock(), torch.get_num_threads(), device)
         self._thread = threading.Thread(target=self._main, args=context, daemon=True)
         self._thread.start()
 
@@ -118,9 +119,11 @@ class MicroBatchThread:
             if trained:
                 torch.autograd.backward([t for t, _ in trained], [grad for _, grad in trained], retain_graph=True)
 
-    def _main(self, clock: Any, num_threads: int) -> None:
+    def _main(self, clock: Any, num_threads: int, device: int | None) -> None:
         self._resumed.acquire()
-        torch.set_num_threads(num_threads)  # set per thread
+        torch.set_num_threads(num_threads)  # this, the device and the clock are set per thread
+        if device is not None:
+            torch.accelerator.set_device_index(device)
         set_thread_clock(clock)
         _thread.micro_batch = self
         try:
