@@ -23,7 +23,7 @@ class LagBound:
     polled while waiting; True ends the wait with a `RankError`. refresh: R, the steps between two
     states that D sends, at most max(1, S): then G never waits for a state that D does not send.
     sends_differences: of D's states, in bfloat16. rounds_fakes: the samples that D receives are
-    rounded to bfloat16.
+    rounded to bfloat16. predict: of `PredictedOpponent`; 0: none.
     """
 
     staleness: int = 1
@@ -39,6 +39,7 @@ class LagBound:
     refresh: int = 1
     sends_differences: bool = False
     rounds_fakes: bool = False
+    predict: float = 0.0
 
     def __post_init__(self) -> None:
         if self.refresh > max(1, self.staleness):

@@ -60,6 +60,11 @@ class Options:
     """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
     lag_lr: NotNegative = 0.0
     """c of a learning rate multiplied by 1 / (1 + c lag)."""
+    predict: NotNegative = 0.0
+    """Times D's last change that is added to its weights where G trains against an earlier D.
+
+    1 is the prediction step of Yadav et al. 2018.
+    """
     fall_back: Positive | None = 50.0
     """`staleness` becomes 0 if gradients exceed this many times their usual size; null: never."""
     refresh: Count = 1
@@ -172,4 +177,5 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
             refresh=options.refresh,
             sends_differences=options.state_dtype == "bf16",
             rounds_fakes=options.fakes_dtype == "bf16",
+            predict=options.predict,
         )

@@ -30,6 +30,7 @@ from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
+from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, StateEncoder
 from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import (
@@ -60,6 +61,7 @@ class GeneratorHalf(HalfStep):
     ) -> None:
         super().__init__(limits, limits.staleness, world)
         self.opponent = opponent
+        self.predicted = PredictedOpponent(opponent, limits.predict, limits.k) if limits.predict else None
         self.fakes = fakes
         self.states = states
         self.d_parts = d_parts
@@ -84,13 +86,20 @@ class GeneratorHalf(HalfStep):
         self.lag_record.lags[lag] += 1
         self.lag_record.used.append(self.opponent.version)
         self.damp_lr(g, lag)
-        update = g.update(turn, against=self.opponent)
+        predicted = self.predicted if lag else None
+        update = g.update(turn, against=predicted or self.opponent)
         self.check_gradients(g, update)
         return update
 
     def wait_for_d(self, step: int) -> None:
         """Wait until D has made that many steps and has sent its exact state."""
         self._wait_for_version(self.limits.k * step, needs_exact=True)
+        self.forget_change()
+
+    def forget_change(self) -> None:
+        """Predict D from changes after a pause only, as a run does that resumes there."""
+        if self.predicted is not None:
+            self.predicted.forget()
 
     def fall_back(self, version: int) -> None:
         """Set the bound to 0 where D sends every state; otherwise D's answer does (`read_note`)."""
@@ -130,7 +139,8 @@ class GeneratorHalf(HalfStep):
 
     def _load_state(self, message: Message) -> None:
         self.read_note(message.note, message.version)
-        self.opponent.follow(message.data, message.version, bool(message.note & DIFFERENCE))
+        followed = self.predicted or self.opponent
+        followed.follow(message.data, message.version, bool(message.note & DIFFERENCE))
 
 
 class DiscriminatorHalf(HalfStep):

@@ -79,6 +79,7 @@ class ThreadStep:
         if d.version > opponent.version or not opponent.is_exact:
             self.discriminator.publish_exactly(d)
             self.generator.wait_for_d(d.version // self.generator.limits.k)
+        self.generator.forget_change()
 
     def close(self) -> None:
         """Stop G's thread."""

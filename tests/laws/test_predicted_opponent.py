@@ -1,0 +1,116 @@
+"""Prediction of a late opponent: weights by hand, and an asynchronous game against the plain loop."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from paragan.core.types import Side
+from paragan.distributed.transports.link import ThreadLink
+from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.predicted_opponent import PredictedOpponent
+from paragan.game.snapshot import Snapshot, packed
+from paragan.parallel import none
+from paragan.schemes._lag import LagBound
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
+from tests.laws.small_gan import batches, game, network, player
+
+STEPS, WAIT_S = 5, 60.0
+LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
+
+
+class Numbers(torch.nn.Module):
+    def __init__(self, weight: float, buffer: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([weight, -weight], dtype=torch.float64))
+        self.register_buffer("mean", torch.tensor(buffer, dtype=torch.float64))
+
+
+def message(weight, buffer):
+    return packed(Numbers(weight, buffer).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("factor", "step", "version", "expected"), [(1.0, 1, 1, 5.0), (0.5, 1, 1, 4.0), (1.0, 2, 4, 4.0)]
+)
+def test_predicted_opponent_continues_the_change_per_step(factor, step, version, expected):
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 10.0)), factor, step)
+    opponent.follow(message(3.0, 20.0), version)
+    net = opponent.network().module
+    assert net.weight.tolist() == [expected, -expected] and net.mean == 20.0
+    assert opponent.snapshot.net.weight.tolist() == [3.0, -3.0] and opponent.version == version
+    assert not net.weight.requires_grad
+
+
+def test_predicted_opponent_forgets_the_change():
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
+    opponent.follow(message(3.0, 0.0), 1)
+    opponent.forget()
+    assert opponent.network().module.weight.tolist() == [3.0, -3.0]
+    opponent.follow(message(4.0, 0.0), 2)
+    assert opponent.network().module.weight.tolist() == [5.0, -5.0]
+
+
+def played(pace, order):
+    """G's and D's networks after some steps whose delays are given."""
+    on_g, on_d = (game(*(player(side, none.Strategy()) for side in Side)) for _ in range(2))
+    fakes, states = (ThreadLink(4, WAIT_S) for _ in range(2))
+    sender, receiver = FakesSender([fakes]), FakesReceiver([fakes], LIKE)
+    generator = GeneratorHalf(Snapshot(network(Side.D)), sender, states, replace(pace, order=order))
+    counts = [step + 1 for step in range(STEPS)]
+    critic = DiscriminatorHalf(Buffer(BufferOptions(), 0), receiver, [states], replace(pace, order=counts))
+    errors = []
+
+    def run(half, gan):
+        stream = batches()
+        try:
+            for _ in range(STEPS):
+                half.step(gan, [next(stream)])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=sides) for sides in ((generator, on_g), (critic, on_d))]
+    [thread.start() for thread in threads]
+    [thread.join(WAIT_S) for thread in threads]
+    assert not errors and not any(thread.is_alive() for thread in threads), errors
+    return on_g.g.net.state_dict(), on_d.d.net.state_dict()
+
+
+def by_hand(factor):
+    """The same game in one loop: G's opponent is D before its update, and `factor` times its last change."""
+    gan = game(*(player(side, none.Strategy()) for side in Side))
+    stream = batches()
+    opponent = Snapshot(network(Side.D))
+    before = copy.deepcopy(gan.d.net)
+    for _ in range(STEPS):
+        real = next(stream)
+        turn = gan.g_turn(real)
+        fakes = gan.g.generate_fakes(turn)
+        detached = tuple(images.detach() for images in fakes)
+        opponent.net.load_state_dict(gan.d.net.state_dict())
+        for weight, now, earlier in zip(
+            opponent.net.parameters(), gan.d.net.parameters(), before.parameters(), strict=True
+        ):
+            weight.copy_(now.detach() + factor * (now.detach() - earlier.detach()))
+        before = copy.deepcopy(gan.d.net)
+        gan.d.update(gan.d_turn(real).with_inputs_of(turn, detached), against=gan.g)
+        gan.g.update(turn.with_fakes(fakes), against=opponent)
+    return gan.g.net.state_dict(), gan.d.net.state_dict()
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0])
+def test_asynchronous_game_with_prediction_is_the_plain_loop(factor):
+    late = played(LagBound(1, 0, timeout_s=WAIT_S, predict=factor), list(range(STEPS)))
+    for mine, expected in zip(late, by_hand(factor), strict=True):
+        assert max(float((value - expected[name]).abs().max()) for name, value in mine.items()) <= 1e-12
+
+
+def test_asynchronous_game_without_delay_ignores_prediction():
+    pace = LagBound(0, 0, timeout_s=WAIT_S)
+    ends = [played(replace(pace, predict=factor), [step + 1 for step in range(STEPS)])[0] for factor in (0.0, 1.0)]
+    assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
