@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -196,3 +198,21 @@ def _unpack(data: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
         torch.empty(shape, dtype=row.dtype, device="meta") for shape, row in zip(shapes, like.values(), strict=True)
     ]
     return dict(zip(like, unpacked("fakes", data[end:], kinds), strict=True))
+
+
+@dataclass(frozen=True)
+class RemoteGenerator:
+    """Placeholder for the generator on other ranks, whose fakes have arrived."""
+
+    version: int
+    module: Any = None
+    mixes: bool = False
+
+    def network(self) -> RemoteGenerator:
+        return self
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        raise AssertionError("the generator is on other ranks: its fakes come with the turn")
+
+    def frozen(self) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -15,9 +15,6 @@ If they are G's, D must learn of it first, so G keeps its bound until D's answer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -37,6 +34,7 @@ from paragan.schemes.asynchronous.fakes import (
     FakesMessage,
     FakesReceiver,
     FakesSender,
+    RemoteGenerator,
     judged_tensors,
     with_received,
 )
@@ -183,7 +181,7 @@ class DiscriminatorHalf(HalfStep):
             device = d.strategy.device(d.net)
             turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
             self.damp_lr(d, max(lags))
-            update = d.update(turn, against=_RemoteGenerator(version))
+            update = d.update(turn, against=RemoteGenerator(version))
             self.check_gradients(d, update)
         if self._is_due(d):
             self.publish(d)
@@ -232,21 +230,3 @@ class DiscriminatorHalf(HalfStep):
         self._num_received += 1
         self.read_note(message.note, message.version)
         self.buffer.put(message.tensors, message.version)
-
-
-@dataclass(frozen=True)
-class _RemoteGenerator:
-    """Placeholder for the generator on other ranks, whose fakes have arrived."""
-
-    version: int
-    module: Any = None
-    mixes: bool = False
-
-    def network(self) -> _RemoteGenerator:
-        return self
-
-    def __call__(self, *inputs: Tensor | None) -> Any:
-        raise AssertionError("the generator is on other ranks: its fakes come with the turn")
-
-    def frozen(self) -> AbstractContextManager[None]:
-        return nullcontext()
