@@ -40,17 +40,19 @@ class Roles:
         """Whether one rank has both players, and the others compute gradients on copies."""
         return self.is_split and self.ranks[Side.G] == self.ranks[Side.D]
 
+    def has(self, side: Side) -> bool:
+        """Return whether this rank has a player."""
+        return not self.is_split or self.world.rank in self.ranks[side]
+
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The players of this rank."""
-        if not self.is_split:
-            return tuple(Side)
-        return tuple(side for side in Side if self.world.rank in self.ranks[side])
+        """The players of this rank; without separate ranks G and D."""
+        return tuple(side for side in self.ranks or Side if self.has(side))
 
     @property
     def trained_sides(self) -> tuple[Side, ...]:
         """Players whose turns run on this rank: its players, or all on a server's other ranks."""
-        return tuple(side for side in Side if (side in self.sides) != self.has_server)
+        return tuple(side for side in self.ranks or Side if self.has(side) != self.has_server)
 
     def sources(self, side: Side, of: Side) -> list[int]:
         """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.

@@ -205,7 +205,8 @@ class _TurnRun:
         whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
         outputs = replace(outputs, whole=whole)
         augmented = partial(turn.augmented, feed=feed)
-        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole, augmented)
+        others = {side.value: net for side, net in self.nets.items() if side is not turn.side}
+        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole, augmented, others)
 
     def _scaled(self, loss: Tensor) -> Tensor:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
