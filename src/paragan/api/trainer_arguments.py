@@ -10,6 +10,7 @@ from torch import nn
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty
 from paragan.datasets._ragged import Padding
+from paragan.game.player import refuse_untrained
 from paragan.layers.discriminators import Discriminators
 
 
@@ -42,6 +43,28 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
     if isinstance(terms, Sequence) and not isinstance(terms, str):
         return tuple(terms)
     raise ConfigError(f"terms is a {type(terms).__name__}; pass a list of terms: terms=[…]")
+
+
+def players_of(players: Any) -> dict[str, nn.Module]:
+    """Return the networks of further players by name."""
+    if players is not None and not isinstance(players, Mapping):
+        hint = "pass networks by name, such as {'fake_score': net}"
+        raise ConfigError(f"players is a {type(players).__name__}; {hint}")
+    for name, net in (players or {}).items():
+        if not isinstance(net, nn.Module):
+            raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
+        refuse_untrained(f"players.{name}", net)
+    return dict(players or {})
+
+
+def refuse_shared_weights(nets: Mapping[str, nn.Module]) -> None:
+    """Raise `ConfigError` if two networks have a weight in common."""
+    owners: dict[int, str] = {}
+    for name, net in nets.items():
+        for weight in net.parameters():
+            if (other := owners.setdefault(id(weight), name)) != name:
+                hint = "give each separate weights, since each has an optimiser"
+                raise ConfigError(f"{other} and {name} share weights; {hint}")
 
 
 def settings_of(settings: Any) -> dict[str, Any]:

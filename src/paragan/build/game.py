@@ -15,6 +15,7 @@ from paragan.build.terms import adversarial, augmentation, balancing, penalties
 from paragan.config import RunConfig, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
+from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
@@ -43,17 +44,17 @@ def gan(
     refuse_other_samples(config, found, model)
     refuse_unpaired(config, found, has_outside_networks(config, model), model)
     roles = colocated_roles(ALONE) if roles is None else roles
-    options = {Side.G: config.g, Side.D: config.d}
+    options = {Side(name): of_player for name, of_player in config.player_options.items()}
+    scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
-    scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
+    scaled[Side.G] = any(scaled.values())
     is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
-    makers = makers or {side: maker(config, side, found, device, model) for side in Side}
+    makers = makers or {side: maker(config, side, found, device, model) for side in options}
     how = config.train.executor
-    players = {
-        side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in roles.sides
-    }
+    here = filter(roles.has, options)
+    players = {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in here}
     stand_in = copy if roles.has_server else away
-    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
+    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
     for side, seat in players.items():
@@ -63,6 +64,8 @@ def gan(
     latents = prior(config, found, device, nets, model)
     rest: dict[str, Any] = {"total": roles.batch_world.sum, "adversarial": config.adversarial}
     rest["balancer"] = balancing(config)
+    rest["further"] = {side: seats[side] for side in seats if side.is_further}
+    rest["further_penalties"] = {side: mine[side] for side in rest["further"]}
     game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augmentation(config), **rest)
     attach_state(game, device)
     if is_validated:  # on a separate pair, so that no state changes
@@ -85,4 +88,10 @@ def scheme(config: RunConfig) -> Scheme:
     if not hasattr(module, "Scheme"):
         return FunctionScheme(module.step)
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
+    if config.players and not made.any_players:
+        name = next(iter(config.players))
+        raise ConfigError(
+            f"scheme {config.scheme.name} does not support players.{name}: it trains G and D only; use scheme "
+            "synchronous, dmd2 or separate_ranks"
+        )
     return made

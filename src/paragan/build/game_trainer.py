@@ -52,9 +52,9 @@ def trainer(
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        options = {Side.G: config.g, Side.D: config.d}
+        options = {Side(name): player for name, player in config.player_options.items()}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
-    describe_micro_batches((game.g, game.d), say)
+    describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
@@ -75,8 +75,8 @@ def trainer(
 
 
 def _refuse_offload(config: RunConfig, device: torch.device) -> None:
-    if device.type == "cpu" and (config.g.offload or config.d.offload):
-        side = "g" if config.g.offload else "d"
+    side = next((name for name, options in config.player_options.items() if options.offload), None)
+    if device.type == "cpu" and side is not None:
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
 
 

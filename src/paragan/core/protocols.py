@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from paragan.core import rng
 from paragan.core.balancer import Balancer
 from paragan.core.outputs import Outputs, identity
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
@@ -48,6 +49,17 @@ class PenaltyContext:
     whole: Callable[[Tensor], Tensor] = identity
     augmented: Callable[[Tensor, str], Tensor] = lambda x, kind: x
     players: Mapping[str, Network] = field(default_factory=dict)
+
+    def normal(self, stream: str, like: Tensor) -> Tensor:
+        """Draw standard normal numbers for these rows, equal on any number of ranks.
+
+        stream: another name for each draw of a turn. like: gives type, device and shape.
+        """
+        return rng.normal(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
+
+    def uniform(self, stream: str, like: Tensor) -> Tensor:
+        """Draw uniform numbers in [0, 1), as `normal`."""
+        return rng.uniform(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
 
 
 class Penalty(ABC):

@@ -29,6 +29,11 @@ class Side(enum.Enum):
     G = "g"
     D = "d"
 
+    @property
+    def is_further(self) -> bool:
+        """Whether it is neither G nor D."""
+        return self not in (Side.G, Side.D)
+
     @classmethod
     def _missing_(cls, value: object) -> Side | None:
         """Return the side of a further player, one object for each name; None for an invalid name."""

@@ -134,7 +134,7 @@ class GAN:
 
     def turn(self, side: Side, real: Batch) -> Turn:
         """Return a turn of a player; that of a further one has its penalties as loss, on G's images."""
-        if side in (Side.G, Side.D):
+        if not side.is_further:
             return self.g_turn(real) if side is Side.G else self.d_turn(real)
         due, absent = _due(self.penalties[side], self.further[side].version, real.rows)
         rest: dict[str, Any] = {"is_due": bool(due), "absent": absent, "players": self._called_by(due)}

@@ -110,7 +110,7 @@ class Player:
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
-        _seed_layers(turn, self.version, self.plain_network)
+        seed_layers(turn, self.version, self.plain_network)
         feeds = turn.feed.parts(self.policy.micro_batches)
         outputs = [generate(self.training_network, feed) for feed in feeds]
         if outputs[0].extra:
@@ -141,7 +141,7 @@ class Player:
             problem = f"{self.side.value}: this turn is not due, so it has no gradients"
             raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
         others = {side: one.network() for side, one in {**turn.players, turn.opponent: against}.items()}
-        _seed_layers(turn, self.version, self.plain_network, *others.values())
+        seed_layers(turn, self.version, self.plain_network, *others.values())
         turn = with_d_fakes(turn, others[turn.opponent], self.policy.micro_batches)
         # With shared fakes `generate_fakes` has begun the update.
         if turn.side is not Side.G or turn.feed.fakes is None:
@@ -277,7 +277,7 @@ def refuse_untrained(owner: str, net: nn.Module) -> None:
         )
 
 
-def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
+def seed_layers(turn: Turn, version: int, *nets: Network) -> None:
     """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
     if any(getattr(net, "draws", False) for net in nets):
         torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
