@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from paragan.build.terms import adversarial, augmentation, balancing, penalties
 from paragan.config import RunConfig, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
@@ -53,7 +53,7 @@ def gan(
     how = config.train.executor
     here = filter(roles.has, options)
     players = {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in here}
-    stand_in = copy if roles.has_server else away
+    stand_in = copy if roles.has_server else partial(away, has_state=roles.sends_states)
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
@@ -88,10 +88,4 @@ def scheme(config: RunConfig) -> Scheme:
     if not hasattr(module, "Scheme"):
         return FunctionScheme(module.step)
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
-    if config.players and not made.any_players:
-        name = next(iter(config.players))
-        raise ConfigError(
-            f"scheme {config.scheme.name} does not support players.{name}: it trains G and D only; use scheme "
-            "synchronous, dmd2 or separate_ranks"
-        )
     return made

@@ -48,6 +48,9 @@ def trainer(
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)
+    if config.players and not order.any_players:
+        problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
+        raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)

@@ -149,6 +149,13 @@ class RunConfig:
         """Options of all players by name."""
         return {"g": self.g, "d": self.d, **self.players}
 
+    def with_player(self, name: str, options: PlayerOptions) -> RunConfig:
+        """Return a copy with other options of a player."""
+        changed: Any = {name: options}
+        if name in self.players:
+            changed = {"players": {**self.players, **changed}}
+        return dataclasses.replace(self, **changed)
+
     @property
     def batches_per_step(self) -> int:
         """Batches of a step: one for each update of the player, other than G, with the most."""
@@ -165,6 +172,11 @@ class RunConfig:
         """Range of the steps whose batches have `train.kimg` thousand real images."""
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.batches_per_step)))
+
+
+def player_key(name: str) -> str:
+    """Return the key of a player's options: g, d or players.NAME."""
+    return name if name in ("g", "d") else f"players.{name}"
 
 
 def choose(category: str, name: str) -> Choice:

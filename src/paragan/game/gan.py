@@ -93,6 +93,11 @@ class GAN:
         """All players by side."""
         return {Side.G: self.g, **self.critics}
 
+    def called_by(self, side: Side) -> dict[Side, None]:
+        """Return the other players whose networks a player's turns call, in order."""
+        names = chain.from_iterable(penalty.players for penalty in self.penalties[side])
+        return dict.fromkeys((Side.D if side is Side.G else Side.G, *map(Side, names)))
+
     @property
     def batches_per_step(self) -> int:
         """Batches of a step: one for each update of the player, other than G, with the most."""

@@ -132,6 +132,9 @@ def _refuse(request: PlanRequest) -> None:
     if request.config.grid is not None:
         problem = "plan supports one pair of networks, not a grid"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
+    if request.config.players:
+        problem = "plan supports G and D, not players"
+        raise ConfigError(f"{problem}; leave them out")
     if request.timeline is not None:
         refuse_timeline(request.config, request.is_measured, request.timeline)
     if request.forecast is not None:
