@@ -11,6 +11,7 @@ from examples import dmd2
 from paragan import build
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import World
+from paragan.core.errors import ConfigError
 
 BATCH, STEPS, UPDATES = 12, 3, {"d": 1, "fake_score": 3, "doubt": 2}
 KIMG = BATCH * max(UPDATES.values()) / 1000  # of a step
@@ -45,7 +46,7 @@ def trainer(folder, strategy: str = "", parts: int = 1, names=("fake_score",), s
     torch.manual_seed(0)
     players = {name: dmd2.FakeScore(3, 2, width=8).double() for name in names}
     chosen = {
-        "scheme": "dmd2", "train.batch": BATCH, "train.kimg": steps * KIMG, "every.save_kimg": 0, "every.log_steps": 1,
+        "scheme": "dmd2", "train.batch": BATCH, "train.kimg": steps * KIMG, "every.save_kimg": 0, "every.log_steps": 1, "train.timeout_s": 20,
         "adversarial.weight": 0.5, "g.ema.half_life_kimg": 0.02, "g.max_norm": 0.5,
     }  # fmt: skip
     for name in ("g", "d", *(f"players.{name}" for name in names)):
@@ -69,6 +70,15 @@ def train(world: World, folder: str, steps: int = STEPS, **how) -> int:
     for _ in loop.run():
         pass
     return loop.clock.step - before
+
+
+def refusal(world: World, folder: str, **how) -> str:
+    """The message of a run that is refused."""
+    try:
+        train(world, folder, **how)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def tensors_of(folder) -> dict[str, torch.Tensor]:
