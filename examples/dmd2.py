@@ -84,11 +84,11 @@ def trainer(steps=800, updates=5, seed=0, out="runs/dmd2", settings=None):
     torch.manual_seed(seed)
     data = {"x": CENTRES[torch.randint(8, (20_000,))] + SPREAD * torch.randn(20_000, 2)}
     adam = {"lr": 1e-3, "arguments": {"betas": [0.0, 0.99]}}
-    critic = {"optimizer": adam, "updates_per_step": updates}
+    fake_score = {"optimizer": {**adam, "lr": 2e-3}, "updates_per_step": updates}
     chosen = {
         "scheme": "dmd2", "train.batch": BATCH, "train.kimg": steps * updates * BATCH / 1000,
-        "g.optimizer": {**adam, "lr": 3e-4}, "g.ema.half_life_kimg": 5, "adversarial.weight": 0.01,
-        "d": critic, "players.fake_score": critic, **(settings or {}),
+        "g.optimizer": {**adam, "lr": 1e-4}, "g.ema.half_life_kimg": 5, "adversarial.weight": 0.01,
+        "d": {"optimizer": adam, "updates_per_step": updates}, "players.fake_score": fake_score, **(settings or {}),
     }  # fmt: skip
     more = {"terms": [Denoising(), DistributionMatching()], "players": {"fake_score": FakeScore(3, 2)}}
     return pg.Trainer(Net(LATENT, 2), Net(2, 1), data, sample="x", settings=chosen, out=out, **more)
