@@ -46,7 +46,8 @@ def trainer(folder, strategy: str = "", parts: int = 1, names=("fake_score",), s
     torch.manual_seed(0)
     players = {name: dmd2.FakeScore(3, 2, width=8).double() for name in names}
     chosen = {
-        "scheme": "dmd2", "train.batch": BATCH, "train.kimg": steps * KIMG, "every.save_kimg": 0, "every.log_steps": 1, "train.timeout_s": 20,
+        "scheme": "dmd2", "train.batch": BATCH, "train.kimg": steps * KIMG, "every.save_kimg": 0, "every.log_steps": 1,
+        "train.timeout_s": 20,
         "adversarial.weight": 0.5, "g.ema.half_life_kimg": 0.02, "g.max_norm": 0.5,
     }  # fmt: skip
     for name in ("g", "d", *(f"players.{name}" for name in names)):

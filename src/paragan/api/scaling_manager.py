@@ -231,10 +231,9 @@ def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     """Return the config with the same number of steps, another batch and its learning rates."""
     by = rules.learning_rate_factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.batches_per_step / 1000
-    train = replace(config.train, batch=batch, kimg=kimg)
-    g = rules.scale_learning_rates(config.g, by)
-    players = {name: rules.scale_learning_rates(options, by) for name, options in config.players.items()}
-    return replace(config, train=train, g=g, d=rules.scale_learning_rates(config.d, by), players=players)
+    for name, options in config.player_options.items():
+        config = config.with_player(name, rules.scale_learning_rates(options, by))
+    return replace(config, train=replace(config.train, batch=batch, kimg=kimg))
 
 
 def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:

@@ -17,9 +17,9 @@ from paragan.api.object_module import as_module
 from paragan.api.recorded_terms import record_of, recorded_loss
 from paragan.api.trained import warn
 from paragan.api.trainer_arguments import (
+    further_networks,
     padding_of,
-    players_of,
-    refuse_shared_weights,
+    separate_copies,
     settings_of,
     several_discriminators,
     terms_of,
@@ -64,9 +64,7 @@ class Trainer:
     rows are padded with zeros to the longest of the batch, or to the next of `buckets`, and the
     tensor `NAME_mask` (B, L) has what they hold.
 
-    players: further networks that train, by name (docs/players.md); their losses are the terms whose
-    side is `Side(NAME)`.
-
+    players: further networks that train, by name; their losses are the terms whose side is `Side(NAME)`.
     loss: a name of `paragan list losses`, or a `Loss`. terms: `Term`s and `Penalty`s. settings:
     values by dotted key, such as {"train.batch": 16, "g.optimizer.lr": 2e-4}. out: the run folder,
     runs/PROGRAM unless given; fresh: start a new run and set a former one aside.
@@ -104,7 +102,7 @@ class Trainer:
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
-        self.players = players_of(players)
+        self.players = further_networks(players)
         self.settings = settings_of(settings)
         self.name = program_name()
         self.folder = local_run_folder(out, self.name)
@@ -134,12 +132,9 @@ class Trainer:
         return other
 
     def _game(self, world: World) -> TensorGame:
-        """Return copies of both networks, with the weights of rank 0. Collective."""
-        g, d, players = copy.deepcopy((self.generator, self.discriminator, self.players))
-        further = {f"players.{name}": net for name, net in players.items()}
-        nets = {"generator": g, "discriminator": d, **further}
-        refuse_shared_weights(nets)
-        for net in nets.values():
+        """Return copies of the networks, with the weights of rank 0. Collective."""
+        g, d, players = separate_copies(self.generator, self.discriminator, self.players)
+        for net in (g, d, *players.values()):
             follow_rank_0(as_module(net), world)
         loss = None if isinstance(self.loss, str) else self.loss
         terms = {(term.name, term.side): term for term in self.terms}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
     raise ConfigError(f"terms is a {type(terms).__name__}; pass a list of terms: terms=[…]")
 
 
-def players_of(players: Any) -> dict[str, nn.Module]:
+def further_networks(players: Any) -> dict[str, nn.Module]:
     """Return the networks of further players by name."""
     if players is not None and not isinstance(players, Mapping):
         hint = "pass networks by name, such as {'fake_score': net}"
@@ -57,14 +58,18 @@ def players_of(players: Any) -> dict[str, nn.Module]:
     return dict(players or {})
 
 
-def refuse_shared_weights(nets: Mapping[str, nn.Module]) -> None:
-    """Raise `ConfigError` if two networks have a weight in common."""
+def separate_copies(
+    generator: nn.Module, discriminator: nn.Module, players: Mapping[str, nn.Module]
+) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
+    """Return copies of the networks; `ConfigError` if two have a weight in common."""
+    g, d, further = copy.deepcopy((generator, discriminator, dict(players)))
     owners: dict[int, str] = {}
-    for name, net in nets.items():
+    for name, net in [("generator", g), ("discriminator", d), *further.items()]:
         for weight in net.parameters():
             if (other := owners.setdefault(id(weight), name)) != name:
                 hint = "give each separate weights, since each has an optimiser"
                 raise ConfigError(f"{other} and {name} share weights; {hint}")
+    return g, d, further
 
 
 def settings_of(settings: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def gan(
     turns: bool = True,
     makers: Mapping[Side, NetworkFactory] | None = None,
 ) -> GAN:
-    """Build both player slots and their game; refuse a loss or penalty that a strategy cannot run.
+    """Build the player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
     Outside code and games on named tensors are validated on a few samples. turns: outside code also
     by an update of either side. makers: build the networks; nothing is validated then.
@@ -62,10 +62,9 @@ def gan(
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
     latents = prior(config, found, device, nets, model)
-    rest: dict[str, Any] = {"total": roles.batch_world.sum, "adversarial": config.adversarial}
-    rest["balancer"] = balancing(config)
+    rest: dict[str, Any] = {"total": roles.batch_world.sum, "balancer": balancing(config)}
     rest["further"] = {side: seats[side] for side in seats if side.is_further}
-    rest["further_penalties"] = {side: mine[side] for side in rest["further"]}
+    rest |= {"further_penalties": {side: mine[side] for side in rest["further"]}, "adversarial": config.adversarial}
     game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augmentation(config), **rest)
     attach_state(game, device)
     if is_validated:  # on a separate pair, so that no state changes

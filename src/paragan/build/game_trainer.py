@@ -26,6 +26,7 @@ from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.scheme import Scheme
 from paragan.hardware import device as devices
 
 
@@ -48,9 +49,7 @@ def trainer(
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)
-    if config.players and not order.any_players:
-        problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
-        raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
+    _refuse_players(config, order)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
@@ -75,6 +74,12 @@ def trainer(
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
     )
+
+
+def _refuse_players(config: RunConfig, order: Scheme) -> None:
+    if config.players and not order.any_players:
+        problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
+        raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
 
 
 def _refuse_offload(config: RunConfig, device: torch.device) -> None:
