@@ -37,14 +37,24 @@ def networks():
     return {side: kind(inputs, outputs, width=8).double() for side, (kind, inputs, outputs) in sizes.items()}
 
 
-def game(nets, parts=1):
+class Pull(pg.Penalty):
+    """A loss of G whose gradient passes through the fake score."""
+
+    name, side, players = "pull", Side.G, ("fake_score",)
+
+    def __call__(self, context):
+        x_B2 = context.outputs.images
+        return context.players["fake_score"](x_B2, torch.ones_like(x_B2[:, :1])).mean(1)
+
+
+def game(nets, parts=1, *more):
     def player(side):
         policy = Policy(torch.optim.Adam, LR, {"betas": BETAS}, micro_batches=parts, updates_per_step=UPDATES[side])
         return Player(side, nets[side], policy=policy)
 
     prior = Prior(SEED, dmd2.LATENT, dtype=torch.float64, arguments=("x",), generator_arguments=("latent",))
     return GAN(
-        player(Side.G), player(Side.D), Loss(hinge.d_loss, hinge.g_loss), prior, (dmd2.DistributionMatching(),),
+        player(Side.G), player(Side.D), Loss(hinge.d_loss, hinge.g_loss), prior, (dmd2.DistributionMatching(), *more),
         adversarial=AdversarialOptions(weight=WEIGHT), further={FAKE_SCORE: player(FAKE_SCORE)},
         further_penalties={FAKE_SCORE: (dmd2.Denoising(),)},
     )  # fmt: skip
@@ -132,9 +142,11 @@ def test_micro_batches_of_three_players_are_the_whole_batch():
     assert largest_difference(play(parts=1)[0], play(parts=3)[0]) < 1e-12
 
 
-def test_frozen_networks_of_a_turn_get_no_gradient_and_train_again():
-    gan = game(networks())
-    scheme.step(gan, batches())
+def test_player_that_a_term_calls_is_frozen_in_that_turn_and_trains_again():
+    gan = game(networks(), 1, Pull())
+    before = [weight.clone() for weight in gan.g.net.parameters()]
+    gan.g.update(gan.g_turn(next(batches())), against=gan.d)
+    assert not all(map(torch.equal, before, gan.g.net.parameters()))
     for player in gan.slots.values():
         assert all(weight.requires_grad and weight.grad is None for weight in player.net.parameters())
 
