@@ -53,7 +53,7 @@ def page() -> str:
             rows = [one for one in every if one.key.startswith(f"{key}.")]
         if key == "g":
             rows = [dataclasses.replace(one, key=one.key.removeprefix("g.")) for one in rows]
-            blocks += [f"## {title}", "The keys of both players: `g.optimizer.lr`, `d.optimizer.lr`, …", _table(rows)]
+            blocks += [f"## {title}", "The keys of all players: `g.optimizer.lr`, `d.optimizer.lr`, `players.NAME.optimizer.lr`, …", _table(rows)]
         else:
             blocks += [f"## {title}", _table(rows)]
     for key, folder in _REGISTRIES.items():
@@ -66,10 +66,10 @@ def of_options(kind: type, path: str = "") -> Iterator[Setting]:
     for field in fields_of(kind).values():
         key = f"{path}{field.name}"
         is_nested = field.inner is not None and field.category is None and not field.is_value_or_map
-        if not is_nested or field.is_list or field.is_optional:
+        if not is_nested or field.is_list or field.is_map or field.is_optional:
             meaning = meanings(kind).get(field.name, "")
             yield Setting(key, meaning, describe(field.hint), **default_of(field.default))
-        if is_nested:
+        if is_nested and not field.is_map:
             yield from of_options(field.inner, f"{key}.{'N.' if field.is_list else ''}")
 
 

@@ -230,10 +230,10 @@ class ScalingManager:
 def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
     """Return the config with the same number of steps, another batch and its learning rates."""
     by = rules.learning_rate_factor(rule, batch / config.train.batch)
-    kimg = len(config.max_steps) * batch * config.d.updates_per_step / 1000
-    train = replace(config.train, batch=batch, kimg=kimg)
-    g = rules.scale_learning_rates(config.g, by)
-    return replace(config, train=train, g=g, d=rules.scale_learning_rates(config.d, by))
+    kimg = len(config.max_steps) * batch * config.batches_per_step / 1000
+    for name, options in config.player_options.items():
+        config = config.with_player(name, rules.scale_learning_rates(options, by))
+    return replace(config, train=replace(config.train, batch=batch, kimg=kimg))
 
 
 def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:

@@ -16,7 +16,14 @@ from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
 from paragan.api.recorded_terms import record_of, recorded_loss
 from paragan.api.trained import warn
-from paragan.api.trainer_arguments import padding_of, settings_of, several_discriminators, terms_of
+from paragan.api.trainer_arguments import (
+    further_networks,
+    padding_of,
+    separate_copies,
+    settings_of,
+    several_discriminators,
+    terms_of,
+)
 from paragan.api.training import Run, local_run_folder, program_name, run_in_folder, setting_word
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
@@ -57,6 +64,7 @@ class Trainer:
     rows are padded with zeros to the longest of the batch, or to the next of `buckets`, and the
     tensor `NAME_mask` (B, L) has what they hold.
 
+    players: further networks that train, by name; their losses are the terms whose side is `Side(NAME)`.
     loss: a name of `paragan list losses`, or a `Loss`. terms: `Term`s and `Penalty`s. settings:
     values by dotted key, such as {"train.batch": 16, "g.optimizer.lr": 2e-4}. out: the run folder,
     runs/PROGRAM unless given; fresh: start a new run and set a former one aside.
@@ -75,6 +83,7 @@ class Trainer:
         *,
         loss: str | Loss = "hinge",
         terms: Sequence[Penalty] = (),
+        players: Mapping[str, nn.Module] | None = None,
         settings: Mapping[str, Any] | None = None,
         out: str | Path | None = None,
         fresh: bool = False,
@@ -93,6 +102,7 @@ class Trainer:
         _refuse_other_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)
+        self.players = further_networks(players)
         self.settings = settings_of(settings)
         self.name = program_name()
         self.folder = local_run_folder(out, self.name)
@@ -122,19 +132,15 @@ class Trainer:
         return other
 
     def _game(self, world: World) -> TensorGame:
-        """Return copies of both networks, with the weights of rank 0. Collective."""
-        g, d = copy.deepcopy((self.generator, self.discriminator))
-        shared = {id(weight) for weight in g.parameters()} & {id(weight) for weight in d.parameters()}
-        if shared:
-            hint = "give each separate weights, since each has an optimiser"
-            raise ConfigError(f"generator and discriminator share weights; {hint}")
-        for net in (as_module(g), as_module(d)):
-            follow_rank_0(net, world)
+        """Return copies of the networks, with the weights of rank 0. Collective."""
+        g, d, players = separate_copies(self.generator, self.discriminator, self.players)
+        for net in (g, d, *players.values()):
+            follow_rank_0(as_module(net), world)
         loss = None if isinstance(self.loss, str) else self.loss
         terms = {(term.name, term.side): term for term in self.terms}
         # not `or`: a streamed source has the length 0
         sources = (self.source, self.source if self.held_out is None else self.held_out)
-        return TensorGame(g, d, *sources, self.arguments, self.generator_arguments, loss, terms)
+        return TensorGame(g, d, *sources, self.arguments, self.generator_arguments, loss, terms, players)
 
     def _config(self) -> RunConfig:
         data: dict[str, Any] = {
@@ -149,6 +155,7 @@ class Trainer:
             "model": {"name": FROM_MEMORY, **nets},
             "loss": {"name": self.loss} if isinstance(self.loss, str) else recorded_loss(self.loss),
             "penalties": [record_of(term) for term in self.terms],
+            "players": {name: {} for name in self.players},
             "evaluation": {"features": None},
         }
         if "penalties" in self.settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty
 from paragan.datasets._ragged import Padding
+from paragan.game.player import refuse_untrained
 from paragan.layers.discriminators import Discriminators
 
 
@@ -42,6 +44,32 @@ def terms_of(terms: Any) -> tuple[Penalty, ...]:
     if isinstance(terms, Sequence) and not isinstance(terms, str):
         return tuple(terms)
     raise ConfigError(f"terms is a {type(terms).__name__}; pass a list of terms: terms=[…]")
+
+
+def further_networks(players: Any) -> dict[str, nn.Module]:
+    """Return the networks of further players by name."""
+    if players is not None and not isinstance(players, Mapping):
+        hint = "pass networks by name, such as {'fake_score': net}"
+        raise ConfigError(f"players is a {type(players).__name__}; {hint}")
+    for name, net in (players or {}).items():
+        if not isinstance(net, nn.Module):
+            raise ConfigError(f"players: {name} is a {type(net).__name__}; pass a torch.nn.Module")
+        refuse_untrained(f"players.{name}", net)
+    return dict(players or {})
+
+
+def separate_copies(
+    generator: nn.Module, discriminator: nn.Module, players: Mapping[str, nn.Module]
+) -> tuple[nn.Module, nn.Module, dict[str, nn.Module]]:
+    """Return copies of the networks; `ConfigError` if two have a weight in common."""
+    g, d, further = copy.deepcopy((generator, discriminator, dict(players)))
+    owners: dict[int, str] = {}
+    for name, net in [("generator", g), ("discriminator", d), *further.items()]:
+        for weight in net.parameters():
+            if (other := owners.setdefault(id(weight), name)) != name:
+                hint = "give each separate weights, since each has an optimiser"
+                raise ConfigError(f"{other} and {name} share weights; {hint}")
+    return g, d, further
 
 
 def settings_of(settings: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def gan(
     turns: bool = True,
     makers: Mapping[Side, NetworkFactory] | None = None,
 ) -> GAN:
-    """Build both player slots and their game; refuse a loss or penalty that a strategy cannot run.
+    """Build the player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
     Outside code and games on named tensors are validated on a few samples. turns: outside code also
     by an update of either side. makers: build the networks; nothing is validated then.
@@ -43,17 +44,17 @@ def gan(
     refuse_other_samples(config, found, model)
     refuse_unpaired(config, found, has_outside_networks(config, model), model)
     roles = colocated_roles(ALONE) if roles is None else roles
-    options = {Side.G: config.g, Side.D: config.d}
+    options = {Side(name): of_player for name, of_player in config.player_options.items()}
+    scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
     # G's gradient passes through D: an fp16 D underflows it for any format of G.
-    scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
+    scaled[Side.G] = any(scaled.values())
     is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
-    makers = makers or {side: maker(config, side, found, device, model) for side in Side}
+    makers = makers or {side: maker(config, side, found, device, model) for side in options}
     how = config.train.executor
-    players = {
-        side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in roles.sides
-    }
-    stand_in = copy if roles.has_server else away
-    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
+    here = filter(roles.has, options)
+    players = {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in here}
+    stand_in = copy if roles.has_server else partial(away, has_state=roles.sends_states)
+    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
     for side, seat in players.items():
@@ -61,8 +62,9 @@ def gan(
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
     latents = prior(config, found, device, nets, model)
-    rest: dict[str, Any] = {"total": roles.batch_world.sum, "adversarial": config.adversarial}
-    rest["balancer"] = balancing(config)
+    rest: dict[str, Any] = {"total": roles.batch_world.sum, "balancer": balancing(config)}
+    rest["further"] = {side: seats[side] for side in seats if side.is_further}
+    rest |= {"further_penalties": {side: mine[side] for side in rest["further"]}, "adversarial": config.adversarial}
     game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augmentation(config), **rest)
     attach_state(game, device)
     if is_validated:  # on a separate pair, so that no state changes

@@ -26,6 +26,7 @@ from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.scheme import Scheme
 from paragan.hardware import device as devices
 
 
@@ -48,13 +49,14 @@ def trainer(
     if not reading:
         _refuse_offload(config, device)
     order = scheme(config)
+    _refuse_players(config, order)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        options = {Side.G: config.g, Side.D: config.d}
+        options = {Side(name): player for name, player in config.player_options.items()}
         refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
-    describe_micro_batches((game.g, game.d), say)
+    describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
@@ -74,9 +76,15 @@ def trainer(
     )
 
 
+def _refuse_players(config: RunConfig, order: Scheme) -> None:
+    if config.players and not order.any_players:
+        problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
+        raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
+
+
 def _refuse_offload(config: RunConfig, device: torch.device) -> None:
-    if device.type == "cpu" and (config.g.offload or config.d.offload):
-        side = "g" if config.g.offload else "d"
+    side = next((name for name, options in config.player_options.items() if options.offload), None)
+    if device.type == "cpu" and side is not None:
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
 
 

@@ -8,15 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from paragan import build
 from paragan.build.initial_weights_text import describe_loaded, refuse_misfit, table
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
 from paragan.checkpoint.weight_files import open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.config import RunConfig
+from paragan.config import RunConfig, player_key
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
@@ -24,7 +22,7 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.engine.training_loop import TrainingLoop
 from paragan.export import generator_file
-from paragan.game.initial_weights import LoadedWeights, start_from
+from paragan.game.initial_weights import start_from
 from paragan.game.options import WeightsOptions
 
 _EXPORTED = "generator.safetensors"
@@ -45,20 +43,20 @@ class _SourceWeights:
 
 
 def initial_paths(config: RunConfig) -> dict[str, tuple[Path, ...]]:
-    """Return the files and folders with initial weights, by setting: init, g.init and d.init."""
+    """Return the files and folders with initial weights, by setting: init, g.init, d.init, …"""
     paths: dict[str, tuple[Path, ...]] = {}
     if config.init is not None:
         paths["init"] = (Path(config.init.path),)
-    for side, options in ((Side.G, config.g.init), (Side.D, config.d.init)):
-        if options is not None:
-            paths[f"{side.value}.init"] = tuple(map(Path, options.paths))
+    for name, of_player in config.player_options.items():
+        if of_player.init is not None:
+            paths[f"{player_key(name)}.init"] = tuple(map(Path, of_player.init.paths))
     return paths
 
 
 def initialised(
     config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
 ) -> tuple[RunConfig, list[str]]:
-    """Copy the weights that `init`, `g.init` and `d.init` name into the players of `trainer`, at step 0.
+    """Copy the weights that `init`, `g.init`, `d.init`, … name into the players of `trainer`, at step 0.
 
     Returns the config with the sha256 of what was read, and a line about each of the settings. Raises
     `CheckpointError` if the weights are not those of `sha256`, or do not fit.
@@ -73,19 +71,11 @@ def initialised(
     if config.init is not None:
         config, line = _start_both(config, trainer, model, say)
         lines.append(line)
-    for side in Side:
-        options = (config.g if side is Side.G else config.d).init
-        if options is not None:
-            found = _read_of_player(side, options, say)
-            _refuse_changed(f"{side.value}.init", str(options.path), options.sha256, found)
-            taken = _start_one(side, options, trainer, partial(_initial, side, config, trainer, model), found)
-            lines.append(
-                f"{side.value}.init from {', '.join(options.paths)}: {describe_loaded(side, taken, most=None)}"
-            )
-            if options.partial:
-                say(table(side, taken))
-            player = replace(config.g if side is Side.G else config.d, init=replace(options, sha256=found.sha256))
-            config = replace(config, g=player) if side is Side.G else replace(config, d=player)
+    for name, options in config.player_options.items():
+        if options.init is not None:
+            found, line = _start_one(Side(name), options.init, config, trainer, model, say)
+            config = config.with_player(name, replace(options, init=replace(options.init, sha256=found.sha256)))
+            lines.append(line)
     return config, lines
 
 
@@ -99,7 +89,7 @@ def _start_both(
     _refuse_changed("init", path, config.init.sha256, found)
     none = StoredTensors.of({})
     taken = {}
-    for side, options in ((Side.G, config.g), (Side.D, config.d)):
+    for side, options in ((Side(name), options) for name, options in config.player_options.items()):
         if options.init is None:
             initial = partial(_initial, side, config, trainer, model)
             weights = found.networks.get(side.value, none)
@@ -118,18 +108,26 @@ def _start_both(
 def _start_one(
     side: Side,
     options: WeightsOptions,
+    config: RunConfig,
     trainer: TrainingLoop,
-    initial: Callable[[], Mapping[str, Tensor]],
-    found: _SourceWeights,
-) -> LoadedWeights:
-    """Copy a player's weights. Raises `CheckpointError` if none fits, or not all without `partial`."""
-    key = f"{side.value}.init.path {', '.join(options.paths)}"
+    model: Model | None,
+    say: Callable[[str], None],
+) -> tuple[_SourceWeights, str]:
+    """Copy a player's weights; return them with a line. `CheckpointError`: none fits, or not all without `partial`."""
+    found = _read_of_player(side, options, say)
+    key = f"{player_key(side.value)}.init"
+    files = ", ".join(options.paths)
+    _refuse_changed(key, str(options.path), options.sha256, found)
     player = trainer.players[side.value]
     names = [name for name, _ in player.net.named_parameters()]
-    weights = _named_as(names, _selected(key, options.prefix, found.networks.get(side.value)))
+    weights = _named_as(names, _selected(f"{key}.path {files}", options.prefix, found.networks.get(side.value)))
     average = found.averages.get(side.value, StoredTensors.of({})).under(options.prefix)
-    refuse_misfit(key, side, player, weights, options.partial)
-    return start_from(player, weights, _named_as(names, average), initial)
+    refuse_misfit(f"{key}.path {files}", side, player, weights, options.partial)
+    initial = partial(_initial, side, config, trainer, model)
+    taken = start_from(player, weights, _named_as(names, average), initial)
+    if options.partial:
+        say(table(side, taken))
+    return found, f"{key} from {files}: {describe_loaded(side, taken, most=None)}"
 
 
 def _selected(key: str, prefix: str, stored: StoredTensors | None) -> StoredTensors:
@@ -165,8 +163,8 @@ def _refuse_changed(key: str, path: str, sha256: str | None, found: _SourceWeigh
 def _read_of_player(side: Side, options: WeightsOptions, say: Callable[[str], None]) -> _SourceWeights:
     paths = [Path(path) for path in options.paths]
     if len(paths) == 1 and paths[0].is_dir():
-        return _read(paths[0], say, f"{side.value}.init")
-    weights = {side.value: open_weights(paths, f"{side.value}.init.path")}
+        return _read(paths[0], say, f"{player_key(side.value)}.init")
+    weights = {side.value: open_weights(paths, f"{player_key(side.value)}.init.path")}
     return _SourceWeights(None, sha256_of_files(paths), weights, {})
 
 
@@ -190,7 +188,7 @@ def _read(path: Path, say: Callable[[str], None], key: str = "init") -> _SourceW
 
 
 def _from_checkpoint(found: Checkpoint, key: str) -> _SourceWeights:
-    sides = {side: stored for side, stored in found.groups.items() if side in ("g", "d")}
+    sides = {side: stored for side, stored in found.groups.items() if not side.startswith("cell-")}
     if not sides:
         problem = f"{key}.path {found.path} holds a grid of cells"
         raise CheckpointError(f"{problem}; export one generator of it and give that")

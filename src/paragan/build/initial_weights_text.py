@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paragan.config import player_key
 from paragan.core.errors import CheckpointError
 from paragan.core.layout import Shape
 from paragan.core.pieces import StoredTensors
@@ -34,7 +35,7 @@ def table(side: Side, taken: LoadedWeights) -> str:
     rows = list(_rows(taken))
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]
-    return "\n".join([f"{side.value}.init: {taken.tensors} tensors loaded, {len(rows)} not", *lines])
+    return "\n".join([f"{player_key(side.value)}.init: {taken.tensors} tensors loaded, {len(rows)} not", *lines])
 
 
 def _rows(taken: LoadedWeights) -> Iterator[tuple[str, str, str]]:
@@ -57,7 +58,7 @@ def refuse_misfit(key: str, side: Side, player: Player, weights: StoredTensors, 
         there = ", ".join(list(weights.shapes)[:2])
         raise CheckpointError(
             f"{key} has no weight with the name and shape of one of {side.value.upper()}; names here are like {here}, "
-            f"there like {there}: set {side.value}.init.prefix, or give the weights of this network"
+            f"there like {there}: set {player_key(side.value)}.init.prefix, or give the weights of this network"
         )
     if partial:
         return

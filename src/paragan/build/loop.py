@@ -36,8 +36,8 @@ def loop_class(config: RunConfig, is_concurrent: bool, roles: Roles, reading: bo
 def _sync_period(config: RunConfig, roles: Roles) -> int:
     """Return the steps after which the ranks of each separate player have equal weights."""
     periods = []
-    for side, options in ((Side.G, config.g), (Side.D, config.d)):
-        if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
+    for name, options in config.player_options.items():
+        if options.strategy is not None and len(roles.ranks.get(Side(name), ())) > 1:
             kind = registry.load_module("parallel", options.strategy.name).Strategy
             updates = kind(options.strategy.options).sync_period
             periods.append(updates // gcd(updates, options.updates_per_step))

@@ -33,11 +33,11 @@ def maker(
 
     model: networks from memory, instead of the file `config.model.name`, with the same options.
     """
-    options = config.g if side is Side.G else config.d
+    options = config.player_options[side.value]
     outside = has_outside_networks(config, model)
     module = model or registry.load_module("models", config.model.name)
     sample = sample_name(config, model)
-    kind = module.Generator if side is Side.G else module.Discriminator
+    kind = _class_of(module, side, config.model.name)
     name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
 
     def fill(net: nn.Module) -> None:
@@ -64,9 +64,22 @@ def maker(
             fill(net)  # without `weight_init` the weights of the constructor stay
         return net
 
-    is_known = sample is None and not outside
+    is_known = sample is None and not outside and not side.is_further
     inputs = partial(_example_inputs, side, found) if is_known else None
     return NetworkFactory(construct, None if outside else fill, device, inputs)
+
+
+def _class_of(model: Any, side: Side, name: str) -> Any:
+    """Return the class of a player's network; that of a further player is in `players` of its model."""
+    if isinstance(model, TensorGame) or not side.is_further:
+        return model.Generator if side is Side.G else model.Discriminator
+    further = getattr(model, "players", {})
+    if side.value not in further:
+        names = f"has only {', '.join(further)}" if further else "has none"
+        raise ConfigError(
+            f"players.{side.value}: model {name} {names}; leave it out, or add its class to `players` of the model"
+        )
+    return further[side.value]
 
 
 def _example_inputs(side: Side, found: Data, net: nn.Module) -> tuple[Tensor | None, ...]:

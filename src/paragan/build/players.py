@@ -56,9 +56,12 @@ def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOpt
     return net
 
 
-def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:
-    """Return the slot of a player on other ranks: D's last received state, only images of G."""
-    if side is Side.G:
+def away(side: Side, make: NetworkFactory, options: PlayerOptions, has_state: bool = False) -> RemotePlayer:
+    """Return the slot of a player on other ranks, with its last received state.
+
+    has_state: also G's, of which otherwise only images are received.
+    """
+    if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
     return RemotePlayer(side, policy(options), Snapshot(net, _calling(options, net, make.device)))

@@ -26,12 +26,25 @@ def adversarial(chosen: Choice, model: Model | None = None) -> Loss:
 
 
 def penalties(config: RunConfig, found: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
-    """Return the penalties of each player. Raises `ConfigError` for one that does not support images."""
+    """Return the penalties of each player.
+
+    Raises `ConfigError` for one that does not support images, or of a player that does not exist,
+    and for a further player without any.
+    """
     made = [_penalty(chosen, model) for chosen in config.penalties]
     wrong = next((penalty.name for penalty in made if found.is_image and not penalty.for_images), None)
     if wrong is not None:
         raise ConfigError(f"penalty {wrong} does not support images; leave it out")
-    return {side: tuple(penalty for penalty in made if penalty.side is side) for side in Side}
+    by_side = {Side(name): tuple(one for one in made if one.side is Side(name)) for name in config.player_options}
+    stray = next((penalty for penalty in made if penalty.side not in by_side), None)
+    if stray is not None:
+        name = stray.side.value
+        raise ConfigError(f"penalty {stray.name} is a term of {name}, which is no player; add players.{name}")
+    idle = next((name for name in config.players if not by_side[Side(name)]), None)
+    if idle is not None:
+        problem = f"players.{idle} has no loss"
+        raise ConfigError(f"{problem}; add a term with the side {idle!r} to penalties, or leave the player out")
+    return by_side
 
 
 def _penalty(chosen: Choice, model: Model | None) -> Penalty:

@@ -53,8 +53,9 @@ def sha256_of_files(paths: Sequence[Path]) -> str:
 def _open(path: Path, key: str) -> Any:
     try:
         with open_regular_file(path) as file:  # safetensors would block on a pipe
-            start = file.read(4)
-        if start.startswith(_PICKLED):
+            start = file.read(9)
+        # A header of safetensors begins after its length, whose first byte may be that of a pickle.
+        if start.startswith(_PICKLED) and start[8:] != b"{":
             raise CheckpointError(f"{key} {path} is pickled, which can run code, and is never opened; {_convert(path)}")
         return safe_open(path, "pt")
     except UNREADABLE as error:

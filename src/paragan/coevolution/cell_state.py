@@ -80,7 +80,7 @@ class CellState:
             number,
             {side: Genome(dict(tensors[side]), traits[side]) for side in Side},
             tuple(finite_number(weight) for weight in values["weights"]),
-            {Side(name): finite_number(value) for name, value in values["fitness"].items()},
+            {Side[name.upper()]: finite_number(value) for name, value in values["fitness"].items()},
             None if values["score"] is None else finite_number(values["score"]),
             valid_count(values["loss"]),
             valid_count(values["position"]),

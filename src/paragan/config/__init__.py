@@ -1,7 +1,7 @@
 """The schema of a run, strict YAML, overrides and hints. Nothing here imports torch."""
 
 from paragan.config.recipe import changes, parse_recipe, read_recipe
-from paragan.config.run_config import RunConfig, choose, compare, dump, outside_names, to_tree
+from paragan.config.run_config import RunConfig, choose, compare, dump, outside_names, player_key, to_tree
 
 __all__ = [
     "RunConfig",
@@ -11,6 +11,7 @@ __all__ = [
     "dump",
     "outside_names",
     "parse_recipe",
+    "player_key",
     "read_recipe",
     "to_tree",
 ]

@@ -40,6 +40,11 @@ class Field:
         return any(map(_is_list, parts))
 
     @property
+    def is_map(self) -> bool:
+        """Whether the type is a map of names to options classes."""
+        return self.inner is not None and get_origin(self.hint) is dict
+
+    @property
     def is_value_or_map(self) -> bool:
         """Whether a plain value is valid, and options instead of it: a number or a schedule."""
         parts = get_args(self.hint) if _is_union(self.hint) else ()
@@ -71,11 +76,11 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """Return the types in an optional type, in a list, or in an optional list."""
+    """Return the types in an optional type, in a list, in a map of names, or in an optional list."""
     if _is_union(hint):
         parts = (_members(part) if _is_list(part) else (part,) for part in get_args(hint))
         return tuple(chain.from_iterable(parts))
-    return get_args(hint) if _is_list(hint) else (hint,)
+    return get_args(hint) if _is_list(hint) or get_origin(hint) is dict else (hint,)
 
 
 def category_of(hint: Any) -> Category | None:

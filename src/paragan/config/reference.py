@@ -96,6 +96,9 @@ def _expand(setting: Setting, value: Any, default: Any, tree: Node) -> Iterator[
                 yield _with_value(unread, option, dataclasses.MISSING, tree)
     elif dataclasses.is_dataclass(value):
         yield from _settings(value, tree, f"{setting.key}.")
+    elif isinstance(value, dict) and any(map(dataclasses.is_dataclass, value.values())):
+        for name, item in value.items():
+            yield from _settings(item, tree, f"{setting.key}.{name}.")
     elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
         kind = setting.kind.removeprefix("a list, each ")
         for number, item in enumerate(value):

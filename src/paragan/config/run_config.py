@@ -19,6 +19,7 @@ from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
 
 FORMAT = 1
+_PLAYER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -42,6 +43,9 @@ class RunConfig:
     """The generator's optimiser, schedule, precision and placement."""
     d: PlayerOptions = field(default_factory=PlayerOptions)
     """The discriminator's optimiser, schedule, precision and placement."""
+    players: dict[str, PlayerOptions] = field(default_factory=dict)
+    """Further networks that train, by name, in the order of their updates: the keys of g and d. Their
+    losses are the terms with their names as side."""
     augment: Annotated[Choice, Category("augment")] | None = None
     """Differentiable augmentation of the images that D receives; null: none."""
     scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
@@ -93,6 +97,7 @@ class RunConfig:
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "
                 "eager and set grid.executor instead"
             )
+        self._refuse_players()
         self._refuse_layout()
         if self.grid is not None and self.evaluation.mode != "inline":
             raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
@@ -114,11 +119,21 @@ class RunConfig:
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")
 
+    def _refuse_players(self) -> None:
+        """Raise `ValueError` for further players of a grid, and for invalid names."""
+        if self.players and self.grid is not None:
+            raise ValueError("players are not available for a grid; leave them out")
+        for name in self.players:
+            if not _PLAYER.fullmatch(name) or name in ("g", "d"):
+                raise ValueError(
+                    f"players: the name {name!r} is invalid; use lowercase letters, digits and _, and not g or d"
+                )
+
     def _refuse_layout(self) -> None:
         """Raise `ValueError` for a layout that the executor, a grid or a player does not support."""
         if self.grid is not None and self.train.layout == "auto":
             raise ValueError("train.layout=auto is not available for a grid; leave it out")
-        for key, player in (("g", self.g), ("d", self.d)):
+        for key, player in self.player_options.items():
             if player.layout is None:
                 continue
             if self.grid is not None:
@@ -130,6 +145,23 @@ class RunConfig:
                 raise ValueError(f"{key}.layout does not support {key}.recompute; leave one of them out")
 
     @property
+    def player_options(self) -> dict[str, PlayerOptions]:
+        """Options of all players by name."""
+        return {"g": self.g, "d": self.d, **self.players}
+
+    def with_player(self, name: str, options: PlayerOptions) -> RunConfig:
+        """Return a copy with other options of a player."""
+        changed: Any = {name: options}
+        if name in self.players:
+            changed = {"players": {**self.players, **changed}}
+        return dataclasses.replace(self, **changed)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of a step: one for each update of the player, other than G, with the most."""
+        return max(options.updates_per_step for options in (self.d, *self.players.values()))
+
+    @property
     def coordinator_address(self) -> tuple[str, int]:
         """Host and port of the coordinator."""
         host, _, port = self.coordinator.rpartition(":")
@@ -137,9 +169,14 @@ class RunConfig:
 
     @property
     def max_steps(self) -> range:
-        """Range of the steps in which D receives `train.kimg` thousand real images."""
+        """Range of the steps whose batches have `train.kimg` thousand real images."""
         images = round(self.train.kimg * 1000)
-        return range(-(-images // (self.train.batch * self.d.updates_per_step)))
+        return range(-(-images // (self.train.batch * self.batches_per_step)))
+
+
+def player_key(name: str) -> str:
+    """Return the key of a player's options: g, d or players.NAME."""
+    return name if name in ("g", "d") else f"players.{name}"
 
 
 def choose(category: str, name: str) -> Choice:

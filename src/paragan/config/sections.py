@@ -66,7 +66,10 @@ class Section:
             single = dict if field.inner is None else (str, dict)
             if field.is_list and isinstance(node.value, single):
                 node.value = [Node(node.place, node.value)]
-            if field.inner is not None and not field.is_list:
+            if field.is_map:
+                for name, item in entries_of(node).items():
+                    yield dotted(path, name), item, field
+            elif field.inner is not None and not field.is_list:
                 yield path, _expand(node, field), field
             elif field.inner is not None and isinstance(node.value, list):
                 for i, item in enumerate(node.value):

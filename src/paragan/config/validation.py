@@ -79,7 +79,8 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 def _add_places(value: Any, node: Node, path: str) -> Any:
     """Return the value with the location of every entry in maps with free keys."""
     if isinstance(value, dict) and isinstance(node.value, dict):
-        return LocatedDict(value, path, {key: entry.place for key, entry in node.value.items()})
+        entries = {key: _add_places(item, node.value[key], dotted(path, key)) for key, item in value.items()}
+        return LocatedDict(entries, path, {key: entry.place for key, entry in node.value.items()})
     if isinstance(value, tuple) and isinstance(node.value, list):
         items = enumerate(value)
         return tuple(_add_places(item, node.value[i], dotted(path, str(i))) for i, item in items)
@@ -158,6 +159,8 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         path = dotted(section.path, f"{key}.{rest[0]}")
         return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
     if field.inner is None or field.is_value_or_map:
+        return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
+    if field.is_map and not isinstance(node.value, dict):
         return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
         return None

@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class Phase(StrEnum):
-    """What a training thread does; `OTHER`: writers, telemetry's events, the loop itself."""
+    """What a training thread does; `OTHER`: writers, telemetry's events, the loop itself.
+
+    D_TURN: turns of D and of further players.
+    """
 
     DATA = "data"
     D_TURN = "d_turn"
@@ -129,12 +132,12 @@ def phase(name: Phase) -> Iterator[None]:
 
 
 def turn_phase(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method of a player: it is in the phase of a turn of its side."""
+    """Decorate a method of a player: it is in the phase of G's turns, or of the others'."""
 
     @wraps(method)
     def inside(*args: P.args, **options: P.kwargs) -> T:
         player: Any = args[0]
-        with phase(Phase(f"{player.side.value}_turn")):
+        with phase(Phase.G_TURN if player.side.value == "g" else Phase.D_TURN):
             return method(*args, **options)
 
     return inside

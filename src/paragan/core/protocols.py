@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from paragan.core import rng
 from paragan.core.balancer import Balancer
 from paragan.core.outputs import Outputs, identity
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
@@ -38,7 +39,7 @@ class PenaltyContext:
     x): the gradient of the summed outputs, with its graph. whole(x_B): the rows of the global
     batch, in its order, with their gradient; collective: every rank must call it equally often.
     augmented(x, kind): D's inputs for samples of these rows, kind `real` or `fake`, by the turn's
-    draws.
+    draws. players: frozen networks of other players (`Penalty.players`), by name.
     """
 
     network: Network
@@ -47,6 +48,18 @@ class PenaltyContext:
     input_gradient: Callable[[Tensor, Tensor], Tensor]
     whole: Callable[[Tensor], Tensor] = identity
     augmented: Callable[[Tensor, str], Tensor] = lambda x, kind: x
+    players: Mapping[str, Network] = field(default_factory=dict)
+
+    def normal(self, stream: str, like: Tensor) -> Tensor:
+        """Draw standard normal numbers for these rows, equal on any number of ranks.
+
+        stream: another name for each draw of a turn. like: gives type, device and shape.
+        """
+        return rng.normal(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
+
+    def uniform(self, stream: str, like: Tensor) -> Tensor:
+        """Draw uniform numbers in [0, 1), as `normal`."""
+        return rng.uniform(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
 
 
 class Penalty(ABC):
@@ -75,6 +88,8 @@ class Penalty(ABC):
     """Whether it reads outputs of the turn; False if it only calls the player's network."""
     uses_discriminator: bool = False
     """Whether, in G's turn, it reads D's outputs, so that D runs before the adversarial loss acts."""
+    players: tuple[str, ...] = ()
+    """Names of other players whose networks it calls (`PenaltyContext.players`)."""
     # Read-only default: a penalty with state assigns a new dict.
     state: dict[str, Tensor] = {}  # noqa: RUF012
 
@@ -133,10 +148,11 @@ def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
 class Turn:
     """One update of one player, as data.
 
-    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`.
-    penalties: those due now. needs_real: D also runs on real samples. augment: of D's inputs;
-    objectives and penalties receive the images before it. balancer: weighs the terms of G's turn.
-    absent: penalties of the player that are not due now.
+    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. Empty for
+    a further player, whose terms call its network. penalties: those due now. needs_real: D also runs
+    on real samples. augment: of D's inputs; objectives and penalties receive the images before it.
+    balancer: weighs the terms of G's turn. absent: penalties of the player that are not due now.
+    players: other players that the terms call.
     """
 
     side: Side
@@ -149,6 +165,12 @@ class Turn:
     is_due: bool = True
     balancer: Balancer | None = None
     absent: tuple[Penalty, ...] = ()
+    players: Mapping[Side, Opponent] = field(default_factory=dict)
+
+    @property
+    def opponent(self) -> Side:
+        """The player that it trains against: D in G's turn, G in all others."""
+        return Side.D if self.side is Side.G else Side.G
 
     @property
     def postponed(self) -> tuple[Penalty, ...]:
@@ -182,7 +204,7 @@ class Opponent(Protocol):
 
 
 class PlayerSlot(Opponent, Protocol):
-    """One side of a game: a `Player` of this process, or a `RemotePlayer` for other ranks."""
+    """One player of a game: a `Player` of this process, or a `RemotePlayer` for other ranks."""
 
     @property
     def updates_per_step(self) -> int:

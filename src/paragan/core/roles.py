@@ -1,10 +1,11 @@
-"""Assignment of players to ranks: colocated, split by player, or one server for both."""
+"""Assignment of players to ranks: colocated, a group for each player, or one server for both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import accumulate
 from typing import Any
 
 import torch.distributed as dist
@@ -20,7 +21,8 @@ class Roles:
 
     batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty
     if every rank has both. long_wait_group: all ranks, for long waits. timeout_s: of others. hosts:
-    of each rank, the first rank on its host; empty: not known.
+    of each rank, the first rank on its host; empty: not known. sends_states: whether every rank
+    gets the states of all other players.
     """
 
     world: World
@@ -29,6 +31,7 @@ class Roles:
     long_wait_group: dist.ProcessGroup | None = None
     timeout_s: float = 300.0
     hosts: Sequence[int] = ()
+    sends_states: bool = False
 
     @property
     def is_split(self) -> bool:
@@ -40,17 +43,19 @@ class Roles:
         """Whether one rank has both players, and the others compute gradients on copies."""
         return self.is_split and self.ranks[Side.G] == self.ranks[Side.D]
 
+    def has(self, side: Side) -> bool:
+        """Return whether this rank has a player."""
+        return not self.is_split or self.world.rank in self.ranks.get(side, ())
+
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The players of this rank."""
-        if not self.is_split:
-            return tuple(Side)
-        return tuple(side for side in Side if self.world.rank in self.ranks[side])
+        """The players of this rank; without separate ranks G and D."""
+        return tuple(side for side in self.ranks or Side if self.has(side))
 
     @property
     def trained_sides(self) -> tuple[Side, ...]:
         """Players whose turns run on this rank: its players, or all on a server's other ranks."""
-        return tuple(side for side in Side if (side in self.sides) != self.has_server)
+        return tuple(side for side in self.ranks or Side if self.has(side) != self.has_server)
 
     def sources(self, side: Side, of: Side) -> list[int]:
         """Return for each rank of `side` the rank of `of` that serves it, numbered within their sides.
@@ -102,7 +107,14 @@ def split_roles(world: World, num_g: int, timeout_s: float, is_paired: bool = Fa
     otherwise they are the first ones. Rank 0, which writes the record, has G either way.
     """
     ranks = ranks_by_side(world.size, num_g, is_paired)
-    return _split(world, ranks[Side.G], ranks, timeout_s)
+    return _split(world, list(ranks.values()), ranks, timeout_s)
+
+
+def group_roles(world: World, counts: Mapping[Side, int], timeout_s: float) -> Roles:
+    """Return roles with each player on so many ranks, in order; every rank gets all states. Collective."""
+    ends = list(accumulate(counts.values()))
+    ranks = {side: range(end - count, end) for (side, count), end in zip(counts.items(), ends, strict=True)}
+    return replace(_split(world, list(ranks.values()), ranks, timeout_s), sends_states=True)
 
 
 def ranks_by_side(size: int, num_g: int, is_paired: bool = False) -> dict[Side, list[int]]:
@@ -120,17 +132,19 @@ def _is_g(rank: int, num_g: int, size: int, is_paired: bool) -> bool:
 
 def server_roles(world: World, timeout_s: float) -> Roles:
     """Return roles with both players on rank 0 and copies on the others. Collective."""
-    return _split(world, [0], {side: range(1) for side in Side}, timeout_s)
+    return _split(world, [range(1), range(1, world.size)], {side: range(1) for side in Side}, timeout_s)
 
 
-def _split(world: World, first: Sequence[int], ranks: Mapping[Side, Sequence[int]], timeout_s: float) -> Roles:
-    """Return roles in which the ranks of `first` are one world and the others another."""
+def _split(
+    world: World, parts: Sequence[Sequence[int]], ranks: Mapping[Side, Sequence[int]], timeout_s: float
+) -> Roles:
+    """Return roles in which the ranks of each part are a world."""
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
-    parts = (first, [rank for rank in range(world.size) if rank not in first])
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
     long_wait = timedelta(seconds=max(timeout_s, LONG_WAIT_S))
     long_wait_group = dist.new_group(backend="gloo", timeout=long_wait)
-    return Roles(world, worlds[world.rank not in first], ranks, long_wait_group, timeout_s, hosts)
+    mine = next(number for number, part in enumerate(parts) if world.rank in part)
+    return Roles(world, worlds[mine], ranks, long_wait_group, timeout_s, hosts)
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ class TensorGame:
 
     arguments: names of the tensors that D receives, in order; the first is what G generates.
     generator_arguments: those of G; `latent` is drawn. held_out: `source` if there are no held-out
-    samples. loss: None if the config names one. terms: by name and side.
+    samples. loss: None if the config names one. terms: by name and side. players: networks of
+    further players, by name.
     """
 
     g: nn.Module
@@ -35,6 +36,7 @@ class TensorGame:
     generator_arguments: tuple[str, ...]
     loss: Loss | None
     terms: Mapping[tuple[str, Side], Penalty]
+    players: Mapping[str, nn.Module] = field(default_factory=dict)
 
     @property
     def latent(self) -> int:
@@ -48,7 +50,7 @@ class TensorGame:
 
     def network(self, side: Side) -> nn.Module:
         """Return a copy of one player's network."""
-        return copy.deepcopy(self.g if side is Side.G else self.d)
+        return copy.deepcopy({"g": self.g, "d": self.d, **self.players}[side.value])
 
     def Generator(self, *options: Any) -> nn.Module:
         """Return a copy of the generator."""

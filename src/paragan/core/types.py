@@ -7,6 +7,7 @@ first axis is B contains consecutive rows of one global batch; `Rows` says which
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -16,12 +17,32 @@ from torch import Tensor
 
 from paragan.core.outputs import identity
 
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
 
 class Side(enum.Enum):
-    """The two players."""
+    """Name of a player: of the two that every game has, or of a further one, `Side("fake_score")`.
+
+    Iterating over `Side` yields `G` and `D` only.
+    """
 
     G = "g"
     D = "d"
+
+    @property
+    def is_further(self) -> bool:
+        """Whether it is neither G nor D."""
+        return self not in (Side.G, Side.D)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Side | None:
+        """Return the side of a further player, one object for each name; None for an invalid name."""
+        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+            return None
+        made = object.__new__(cls)
+        made._name_ = value
+        made._value_ = value
+        return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]
 
 
 class Can(enum.Enum):

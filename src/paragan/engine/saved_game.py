@@ -69,8 +69,8 @@ class SavedGame:
     @property
     def players(self) -> dict[str, Player]:
         """Players that train in this process, by side."""
-        slots = (self.gan.g, self.gan.d)
-        return {slot.side.value: slot for slot in slots if isinstance(slot, Player) and slot.side in self.roles.sides}
+        slots = self.gan.slots.items()
+        return {side.value: slot for side, slot in slots if isinstance(slot, Player) and self.roles.has(side)}
 
     def event(self, kind: str, values: Mapping[str, Any]) -> Event:
         """Return an event at the current step."""

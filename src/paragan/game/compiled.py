@@ -24,7 +24,7 @@ def refuse_unsupported_executor(
     obstacle = "a scheme whose players train at the same time" if is_concurrent else None
     if game.balancer is not None and game.balancer.layer is not None:
         obstacle = obstacle or "balancer.last_layer"
-    for player in (seat for seat in (game.g, game.d) if isinstance(seat, Player)):
+    for player in (seat for seat in game.slots.values() if isinstance(seat, Player)):
         obstacle = obstacle or _obstacle(player, options[player.side])
         if executor == "graphs":
             obstacle = obstacle or _graph_obstacle(player, ranks)

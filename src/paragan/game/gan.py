@@ -1,9 +1,10 @@
-"""The game: two player slots, a loss, penalties, a prior; makes turns and reports."""
+"""The game: player slots, a loss, penalties, a prior; makes turns and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +15,7 @@ from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, Outputs, identity
-from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
+from paragan.core.protocols import Augment, Opponent, Penalty, PlayerSlot, Turn, adaptive
 from paragan.core.types import Batch, LossTerms, Report, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import has_begun, images_of
 from paragan.game import balancing
@@ -26,9 +27,10 @@ from paragan.game.term_weights import varying_weights
 
 @dataclass
 class GAN:
-    """Two player slots, local or remote, with their loss, penalties, prior and clock.
+    """Player slots, local or remote, with their loss, penalties, prior and clock.
 
-    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss.
+    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss. further:
+    players other than G and D, whose losses are their penalties, in the order of their updates.
     """
 
     g: PlayerSlot
@@ -42,6 +44,8 @@ class GAN:
     total: Callable[[Tensor], Tensor] = identity
     adversarial: AdversarialOptions = AdversarialOptions()
     balancer: Balancer | None = None
+    further: Mapping[Side, PlayerSlot] = field(default_factory=dict)
+    further_penalties: Mapping[Side, tuple[Penalty, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side, penalties in self.penalties.items():
@@ -52,6 +56,7 @@ class GAN:
                 if not isinstance(penalty, Penalty):
                     problem = f"{side.value}: {type(penalty).__name__} is not a penalty"
                     raise ConfigError(f"{problem}; derive it from paragan.Penalty")
+                self._refuse_unknown_players(side, penalty)
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
@@ -65,10 +70,43 @@ class GAN:
             )
         balancing.begin(self.balancer, self.g, self.g_penalties)
 
+    def _refuse_unknown_players(self, side: Side, penalty: Penalty) -> None:
+        names = {slot.value for slot in self.slots} - {side.value}
+        unknown = next((name for name in penalty.players if name not in names), None)
+        if unknown is not None:
+            problem = f"{side.value}: {penalty.name} calls the player {unknown!r}, which does not exist"
+            raise ConfigError(f"{problem}; choose one of {', '.join(sorted(names))}, or define it in players")
+
     @property
     def penalties(self) -> dict[Side, tuple[Penalty, ...]]:
         """Penalties by side."""
-        return {Side.G: self.g_penalties, Side.D: self.d_penalties}
+        of_further = {side: self.further_penalties.get(side, ()) for side in self.further}
+        return {Side.G: self.g_penalties, Side.D: self.d_penalties, **of_further}
+
+    @property
+    def critics(self) -> dict[Side, PlayerSlot]:
+        """All players but G, in the order of their updates."""
+        return {Side.D: self.d, **self.further}
+
+    @property
+    def slots(self) -> dict[Side, PlayerSlot]:
+        """All players by side."""
+        return {Side.G: self.g, **self.critics}
+
+    def called_by(self, side: Side) -> dict[Side, None]:
+        """Return the other players whose networks a player's turns call, in order."""
+        names = chain.from_iterable(penalty.players for penalty in self.penalties[side])
+        return dict.fromkeys((Side.D if side is Side.G else Side.G, *map(Side, names)))
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of a step: one for each update of the player, other than G, with the most."""
+        return max(player.updates_per_step for player in self.critics.values())
+
+    def critics_of_batch(self, number: int) -> dict[Side, PlayerSlot]:
+        """Return the players but G that a batch of the step, from 0, updates: each uses the last ones."""
+        left = self.batches_per_step - number
+        return {side: player for side, player in self.critics.items() if player.updates_per_step >= left}
 
     @property
     def d_pauses(self) -> str:
@@ -91,7 +129,7 @@ class GAN:
         trained_by = next(filter(None, heads), ())
         if not trained_by:
             return {}
-        by_side = {side: {one.name for one in of_side} for side, of_side in self.penalties.items()}
+        by_side = {side: {one.name for one in self.penalties[side]} for side in Side}
         return {side: trained_by for side, names in by_side.items() if not names & set(trained_by)}
 
     @property
@@ -99,13 +137,26 @@ class GAN:
         """Whether G's turn also runs D on real samples."""
         return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
+    def turn(self, side: Side, real: Batch) -> Turn:
+        """Return a turn of a player; that of a further one has its penalties as loss, on G's images."""
+        if not side.is_further:
+            return self.g_turn(real) if side is Side.G else self.d_turn(real)
+        due, absent = _due(self.penalties[side], self.further[side].version, real.rows)
+        rest: dict[str, Any] = {"is_due": bool(due), "absent": absent, "players": self._called_by(due)}
+        return Turn(side, (), self.prior.feed(side.value, real), _no_terms, due, False, **rest)
+
+    def _called_by(self, penalties: tuple[Penalty, ...]) -> dict[Side, Opponent]:
+        """Return the players that penalties call."""
+        names = dict.fromkeys(chain.from_iterable(penalty.players for penalty in penalties))
+        return {Side(name): self.slots[Side(name)] for name in names}
+
     def d_turn(self, real: Batch) -> Turn:
         """Return a turn of D on real samples and the opponent's fakes, which get no gradient."""
         if not has_begun(self.adversarial.d_start_kimg, real.rows) or not self._d_is_drawn(real.rows):
             return Turn(Side.D, (Side.D,), TurnInputs(real.rows, self.prior.seed), self._d_objective, is_due=False)
         feed = self.prior.feed("d", real)
         due, absent = _due(self.d_penalties, self.d.version, real.rows)
-        rest: dict[str, Any] = {"augment": self.augment, "absent": absent}
+        rest: dict[str, Any] = {"augment": self.augment, "absent": absent, "players": self._called_by(due)}
         return Turn(Side.D, (Side.D,), feed, self._d_objective, due, **rest)
 
     def g_turn(self, real: Batch) -> Turn:
@@ -114,7 +165,7 @@ class GAN:
         due, absent = _due(self.g_penalties, self.g.version, real.rows)
         both = (Side.G, Side.D)
         rest: dict[str, Any] = {"augment": self.augment, "balancer": self.balancer}
-        rest["absent"] = absent
+        rest |= {"absent": absent, "players": self._called_by(due)}
         if self.adversarial.g_weight(real.rows):
             return Turn(Side.G, both, feed, self._g_objective, due, self.g_needs_real, **rest)
         needs_real = any(penalty.needs_real for penalty in due)
@@ -127,8 +178,8 @@ class GAN:
         return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
-        """End a step with these updates. images: real ones of one update of D, over all ranks."""
-        num_real = images * self.d.updates_per_step
+        """End a step with these updates. images: real ones of one batch, over all ranks."""
+        num_real = images * self.batches_per_step
         self.clock.advance(num_real)
         scalars: dict[str, Tensor] = {}
         weights: dict[str, float] = {}

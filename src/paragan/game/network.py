@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from paragan.core.protocols import Network
 from paragan.core.tree import map_tensors
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
@@ -71,6 +72,15 @@ class CalledNetwork:
         finally:
             for parameter in trainable:
                 parameter.requires_grad_(True)
+
+
+@contextmanager
+def all_frozen(networks: Iterable[Network]) -> Iterator[None]:
+    """Disable gradients of the weights of several networks, as `CalledNetwork.frozen`."""
+    with ExitStack() as stack:
+        for network in networks:
+            stack.enter_context(network.frozen())
+        yield
 
 
 def _channels_last(x: Tensor | None) -> Tensor | None:

@@ -204,7 +204,7 @@ class PlayerOptions:
     micro_batches: Count = 1
     """Micro-batches per update (gradient accumulation)."""
     updates_per_step: Count = 1
-    """Updates per step; for D only."""
+    """Updates per step; not for G."""
     update_probability: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """Probability of an update at each batch, drawn by the batch; for D only. EnCodec: 2/3."""
     max_accuracy: Annotated[float, Interval(gt=0, le=1)] | None = None

@@ -19,7 +19,7 @@ from paragan.core.shard import local_shard
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.accuracy_gate import AccuracyGate
 from paragan.game.ema import Ema
-from paragan.game.network import CalledNetwork, Calling
+from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
@@ -110,7 +110,7 @@ class Player:
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """Return G's images with their graph, one tensor per micro-batch; then call `update`."""
         self._begin_update()
-        _seed_layers(turn, self.version, self.plain_network)
+        seed_layers(turn, self.version, self.plain_network)
         feeds = turn.feed.parts(self.policy.micro_batches)
         outputs = [generate(self.training_network, feed) for feed in feeds]
         if outputs[0].extra:
@@ -140,16 +140,16 @@ class Player:
         if not turn.is_due:
             problem = f"{self.side.value}: this turn is not due, so it has no gradients"
             raise ConfigError(f"{problem}; call Player.update, which skips it, or use scheme synchronous")
-        opponent = against.network()
-        _seed_layers(turn, self.version, self.plain_network, opponent)
-        turn = with_d_fakes(turn, opponent, self.policy.micro_batches)
+        others = {side: one.network() for side, one in {**turn.players, turn.opponent: against}.items()}
+        seed_layers(turn, self.version, self.plain_network, *others.values())
+        turn = with_d_fakes(turn, others[turn.opponent], self.policy.micro_batches)
         # With shared fakes `generate_fakes` has begun the update.
-        if turn.side is Side.D or turn.feed.fakes is None:
+        if turn.side is not Side.G or turn.feed.fakes is None:
             self._begin_update()
-        nets: dict[Side, Network] = {turn.side: self.training_network, _other(turn.side): opponent}
+        nets = {turn.side: self.training_network, **others}
         scale = None if self.scaler is None else self.scaler.scale
         before = state_before(turn.balancer)
-        with opponent.frozen():
+        with all_frozen(others.values()):
             terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
@@ -277,7 +277,7 @@ def refuse_untrained(owner: str, net: nn.Module) -> None:
         )
 
 
-def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
+def seed_layers(turn: Turn, version: int, *nets: Network) -> None:
     """Seed torch's generator for dropout, by update: runs repeat and resume bit-exactly."""
     if any(getattr(net, "draws", False) for net in nets):
         torch.manual_seed(layer_seed(turn, version, turn.feed.seed))
@@ -286,10 +286,6 @@ def _seed_layers(turn: Turn, version: int, *nets: Network) -> None:
 def layer_seed(turn: Turn, version: int, seed: int) -> int:
     """Return the seed for the layers that draw in a turn. version: of the player. seed: of its run."""
     return rng.key(seed, "noise", turn.side.value, version, turn.feed.rows.first)
-
-
-def _other(side: Side) -> Side:
-    return Side.D if side is Side.G else Side.G
 
 
 def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:

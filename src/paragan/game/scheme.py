@@ -47,6 +47,8 @@ class Scheme(ABC):
     """Whether the players train at the same time, in threads or on separate ranks."""
     needs_local_players: bool = False
     """Whether both players must be `Player` objects of this process."""
+    any_players: bool = False
+    """Whether it trains further players (`GAN.further`), too."""
     shares_fakes: bool = False
     """Whether D trains on the images of G's turn, with their graph: G's turn begins in D's."""
 
@@ -96,6 +98,8 @@ def refuse_pauses(gan: GAN, name: str) -> None:
 @dataclass(frozen=True)
 class FunctionScheme(Scheme):
     """A scheme that is one function, `step(gan, batches)`, such as `schemes/synchronous.py`."""
+
+    any_players = True
 
     function: Callable[[GAN, Iterator[Batch]], Report]
 

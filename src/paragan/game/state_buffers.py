@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from paragan.core.balancer import Balancer
@@ -14,7 +16,7 @@ from paragan.game.player import Player
 
 def attach_state(game: GAN, device: torch.device | None = None) -> None:
     """Attach this state to the players, before the first step. device: None: tensors stay."""
-    for player in (game.g, game.d):
+    for player in game.slots.values():
         if isinstance(player, Player):
             owners = _owners(game, player.side)
             for owner in owners if device is not None else ():
@@ -49,7 +51,8 @@ def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
 def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive | Balancer]:
     """Return the penalties of one side, with D's the augmentation of its inputs, with G's the balancer."""
     balancers = [] if game.balancer is None else [game.balancer]
-    return [*game.g_penalties, *balancers] if side is Side.G else [*game.d_penalties, *_augmentation(game)]
+    more: dict[Side, Sequence[Adaptive | Balancer]] = {Side.G: balancers, Side.D: _augmentation(game)}
+    return [*game.penalties[side], *more.get(side, ())]
 
 
 def _augmentation(game: GAN) -> list[Adaptive]:

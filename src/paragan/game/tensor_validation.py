@@ -26,7 +26,7 @@ def validate_on(game: GAN, makers: Mapping[Side, Callable[[], nn.Module]], sourc
     makers: build networks for this; `game` does not change. Raises `ConfigError`, a line that names
     the cause.
     """
-    nets = {side: makers[side]() for side in Side}
+    nets = {side: make() for side, make in makers.items()}
     real = _first_samples(source, game)
     with torch.random.fork_rng(devices=[]):
         feed = game.prior.feed("trial", real)

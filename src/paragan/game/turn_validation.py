@@ -34,7 +34,7 @@ def validate(
     makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: (C, H, W).
     num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
     """
-    nets = {side: makers[side]() for side in Side}
+    nets = {side: make() for side, make in makers.items()}
     g, d = (CalledNetwork(nets[side]) for side in (Side.G, Side.D))
     validate_networks(g, d, game.loss, game.prior, shape, has_pairs)
     if turns:
@@ -48,17 +48,25 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> 
     """Run one turn of each side without penalties, and one with each, up to the gradients."""
     players = {side: Player(side, net) for side, net in nets.items()}
     nothing: dict[str, Any] = {"g_penalties": (), "d_penalties": (), "adversarial": game.adversarial.started}
-    nothing["balancer"] = None
+    nothing |= {"balancer": None, "further": {side: players[side] for side in game.further}, "further_penalties": {}}
     without = replace(game, g=players[Side.G], d=players[Side.D], **nothing)
-    for side, penalties in ((Side.D, game.d_penalties), (Side.G, game.g_penalties)):
+    for side, penalties in game.penalties.items():
         for penalty in (None, *penalties):
             augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
-            penalty_field: dict[str, Any] = {} if copied is None else {f"{side.value}_penalties": (copied,)}
-            tried = replace(without, augment=augment, **penalty_field)
+            tried = replace(without, augment=augment, **_only(side, copied))
             with reraise_as_config_error(_description(game, side, penalty)):
-                turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
-                other = Side.G if side is Side.D else Side.D
-                players[side].compute_gradients(turn, against=players[other])
+                turn = tried.turn(side, real)
+                if turn.is_due:
+                    players[side].compute_gradients(turn, against=players[turn.opponent])
+
+
+def _only(side: Side, penalty: Penalty | None) -> dict[str, Any]:
+    """Return the fields of a game in which a player has one penalty, or none."""
+    if penalty is None:
+        return {}
+    if side.is_further:
+        return {"further_penalties": {side: (penalty,)}}
+    return {f"{side.value}_penalties": (penalty,)}
 
 
 def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:

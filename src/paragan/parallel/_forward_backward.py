@@ -189,9 +189,9 @@ class _TurnRun:
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
         whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
-        outputs = replace(outputs, whole=whole)
-        augmented = partial(turn.augmented, feed=feed)
-        return PenaltyContext(self.nets[turn.side], feed, outputs, self.gradient, whole, augmented)
+        others = {side.value: net for side, net in self.nets.items() if side is not turn.side}
+        rest = (self.gradient, whole, partial(turn.augmented, feed=feed), others)
+        return PenaltyContext(self.nets[turn.side], feed, replace(outputs, whole=whole), *rest)
 
     def _scaled(self, loss: Tensor) -> Tensor:
         loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks

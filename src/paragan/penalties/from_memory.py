@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from paragan.core.errors import ConfigError
 
@@ -14,7 +14,7 @@ class Options:
 
     term: str = ""
     """Name of the term."""
-    side: Literal["g", "d"] = "g"
+    side: str = "g"
     """The player whose loss it joins."""
     settings: str = ""
     """Class of the term with its numbers."""

@@ -64,9 +64,10 @@ def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig
     """Return the config with the sha256 that the former run recorded for the same `init.path`, also of players."""
     if before is None:
         return config
-    g = replace(config.g, init=_recorded(config.g.init, before.g.init))
-    d = replace(config.d, init=_recorded(config.d.init, before.d.init))
-    return replace(config, init=_recorded(config.init, before.init), g=g, d=d)
+    for name, former in before.player_options.items():
+        if (options := config.player_options.get(name)) is not None:
+            config = config.with_player(name, replace(options, init=_recorded(options.init, former.init)))
+    return replace(config, init=_recorded(config.init, before.init))
 
 
 def _recorded(init: Any, before: Any) -> Any:

@@ -129,8 +129,8 @@ def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutP
 
 def _refuse(request: PlanRequest) -> None:
     """Raise `ConfigError` for what cannot be planned."""
-    if request.config.grid is not None:
-        problem = "plan supports one pair of networks, not a grid"
+    if request.config.grid is not None or request.config.players:
+        problem = f"plan supports one pair of networks, not {'players' if request.config.players else 'a grid'}"
         raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
     if request.timeline is not None:
         refuse_timeline(request.config, request.is_measured, request.timeline)

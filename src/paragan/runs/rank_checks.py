@@ -24,7 +24,7 @@ def needs_group(config: RunConfig) -> bool:
     """
     if config.scheme.name == "asynchronous":
         return False
-    chosen = [player.strategy for player in (config.g, config.d)]
+    chosen = [player.strategy for player in config.player_options.values()]
     return any(strategy is not None and strategy.name != "none" for strategy in chosen)
 
 
@@ -53,7 +53,7 @@ def refuse_small_batch(config: RunConfig, world: World) -> None:
     if not share:
         found = f"train.batch={batch} is less than one image for each of {world.size} ranks"
         raise ConfigError(f"{found}; raise train.batch")
-    for side, player in (("g", config.g), ("d", config.d)):
+    for side, player in config.player_options.items():
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
                 f"{side}.micro_batches={player.micro_batches} is more than the {share} images of "

@@ -197,7 +197,7 @@ def _starts_fresh(request: RunRequest) -> bool:
 
 def _refuse_shorter(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -> None:
     """Raise `CheckpointError` if more is trained than `train.kimg`, which would be recorded."""
-    step = config.train.batch * config.d.updates_per_step
+    step = config.train.batch * config.batches_per_step
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
         raise CheckpointError(

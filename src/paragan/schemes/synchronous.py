@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from paragan.core.types import Batch, Report
+from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
-    """Update D `updates_per_step` times, on one batch each, then G once."""
-    for real in islice(batches, gan.d.updates_per_step):
-        d = gan.d.update(gan.d_turn(real), against=gan.g)  # fakes of G, without its graph
-    g = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again
-    return gan.observe(d, g)
+    """Update D, and further players, `updates_per_step` times, on one batch each, then G once."""
+    updates = {}
+    for number, real in enumerate(islice(batches, gan.batches_per_step)):
+        for side, player in gan.critics_of_batch(number).items():
+            updates[side] = player.update(gan.turn(side, real), against=gan.g)  # fakes of G, without its graph
+    updates[Side.G] = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again
+    return gan.report(real.rows.total, updates)

@@ -1,0 +1,39 @@
+"""DMD2 (Yin et al. 2024, arXiv 2405.14867): k updates of D and the fake score on the same images, then one of G.
+
+Any further players train like the fake score. G generates once for each batch, without its graph;
+`synchronous` generates for each player. What a player learns is in its terms (docs/players.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from paragan.core.fakes import detached_fakes
+from paragan.core.protocols import Turn
+from paragan.core.types import Batch, Report, Side
+from paragan.game.gan import GAN
+from paragan.game.player import seed_layers
+
+
+def step(gan: GAN, batches: Iterator[Batch]) -> Report:
+    """Update all players but G `updates_per_step` times, on one batch and its images each, then G once."""
+    updates = {}
+    for number, real in enumerate(islice(batches, gan.batches_per_step)):
+        players = gan.critics_of_batch(number)
+        turns = _on_same_images(gan, {side: gan.turn(side, real) for side in players}, real)
+        for side, player in players.items():
+            updates[side] = player.update(turns[side], against=gan.g)
+    updates[Side.G] = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again
+    return gan.report(real.rows.total, updates)
+
+
+def _on_same_images(gan: GAN, turns: dict[Side, Turn], real: Batch) -> dict[Side, Turn]:
+    """Return the turns with images of G that are generated once."""
+    feed = gan.prior.feed("critics", real)
+    first = replace(next(iter(turns.values())), feed=feed)
+    generator = gan.g.network()
+    seed_layers(first, gan.g.version, generator)
+    fakes = detached_fakes(first, generator, parts=1)
+    return {side: replace(turn, feed=replace(feed, fakes=fakes)) for side, turn in turns.items()}

@@ -1,0 +1,140 @@
+"""Further players of a config: networks of a model's file, terms of a file, weights to start from, one-line errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from paragan import build
+from paragan.build.initial_weights import initialised
+from paragan.checkpoint.reader import read_checkpoint
+from paragan.cli.main import main
+from paragan.config import dump, parse_recipe, read_recipe
+from paragan.config.reference import of_run
+from paragan.core.errors import ConfigError
+from tests.tiny_run import TINY, newest
+
+MODEL = """
+from dataclasses import dataclass
+from torch import nn
+
+@dataclass(frozen=True)
+class Options:
+    width: int = 8
+
+class Generator(nn.Sequential):
+    latent = 4
+    num_classes = 0
+    def __init__(self, options, shape, num_classes):
+        super().__init__(nn.Linear(4, options.width), nn.Linear(options.width, 64), nn.Unflatten(1, (1, 8, 8)))
+    def forward(self, z, y=None):
+        return super().forward(z)
+
+class Discriminator(nn.Sequential):
+    def __init__(self, options, shape, num_classes):
+        super().__init__(nn.Flatten(), nn.Linear(64, 1), nn.Flatten(0))
+    def forward(self, x, y=None):
+        return super().forward(x)
+
+class Denoiser(nn.Conv2d):
+    def __init__(self, options, shape, num_classes):
+        super().__init__(1, 1, 3, padding=1)
+
+players = {"denoiser": Denoiser}
+"""
+TERM = """
+from dataclasses import dataclass
+import paragan as pg
+
+@dataclass(frozen=True)
+class Options:
+    pass
+
+class Penalty(pg.Penalty):
+    name, side = "denoise", pg.Side("denoiser")
+    def __init__(self, options):
+        pass
+    def __call__(self, context):
+        x = context.outputs.images
+        return (context.network(x + context.normal("denoise", x)) - x).square().mean((1, 2, 3))
+"""
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    """Words of a run with the player `denoiser`, whose model and term are files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(MODEL)
+    (tmp_path / "term.py").write_text(TERM)
+    player = "players.denoiser.optimizer.lr=1e-3"
+    return [*TINY, "scheme=synchronous", "model=nets.py", "penalties=term.py", player]
+
+
+def run(folder, words):
+    config = read_recipe("digits", words)
+    trainer = build.trainer(config, folder, print, lambda: False)
+    list(trainer.run())
+    return trainer
+
+
+def test_player_of_a_models_file_trains_and_is_in_the_checkpoint(tmp_path, words):
+    trainer = run(tmp_path / "run", words)
+    assert trainer.players["denoiser"].version == trainer.clock.step > 0
+    group = read_checkpoint(newest(tmp_path / "run")).groups["denoiser"]
+    assert torch.equal(group["net/weight"], trainer.players["denoiser"].net.weight)
+    assert trainer.players["denoiser"].policy.lr == 1e-3
+
+
+def test_player_starts_from_a_file_of_weights(tmp_path, words):
+    weights = {"weight": torch.full((1, 1, 3, 3), 0.5), "bias": torch.ones(1)}
+    save_file(weights, tmp_path / "denoiser.safetensors")
+    assert (tmp_path / "denoiser.safetensors").read_bytes()[:1] == b"\x80"  # as of a pickle
+    config = read_recipe("digits", [*words, "players.denoiser.init=denoiser.safetensors"])
+    trainer = build.trainer(config, tmp_path, print, lambda: False)
+    recorded, lines = initialised(config, trainer, None, print)
+    assert torch.equal(trainer.players["denoiser"].net.weight, weights["weight"])
+    assert lines == ["players.denoiser.init from denoiser.safetensors: DENOISER all 2 tensors"]
+    assert len(recorded.players["denoiser"].init.sha256) == 64
+
+
+def test_players_survive_writing_and_reading_a_config(words):
+    config = read_recipe("digits", [*words, "players.denoiser.strategy=zero3", "players.denoiser.updates_per_step=3"])
+    assert parse_recipe(dump(config), "again") == config
+    assert config.batches_per_step == 3
+    assert len(config.max_steps) == -(-round(config.train.kimg * 1000) // (3 * config.train.batch))
+    explained = {one.key: one.value for one in of_run("digits", words)}
+    assert explained["players.denoiser.optimizer.lr"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (["players.denoiser.lr=1"], "command line: players.denoiser.lr: unknown key"),
+        (["players.denoiser.optimizer.lr=-1"], "command line: players.denoiser.optimizer.lr: must be a number > 0"),
+        (["players=3"], "command line: players: must be a map of names"),
+        (["players.D.optimizer.lr=1"], "players: the name 'D' is invalid"),
+        (["penalties=[]"], "players.denoiser has no loss"),
+        (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
+        (["players.denoiser.update_probability=0.5"], "players.denoiser.update_probability is not supported"),
+        (["scheme=shared_fakes"], "scheme shared_fakes does not support players"),
+        (["scheme=asynchronous"], "scheme asynchronous does not support players"),
+        (["grid.shape=1x2"], "players are not available for a grid"),
+        (["model=mlp"], "players.denoiser: model mlp has none"),
+    ],
+)
+def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys, more, problem):
+    assert main(["train", "digits", *words, *more, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err.strip()
+    assert problem in error and "Traceback" not in error
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_plan_of_further_players_is_refused(words, capsys):
+    assert main(["plan", "digits", *words]) == 2
+    assert "plan supports one pair of networks, not players" in capsys.readouterr().err
+
+
+def test_player_without_a_class_is_named(tmp_path, words):
+    with pytest.raises(ConfigError, match=r"players.doubt: model .*nets.py has only denoiser"):
+        run(tmp_path / "run", [*words, "players.doubt.optimizer.lr=1e-3"])
