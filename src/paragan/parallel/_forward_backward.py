@@ -26,6 +26,8 @@ def run_networks(
     turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs, given: GeneratorOutput | None = None
 ) -> Outputs:
     """Call the networks of the chain in order; fakes given, or of the feed, replace G's output."""
+    if not turn.chain and given is None and feed.fakes is None:
+        return _NO_OUTPUTS
     if given is None and feed.fakes is not None:
         given = GeneratorOutput(feed.fakes[0])
     made = generate(nets[Side.G], feed) if given is None else given
@@ -198,7 +200,8 @@ class _TurnRun:
         context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
         terms = turn.objective(context.outputs, feed)
         loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
-        _refuse_other_rows(loss_B, len(context.outputs.images))
+        images = context.outputs.images
+        _refuse_other_rows(loss_B, feed.rows.count if images is None else len(images))
         return replace(terms, loss_B=loss_B)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
