@@ -27,6 +27,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
+from paragan.game.sampling_steps import sampling_steps
 
 _AT_ONCE = 250
 _MAX_TRAIN = 60_000  # training images among which copies are searched
@@ -65,7 +66,9 @@ class Evaluator:
 
     def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
         """Score a generator on the latents of the stream "score"."""
-        return self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        score = self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        steps = sampling_steps(generator.module)
+        return score if steps is None else replace(score, protocol={**score.protocol, "steps": steps})
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
