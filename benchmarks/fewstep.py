@@ -5,7 +5,7 @@
 
 For each seed: train `flow-NAME`, export it, train `fewstep-NAME` from it, and the same recipe without initial weights.
 The rows are scored by `paragan.evaluate` with one extractor and equal latents. Seconds are CPU seconds of this process,
-on the threads of the recipes, scores included. Finished runs stay in FOLDER, so a table that was stopped resumes.
+on the threads of the recipes, without scores. Finished runs stay in FOLDER, so a table that was stopped resumes.
 --set: of all three trainings.
 """
 
@@ -46,8 +46,13 @@ def train(recipe: str, settings: Mapping[str, Any], folder: Path) -> float:
 def scored(folder: Path, steps: int | None, num_images: int) -> dict[str, float]:
     """Return the metrics of a run at a number of solver steps, from its file if it was scored before."""
     path = folder / f"fewstep-{steps}-{num_images}.json"
+    judge = folder.parent / "judge"
+    if judge.exists() and not (folder / "judge").exists():
+        shutil.copytree(judge, folder / "judge")
     if not path.exists():
         metrics = pg.evaluate(folder, num_images, steps=steps).score.metrics
+        if (folder / "judge").exists() and not judge.exists():
+            shutil.copytree(folder / "judge", judge)
         path.write_text(json.dumps(metrics))
     found: dict[str, float] = json.loads(path.read_text())
     return found
@@ -66,7 +71,7 @@ def exported(folder: Path) -> str:
 def one_seed(name: str, seed: int, settings: Mapping[str, Any], keep: Path, num_images: int) -> dict[str, Any]:
     """Return the metrics of all rows, and the CPU seconds of each training."""
     here = keep / name
-    base = {**settings, "seed": seed}
+    base = {"every.score_kimg": 0, "every.sample_kimg": 0, **settings, "seed": seed}
     teacher = here / f"flow-{seed}"
     seconds = {"flow": train(f"flow-{name}", base, teacher)}
     weights = exported(teacher)
@@ -108,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=(*DATA, []), metavar="digits|cifar10")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--num-images", type=int, default=2000)
+    parser.add_argument("--num-images", type=int, default=1000)
     parser.add_argument("--data", help="folder of CIFAR-10")
     parser.add_argument("--keep", type=Path, default=Path("runs/fewstep-benchmark"))
     parser.add_argument("--set", nargs="*", default=[], metavar="key.path=value")

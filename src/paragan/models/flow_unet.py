@@ -73,7 +73,7 @@ class Discriminator(BlockDiscriminator):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         encoder = TimedEncoder(options, shape, self.num_classes)
-        self.blocks = nn.ModuleList([encoder, Heads(encoder.encoder.widths, self.num_classes)])
+        self.blocks = nn.ModuleList([encoder, Heads(encoder.encoder.map_shapes, self.num_classes)])
 
 
 class Flow(nn.Module):
@@ -134,8 +134,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.patch = options.patch
         widths = _widths(options)
-        self.widths = [*widths, widths[-1]]
-        _refuse_side(options, image_side(shape, "flow_unet", 512))
+        self.map_shapes = _map_shapes(options, image_side(shape, "flow_unet", 512))
         embed = options.embed
         self.time = nn.Sequential(nn.Linear(2 * _WAVES, embed), nn.SiLU(), nn.Linear(embed, embed))
         self.label = nn.Embedding(classes, embed) if classes else None
@@ -208,24 +207,47 @@ class ZeroConv2d(nn.Conv2d):
     fill = fill_zero
 
 
+class ZeroEmbedding(nn.Embedding):
+    """Embedding that starts at 0."""
+
+    fill = fill_zero
+
+
 class Heads(nn.Module):
-    """The mean of each map after a 1x1 and swish, f (B, F), to logits w.f + b + e(y).f; at least float32."""
+    """A head for each map, whose logits are added."""
+
+    def __init__(self, shapes: list[tuple[int, int]], classes: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList([MapHead(*shape, classes) for shape in shapes])
+
+    def forward(self, maps: list[Tensor], y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        found = [head(h, y_B) for head, h in zip(self.heads, maps, strict=True)]
+        logits_B = torch.stack([logits_B for logits_B, _ in found]).sum(0)
+        return logits_B, torch.cat([features_BF for _, features_BF in found], 1)
+
+
+class MapHead(nn.Module):
+    """1x1, swish, a weighted sum over positions, f (B, F), to logits w.f + b + e(y).f; at least float32."""
 
     keeps_float32 = True
 
-    def __init__(self, widths: list[int], classes: int) -> None:
+    def __init__(self, width: int, side: int, classes: int) -> None:
         super().__init__()
-        self.mix = nn.ModuleList([nn.Conv2d(width, width, 1) for width in widths])
-        self.linear = nn.Linear(sum(widths), 1)
-        self.embed = nn.Embedding(classes, sum(widths)) if classes else None
+        self.mix = nn.Conv2d(width, width, 1)
+        self.basis = nn.Parameter(torch.randn(width, side, side))
+        self.linear = nn.Linear(width, 1)
+        self.embed = ZeroEmbedding(classes, width) if classes else None
 
-    def forward(self, maps: list[Tensor], y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        with autocast_off(maps[0]):
-            pairs = zip(self.mix, maps, strict=True)
-            features_BF = torch.cat([F.silu(mix(at_least_float32(h))).mean((2, 3)) for mix, h in pairs], 1)
+    def fill(self, role: str, tensor: Tensor, generator: torch.Generator) -> None:
+        """Draw the weights of the positions with a standard deviation of 1 / side."""
+        tensor.normal_(0.0, 1 / tensor.shape[-1], generator=generator)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = (F.silu(self.mix(at_least_float32(h))) * self.basis).sum((2, 3))
             logits_B = self.linear(features_BF).squeeze(1)
             if self.embed is not None:
-                logits_B = logits_B + (self.embed(check_labels(y_B, len(features_BF))) * features_BF).sum(1)
+                logits_B = logits_B + (self.embed(check_labels(y_B, len(h))) * features_BF).sum(1)
         return logits_B, features_BF
 
 
@@ -249,10 +271,14 @@ def _waves(t_B: Tensor) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], 1)
 
 
-def _refuse_side(options: Options, side: int) -> None:
-    factor = options.patch << (len(options.multiples) - 1)
+def _map_shapes(options: Options, side: int) -> list[tuple[int, int]]:
+    """Return channels and side of each map, that of the middle block last; `ConfigError` for a side in between."""
+    widths = _widths(options)
+    factor = options.patch << (len(widths) - 1)
     if side % factor:
         raise ConfigError(
-            f"model.multiples: {len(options.multiples)} maps of patches of {options.patch} need a side that is a "
-            f"multiple of {factor}, not {side}; give fewer multiples, or another patch"
+            f"model.multiples: {len(widths)} maps of patches of {options.patch} need a side that is a multiple of "
+            f"{factor}, not {side}; give fewer multiples, or another patch"
         )
+    shapes = [(width, side // options.patch >> level) for level, width in enumerate(widths)]
+    return [*shapes, shapes[-1]]
