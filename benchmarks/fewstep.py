@@ -5,8 +5,8 @@
 
 For each seed: train `flow-NAME`, export it, train `fewstep-NAME` from it, and the same recipe without initial weights.
 The rows are scored by `paragan.evaluate` with one extractor and equal latents. Seconds are CPU seconds of this process,
-on the threads of the recipes, without scores. Finished runs stay in FOLDER, so a table that was stopped resumes.
---set: of all three trainings.
+on the threads of the recipes; those of the first run include the training of the judge. Finished runs stay in FOLDER,
+so a table that was stopped resumes. --set: of all three trainings.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ DATA = {"digits": {}, "cifar10": {"data.path": "/data/cifar10"}}
 ROWS = ("teacher, 50 steps", "teacher, 1 step", "GAN from scratch, 1 step", "fewstep, 1 step")
 DISTANCE = "fd"
 ACCURACY = "label_accuracy"
+FEW = 250  # images of the score at the end of a training, which is not used
 
 
 def train(recipe: str, settings: Mapping[str, Any], folder: Path) -> float:
@@ -36,23 +37,26 @@ def train(recipe: str, settings: Mapping[str, Any], folder: Path) -> float:
     if seconds.exists():
         return float(json.loads(seconds.read_text()))
     shutil.rmtree(folder, ignore_errors=True)
+    copy_judge(folder.parent, folder)
     began = time.process_time()
     pg.train(recipe, dict(settings), out=folder)
     found = time.process_time() - began
+    copy_judge(folder, folder.parent)
     seconds.write_text(json.dumps(found))
     return found
+
+
+def copy_judge(source: Path, target: Path) -> None:
+    """Copy the judge of a folder, if it has one and the other has none: one judge scores all runs."""
+    if (source / "judge").exists() and not (target / "judge").exists():
+        shutil.copytree(source / "judge", target / "judge")
 
 
 def scored(folder: Path, steps: int | None, num_images: int) -> dict[str, float]:
     """Return the metrics of a run at a number of solver steps, from its file if it was scored before."""
     path = folder / f"fewstep-{steps}-{num_images}.json"
-    judge = folder.parent / "judge"
-    if judge.exists() and not (folder / "judge").exists():
-        shutil.copytree(judge, folder / "judge")
     if not path.exists():
         metrics = pg.evaluate(folder, num_images, steps=steps).score.metrics
-        if (folder / "judge").exists() and not judge.exists():
-            shutil.copytree(folder / "judge", judge)
         path.write_text(json.dumps(metrics))
     found: dict[str, float] = json.loads(path.read_text())
     return found
@@ -71,7 +75,7 @@ def exported(folder: Path) -> str:
 def one_seed(name: str, seed: int, settings: Mapping[str, Any], keep: Path, num_images: int) -> dict[str, Any]:
     """Return the metrics of all rows, and the CPU seconds of each training."""
     here = keep / name
-    base = {"every.score_kimg": 0, "every.sample_kimg": 0, **settings, "seed": seed}
+    base = {"every.score_kimg": 0, "every.sample_kimg": 0, "evaluation.num_images": FEW, **settings, "seed": seed}
     teacher = here / f"flow-{seed}"
     seconds = {"flow": train(f"flow-{name}", base, teacher)}
     weights = exported(teacher)
