@@ -18,7 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, LossTerms, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
-from paragan.game.sampling_steps import sampling_steps, with_steps
+from paragan.game.sampling import steps_protocol, with_steps
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.models import dcgan, flow_unet
@@ -125,11 +125,11 @@ def test_steps_change_inside_the_block_only():
     y = torch.zeros(BATCH, dtype=torch.int64)
     two = net(z, y)
     with with_steps(net, 5):
-        assert sampling_steps(net) == 5
+        assert steps_protocol(net) == {"steps": 5}
         assert not torch.equal(net(z, y), two)
     assert torch.equal(net(z, y), two)
     plain = torch.nn.Linear(1, 1)
-    assert sampling_steps(plain) is None
+    assert steps_protocol(plain) == {}
     with (
         pytest.raises(ConfigError, match=r"^steps: this generator makes one step; leave it out$"),
         with_steps(plain, 2),

@@ -26,8 +26,7 @@ from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accu
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
-from paragan.game.sampling_steps import sampling_steps
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network, steps_protocol
 
 _AT_ONCE = 250
 _MAX_TRAIN = 60_000  # training images among which copies are searched
@@ -66,9 +65,8 @@ class Evaluator:
 
     def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
         """Score a generator on the latents of the stream "score"."""
-        score = self.score(sample_generator(generator, prior, self.num_images, self.mode))
-        steps = sampling_steps(generator.module)
-        return score if steps is None else replace(score, protocol={**score.protocol, "steps": steps})
+        found = self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        return replace(found, protocol={**found.protocol, **steps_protocol(generator.module)})
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
@@ -83,8 +81,7 @@ class Evaluator:
         real = {name: real_values[name] for name in values if name in real_values}
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         directions = {name: by_name[name].direction for name in values}
-        seconds = time.monotonic() - began
-        return Score(values, self.num_images, self.protocol, real, directions, intervals, seconds)
+        return Score(values, self.num_images, self.protocol, real, directions, intervals, time.monotonic() - began)
 
     @property
     def _block_size(self) -> int:

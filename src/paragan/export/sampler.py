@@ -21,8 +21,7 @@ from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images
-from paragan.game.sampling_steps import with_steps
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
