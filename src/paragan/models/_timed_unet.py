@@ -45,7 +45,7 @@ class Encoder(nn.Module):
         for number, level in enumerate(self.levels):
             if number:
                 h = F.avg_pool2d(h, 2)
-            for block in level:
+            for block in level.children():
                 h = block(h, embedding)
             maps.append(h)
         return [*maps, self.middle(h, embedding), embedding]
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
             if number:
                 h = F.interpolate(h, scale_factor=2)
             h = torch.cat([h, skips.pop()], 1)
-            for block in level:
+            for block in level.children():
                 h = block(h, embedding)
         return F.pixel_shuffle(self.last(F.silu(self.norm(h))), self.patch)
 
