@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, LossTerms, Rows, Side, TurnInputs
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.score import Score
 from paragan.game.network import CalledNetwork
 from paragan.game.sampling import steps_protocol, with_steps
 from paragan.layers.init import initialise
@@ -137,6 +140,13 @@ def test_steps_change_inside_the_block_only():
         pass
     with pytest.raises(ConfigError, match=r"^steps=0 must be an integer from 1; change it$"), with_steps(net, 0):
         pass
+
+
+def test_score_of_a_flow_records_its_steps():
+    scored = SimpleNamespace(num_images=2, mode="eval", score=lambda generate: Score({}, 2, {"mode": "eval"}))
+    prior = pg.Prior(0, 64, CLASSES, dtype=torch.float64)
+    found = Evaluator.score_network(scored, CalledNetwork(network(steps=3)), prior)
+    assert found.protocol == {"mode": "eval", "steps": 3}
 
 
 def test_flow_noise_equals_the_formula_and_appends_the_time():
