@@ -25,13 +25,14 @@ def images(channels=3, height=16, width=16):
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 16, 16), (3, 8, 12), (2, 5, 5)])
-def test_the_shape_stays(augment, shape):
+def test_the_shape_stays_but_for_declared_channels(augment, shape):
     x = images(*shape)
     before = x.clone()
     out = augment(x, 0, "augment/d/real", WHOLE)
-    assert (out.shape, out.dtype) == (x.shape, x.dtype)
+    appended = getattr(augment, "extra_channels", 0)
+    assert (out.shape, out.dtype) == ((len(x), shape[0] + appended, *shape[1:]), x.dtype)
     assert torch.equal(x, before)
-    assert not torch.equal(out, x)
+    assert not torch.equal(out[:, : shape[0]], x)
 
 
 def test_parts_see_the_rows_of_the_whole(augment):

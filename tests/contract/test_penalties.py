@@ -16,13 +16,13 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Rows, Side
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
-from paragan.models import contragan, sngan, stylegan2
+from paragan.models import contragan, flow_unet, sngan, stylegan2
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
 from tests.unlabelled_networks import UNLABELLED
 
 NAMES = registry.names("penalties")
-# tests/unit/test_vqgan_recipe.py, test_translate_recipe.py, test_vocoder_recipe.py
-OTHERS = ("codebook", "cycle", "log_mel")
+# tests/unit/test_vqgan_recipe.py, test_translate_recipe.py, test_vocoder_recipe.py, test_flow.py
+OTHERS = ("codebook", "cycle", "log_mel", "distillation")
 CASES = [
     pytest.param(name, side, id=f"{name}-{side.value}")
     for name in NAMES
@@ -31,6 +31,13 @@ CASES = [
     if "side" in {f.name for f in dataclasses.fields(registry.options("penalties", name))}
     or registry.load_module("penalties", name).Penalty.side is side
 ]
+
+
+class FlowOfShortLatents(flow_unet.Generator):
+    """Also takes the latents of `one_turn`, whose images nothing compares."""
+
+    def forward(self, z, y=None, t=None):
+        return super().forward(z if t is not None else z.new_zeros(len(z), self.latent), y, t)
 
 
 def penalty(name: str, side: Side, **wanted):
@@ -54,6 +61,8 @@ def stirred(made=None):
         styled = {"style": 4, "mapping": 1, "width": 4, "mixing": 0.0, "noise": False}
         options = stylegan2.Options(latent=OPTIONS.latent, **styled)
         pair[Side.G] = stylegan2.Generator(options, SHAPE, CLASSES).double()
+    if made is not None and made.name == "flow_matching":
+        pair[Side.G] = FlowOfShortLatents(flow_unet.Options(width=4, embed=5), SHAPE, CLASSES).double()
     initialise(pair[Side.D].double(), 11, "d")
     with torch.no_grad():
         for net in pair.values():

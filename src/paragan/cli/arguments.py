@@ -41,6 +41,8 @@ Words = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _SEED = "Random seed of latents and labels (default: the run's)."
 Seed = Annotated[int | None, typer.Option(help=_SEED)]
+_STEPS = "Solver steps of a generator that has them, such as flow_unet (default: model.steps)."
+Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
 _TRUST = "Import the custom code that the run's config names."
 Trust = Annotated[bool, typer.Option("--trust", help=_TRUST)]
 _BEST = "Use the checkpoint with the best score instead of the newest."

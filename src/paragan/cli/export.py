@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Best, RunOrFile, Trust
+from paragan.cli.arguments import Best, RunOrFile, Steps, Trust
 from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder
 
@@ -30,7 +30,13 @@ Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)
 
 
 def export(
-    path: RunOrFile, *, out: Out = None, formats: Formats = None, best: Best = False, trust: Trust = False
+    path: RunOrFile,
+    *,
+    out: Out = None,
+    formats: Formats = None,
+    steps: Steps = None,
+    best: Best = False,
+    trust: Trust = False,
 ) -> None:
     """Write a trained generator as files for other programs.
 
@@ -45,7 +51,7 @@ def export(
 
     if Format.onnx in requested:
         refuse_without_onnx()
-    sampler = open_generator(path, trust, best)
+    sampler = open_generator(path, trust, best, steps=steps)
     if {Format.torch, Format.onnx} & set(requested):
         text = "tracing the network and comparing images; takes up to a minute"
         print(text, file=sys.stderr, flush=True)

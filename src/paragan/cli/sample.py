@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from paragan.cli.arguments import Best, RunOrFile, Seed, Trust
+from paragan.cli.arguments import Best, RunOrFile, Seed, Steps, Trust
 from paragan.cli.progress import show_progress
 
 _NUM = "Number of images (default: 64; 1 in an animation)."
@@ -45,6 +45,7 @@ def sample_command(
     frames: Frames = None,
     mode: Mode = None,
     inputs: Input = None,
+    steps: Steps = None,
     best: Best = False,
     trust: Trust = False,
 ) -> None:
@@ -63,10 +64,11 @@ def sample_command(
         frames=frames,
         mode=mode,
         inputs=inputs,
+        steps=steps,
     )
     from paragan.runs.open_generator import open_generator
 
-    sampler = open_generator(path, trust, best)
+    sampler = open_generator(path, trust, best, steps=steps)
     with show_progress("images" if walk is None else "frames") as update:
         target = write_samples(sampler, path, request, update)
     print(target)

@@ -26,7 +26,7 @@ from paragan.features._extractor import MAX_FOR_ACCURACY, FeatureExtractor, accu
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network, steps_protocol
 
 _AT_ONCE = 250
 _MAX_TRAIN = 60_000  # training images among which copies are searched
@@ -65,7 +65,8 @@ class Evaluator:
 
     def score_network(self, generator: CalledNetwork, prior: Prior) -> Score:
         """Score a generator on the latents of the stream "score"."""
-        return self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        found = self.score(sample_generator(generator, prior, self.num_images, self.mode))
+        return replace(found, protocol={**found.protocol, **steps_protocol(generator.module)})
 
     def score(self, generate: Generate) -> Score:
         """Score `num_images` rows of `generate`; `DivergedError` if images are not finite."""
@@ -80,8 +81,7 @@ class Evaluator:
         real = {name: real_values[name] for name in values if name in real_values}
         by_name = {self._recorded_name(metric): metric.kind for metric in self.metrics}
         directions = {name: by_name[name].direction for name in values}
-        seconds = time.monotonic() - began
-        return Score(values, self.num_images, self.protocol, real, directions, intervals, seconds)
+        return Score(values, self.num_images, self.protocol, real, directions, intervals, time.monotonic() - began)
 
     @property
     def _block_size(self) -> int:

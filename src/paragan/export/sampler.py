@@ -21,7 +21,7 @@ from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images
+from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, generate_images, with_steps
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
@@ -90,6 +90,8 @@ class Sampler:
         truncation: float | None = None,
         mode: Mode | None = None,
         conditions: Tensor | None = None,
+        *,
+        steps: int | None = None,
     ) -> SampledImages:
         """Sample n images.
 
@@ -103,12 +105,15 @@ class Sampler:
         mode: `eval`, or `train-stats` as in training (batch statistics and dropout); None: the
         run's.
         conditions: input images of an image-to-image generator, (n, C, H, W) in [-1, 1]; None: the
-        first n held-out ones. Raises `ConfigError` for any other value.
+        first n held-out ones.
+        steps: of the solver of a generator that has one; None: those of the run. Raises
+        `ConfigError` for any other value.
         """
         given = self.conditions(n, conditions)
         z_BZ = self.latents(n, seed, truncation)
         y_B = self.labels(n, labels, seed)
-        return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
+        with with_steps(self.net, steps):
+            return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""

@@ -160,7 +160,7 @@ class GAN:
         return Turn(Side.D, (Side.D,), feed, self._d_objective, due, **rest)
 
     def g_turn(self, real: Batch) -> Turn:
-        """Return a turn of G through a frozen D; of G alone if nothing in it needs D."""
+        """Return a turn of G through a frozen D; of G alone, or of no network, if nothing reads the others' outputs."""
         feed = self.prior.feed("g", real)
         due, absent = _due(self.g_penalties, self.g.version, real.rows)
         both = (Side.G, Side.D)
@@ -170,7 +170,8 @@ class GAN:
             return Turn(Side.G, both, feed, self._g_objective, due, self.g_needs_real, **rest)
         needs_real = any(penalty.needs_real for penalty in due)
         needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
-        chain = both if needs_d else (Side.G,)
+        reads_images = self.balancer is not None or any(penalty.uses_outputs for penalty in due)
+        chain = both if needs_d else both[:1] if reads_images else ()
         return Turn(Side.G, chain, feed, _no_terms, due, needs_real, is_due=bool(due), **rest)
 
     def observe(self, d: Update, g: Update) -> Report:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.types import Rows
 from paragan.game.network import CalledNetwork, Calling
@@ -105,6 +108,40 @@ def _pieces(
         # Not all generators end in a tanh.
         images.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))
     return images
+
+
+@runtime_checkable
+class MultiStep(Protocol):
+    """A module inside of a generator that samples in several steps."""
+
+    sampling_steps: int
+
+
+def steps_protocol(generator: nn.Module) -> dict[str, int]:
+    """Return the number of steps as an entry of a score's protocol; nothing for a generator without a solver."""
+    found = _multi_step(generator)
+    return {"steps": found[0].sampling_steps} if found else {}
+
+
+@contextmanager
+def with_steps(generator: nn.Module, steps: int | None) -> Iterator[None]:
+    """Sample in this many steps inside the block; None: unchanged. Raises `ConfigError` if it has none."""
+    modules = _multi_step(generator) if steps is not None else []
+    before = [module.sampling_steps for module in modules]
+    if steps is not None and (not modules or type(steps) is not int or steps < 1):
+        problem = f"steps={steps!r} must be an integer from 1" if modules else "steps: this generator makes one step"
+        raise ConfigError(f"{problem}; {'change it' if modules else 'leave it out'}")
+    try:
+        for module in modules:
+            module.sampling_steps = steps or 1
+        yield
+    finally:
+        for module, number in zip(modules, before, strict=True):
+            module.sampling_steps = number
+
+
+def _multi_step(generator: nn.Module) -> list[MultiStep]:
+    return [module for module in generator.modules() if isinstance(module, MultiStep)]
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:

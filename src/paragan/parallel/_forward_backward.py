@@ -28,7 +28,7 @@ def run_networks(
     """Call the networks of the chain in order; fakes given, or of the feed, replace G's output."""
     if given is None and feed.fakes is not None:
         given = GeneratorOutput(feed.fakes[0])
-    made = generate(nets[Side.G], feed) if given is None else given
+    made = given or (generate(nets[Side.G], feed) if turn.chain else _NOTHING)
     if Side.D not in turn.chain:
         return Outputs(NOT_RUN, None, made.images, made.extra)
     fake = (turn.augmented(made.images, "fake", feed), *feed.fake_conditions)
@@ -184,7 +184,7 @@ class _TurnRun:
         context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
         terms = turn.objective(context.outputs, feed)
         loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
-        _refuse_other_rows(loss_B, len(context.outputs.images))
+        _refuse_other_rows(loss_B, feed.rows.count)
         return replace(terms, loss_B=loss_B)
 
     def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
@@ -223,6 +223,7 @@ def _needs_no_image(penalty: Penalty) -> bool:
     return Can.WHOLE_WEIGHTS in penalty.needs or not penalty.uses_outputs
 
 
+_NOTHING = GeneratorOutput(torch.empty(0))  # of a turn without networks
 _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 

@@ -42,15 +42,17 @@ def evaluate_run(
     seed: int | None = None,
     best: bool = False,
     trust: bool = False,
+    steps: int | None = None,
 ) -> RunScore:
     """Score the averaged generator of a run folder, as `paragan eval` does.
 
     An exported file cannot be scored: the data and the trained extractor belong to the run folder.
     num_images: generated for the score; None: as many as for the scores of the run. seed: of the
     latents; None: the run's. best: use the checkpoint with the best score, instead of the newest.
-    trust: import outside code that the config names. Raises children of `paragan.ParaganError`.
+    trust: import outside code that the config names. steps: of the generator's solver, in place of
+    `model.steps`. Raises children of `paragan.ParaganError`.
     """
-    trainer = open_run(Path(path), num_images, trust, best)
+    trainer = open_run(Path(path), num_images, trust, best, steps=steps)
     if trainer.score is None:
         key, value = ("metrics", "[l1]") if trainer.prior.reads_batches else ("features", "auto")
         hint = f"resume it with evaluation.{key}={value}"

@@ -29,7 +29,7 @@ from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
 from paragan.layers.modes import remember_modes
-from paragan.runs.open_run import print_line
+from paragan.runs.open_run import print_line, steps_override
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -41,21 +41,25 @@ def open_generator(
     say: Callable[[str], None] = print_line,
     model: Model | None = None,
     device: str | torch.device = "auto",
+    *,
+    steps: int | None = None,
 ) -> Sampler:
     """Open the generator of a run folder or an exported file; the options are `paragan.load`'s.
 
-    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory,
-    if the config names none. Raises `CheckpointError` for anything but a run folder with a
+    steps: of its solver, in place of `model.steps`. say: receives a line for every damaged
+    checkpoint that is skipped. model: networks from memory, if the config names none. Raises
+    `CheckpointError` for anything but a run folder with a
     checkpoint or an exported file, `ConfigError` for an invalid config.
     """
     outside = ANY if trust else ()
+    overrides = steps_override(steps)
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
-        config = parse_recipe(file.config, f"{path} (config)", outside=outside)
+        config = parse_recipe(file.config, f"{path} (config)", outside, overrides)
         module = _model_module(config, model, str(path))
         return _sampler(config, module, file.weights, file.info, str(path), device)
     if not (path / "config.yaml").is_file():
@@ -64,7 +68,7 @@ def open_generator(
             f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
             f"or a file written by `{program_command()} export`"
         )
-    config = read_recipe(str(path / "config.yaml"), outside=outside)
+    config = read_recipe(str(path / "config.yaml"), overrides, outside)
     module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
     sampler = _sampler(config, module, state.weights, _generator_info(state), str(state.path), device)

@@ -31,16 +31,26 @@ def config_path(run: Path) -> Path:
     raise CheckpointError(f"{run} {found}; pass a run folder, made by `{program_command()} train`")
 
 
-def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> TrainingLoop:
+def steps_override(steps: int | None) -> list[str]:
+    """Return the setting of a generator's solver steps as words over a config; None: unchanged."""
+    return [] if steps is None else [f"model.steps={steps}"]
+
+
+def open_run(
+    path: Path, num_images: int | None = None, trust: bool = False, best: bool = False, *, steps: int | None = None
+) -> TrainingLoop:
     """Return the trainer of a run folder at its newest checkpoint.
 
-    num_images: to score, instead of the run's number. trust: import the custom code that the config
-    names. best: use the checkpoint with the best score instead of the newest.
+    steps: of the generator's solver, in place of `model.steps`. num_images: to score, instead of
+    the run's number. trust: import the custom code that the config names. best: use the checkpoint
+    with the best score instead of the newest.
 
     Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes
     nothing; scoring saves a judge that it had to train, if the folder is writable.
     """
-    overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
+    overrides = steps_override(steps)
+    if num_images is not None:
+        overrides.append(f"evaluation.num_images={num_images}")
     config = read_recipe(str(config_path(path)), overrides, ANY if trust else ())
     make = build.trainer if config.grid is None else grid.evolution
     trainer = make(config, path, print_line, lambda: False, reading=True)

@@ -39,6 +39,7 @@ class SampleRequest:
     frames: int | None = None
     mode: Literal["eval", "train-stats"] | None = None
     inputs: Path | None = None
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for options that do not fit together; needs no generator."""
@@ -69,6 +70,7 @@ class SampleRequest:
     def name_words(self) -> list[str]:
         """Options as words of a file name."""
         values = {"grid": self.grid, "class": "-".join(self.classes), "truncation": self.truncation, "mode": self.mode}
+        values |= {"steps": self.steps}
         words = [f"{name}-{value}" for name, value in values.items() if value]
         if self.by_class:
             words.append("classes")

@@ -1,0 +1,49 @@
+"""Flow matching: the loss of a rectified flow (Liu et al. 2022; Lipman et al. 2023, equation 23).
+
+|v((1 - t) x + t n, t) - (n - x)|^2 for real images x, noise n and uniform times t. With
+`adversarial.weight=0` it trains G alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core import protocols, rng
+from paragan.core.errors import ConfigError
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Side
+from paragan.penalties._options import PenaltyOptions
+from paragan.penalties._velocity import velocity_network
+
+
+@dataclass(frozen=True)
+class Options(PenaltyOptions):
+    """Weight and period of flow matching. Needs a generator of velocities, `flow_unet`."""
+
+
+class Penalty(protocols.Penalty):
+    """Mean squared error of the velocity at one random time per real sample; G is called on no latent."""
+
+    name = "flow_matching"
+    side = Side.G
+    uses_outputs = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight
+
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        feed = context.feed
+        velocity_network(context.network.module, self.name)
+        if feed.real is None or feed.arguments[0] not in feed.real.tensors:
+            problem = "penalty flow_matching needs real samples in G's turn, which this scheme does not read"
+            raise ConfigError(f"{problem}; use scheme synchronous")
+        x = feed.real_sample
+        t_B = rng.uniform(feed.seed, f"{self.name}/time", feed.rows, ()).to(x, non_blocking=True)
+        noise = rng.normal(feed.seed, f"{self.name}/noise", feed.rows, tuple(x.shape[1:])).to(x, non_blocking=True)
+        x_t = torch.lerp(x, noise, t_B[:, None, None, None])
+        error = context.network(x_t.flatten(1), feed.real.label, t_B) - (noise - x)
+        return self.weight_at(feed.rows) * error.square().flatten(1).mean(1)
