@@ -11,6 +11,7 @@ import torch
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
+from paragan.build.initial_weights import initial_paths, initialised
 from paragan.build.loop import loop_class
 from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
@@ -58,7 +59,7 @@ def trainer(
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    return make(
+    loop = make(
         game,
         order,
         batches(config, found, device, roles, game.prior.reads_batches),
@@ -72,6 +73,9 @@ def trainer(
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
     )
+    if (config.g.trains_part or config.d.trains_part) and initial_paths(config):
+        initialised(config, loop, model, say)  # checkpoints do not hold the base
+    return loop
 
 
 def _refuse_offload(config: RunConfig, device: torch.device) -> None:

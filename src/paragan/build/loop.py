@@ -39,6 +39,6 @@ def _sync_period(config: RunConfig, roles: Roles) -> int:
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
         if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
             kind = registry.load_module("parallel", options.strategy.name).Strategy
-            updates = kind(options.strategy.options).sync_sync_period
+            updates = kind(options.strategy.options).sync_period
             periods.append(updates // gcd(updates, options.updates_per_step))
     return lcm(*periods)

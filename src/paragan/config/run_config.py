@@ -88,6 +88,14 @@ class RunConfig:
         for key, init in (("init", self.init), ("g.init", self.g.init), ("d.init", self.d.init)):
             if self.grid is not None and init is not None:
                 raise ValueError(f"{key} is not available for a grid; leave it out")
+        for key, player in (("g", self.g), ("d", self.d)):
+            if self.grid is not None and player.trains_part:
+                raise ValueError(
+                    f"{key}.adapter, {key}.train and {key}.freeze are not available for a grid; leave them out"
+                )
+            if player.trains_part and player.precision == "pure":
+                problem = f"{key}.precision=pure does not support {key}.adapter, {key}.train and {key}.freeze"
+                raise ValueError(f"{problem}; use bf16")
         if self.grid is not None and self.train.executor != "eager":
             raise ValueError(
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "
