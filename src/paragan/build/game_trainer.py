@@ -11,7 +11,7 @@ import torch
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
-from paragan.build.initial_weights import initial_paths, initialised
+from paragan.build.initial_weights import with_bases
 from paragan.build.loop import loop_class
 from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
@@ -27,6 +27,7 @@ from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 
 
@@ -46,20 +47,16 @@ def trainer(
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, world.group is not None, model)
     devices.return_large_blocks(device, found.train.shape if found.is_image else ())
-    if not reading:
-        _refuse_offload(config, device)
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        options = {Side.G: config.g, Side.D: config.d}
-        refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
+        _refuse_execution(config, device, game, roles.batch_world.size, order.is_concurrent)
     describe_micro_batches((game.g, game.d), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
-    make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    loop = make(
+    loop = loop_class(config, order.is_concurrent, roles, reading)(
         game,
         order,
         batches(config, found, device, roles, game.prior.reads_batches),
@@ -73,15 +70,16 @@ def trainer(
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
     )
-    if (config.g.trains_part or config.d.trains_part) and initial_paths(config):
-        initialised(config, loop, model, say)  # checkpoints do not hold the base
-    return loop
+    return with_bases(config, loop, model, say)
 
 
-def _refuse_offload(config: RunConfig, device: torch.device) -> None:
+def _refuse_execution(config: RunConfig, device: torch.device, game: GAN, num_ranks: int, is_concurrent: bool) -> None:
+    """Raise `ConfigError` for an executor or offload that this run does not support."""
     if device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
+    options = {Side.G: config.g, Side.D: config.d}
+    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, is_concurrent)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

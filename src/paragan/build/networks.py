@@ -59,26 +59,28 @@ def maker(
         if sample is not None and side is Side.D and not isinstance(model, TensorGame):
             net = with_named_inputs(net, found.train.tensors, sample)
         net = with_part(net, side, options)
-        refuse_untrained(side.value, net)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
             fill(net)  # without `weight_init` the weights of the constructor stay
         return net
 
-    is_known = sample is None and not outside
-    inputs = partial(_example_inputs, side, found) if is_known else None
+    inputs = None if outside or sample is not None else partial(_example_inputs, side, found)
     return NetworkFactory(construct, None if outside else fill, device, inputs)
 
 
 def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
-    """Add the adapters of a player's options to its network, and let only its part train."""
+    """Add the adapters of a player's options to its network, and let only its part train.
+
+    Raises `ConfigError` if no weight is left that trains.
+    """
     if options.adapter is not None:
         kind = registry.load_module("adapters", options.adapter.name).Adapter
         chosen = options.adapter.options
         add_adapters(net, partial(kind, options=chosen), chosen.match, side.value)
     if options.trains_part:
         select_trained(net, options.train, options.freeze, side.value)
+    refuse_untrained(side.value, net)
     return net
 
 

@@ -158,8 +158,8 @@ def refuse_other_base(path: Path, values: Mapping[str, Any], side: str, sha256: 
     if saved != sha256:
         found = [f"{one[:12]}…" if one else "none" for one in (saved, sha256)]
         raise CheckpointError(
-            f"checkpoint {path}: {side} was trained on other base weights (sha256 {found[0]}, now {found[1]}); give those "
-            f"({side}.init, the model's folder or the program's network), or start anew with --fresh"
+            f"checkpoint {path}: {side} was trained on other base weights (sha256 {found[0]}, now {found[1]}); "
+            f"give those ({side}.init, the model's folder or the program's network), or start anew with --fresh"
         )
 
 

@@ -88,20 +88,13 @@ class RunConfig:
         for key, init in (("init", self.init), ("g.init", self.g.init), ("d.init", self.d.init)):
             if self.grid is not None and init is not None:
                 raise ValueError(f"{key} is not available for a grid; leave it out")
-        for key, player in (("g", self.g), ("d", self.d)):
-            if self.grid is not None and player.trains_part:
-                raise ValueError(
-                    f"{key}.adapter, {key}.train and {key}.freeze are not available for a grid; leave them out"
-                )
-            if player.trains_part and player.precision == "pure":
-                problem = f"{key}.precision=pure does not support {key}.adapter, {key}.train and {key}.freeze"
-                raise ValueError(f"{problem}; use bf16")
         if self.grid is not None and self.train.executor != "eager":
             raise ValueError(
                 f"train.executor={self.train.executor} is not available for a grid; leave it at "
                 "eager and set grid.executor instead"
             )
         self._refuse_layout()
+        self._refuse_part()
         if self.grid is not None and self.evaluation.mode != "inline":
             raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
         if self.rollback is not None and self.evaluation.mode != "inline":
@@ -136,6 +129,17 @@ class RunConfig:
                 raise ValueError(f"{problem}; leave one of them out")
             if player.recompute:
                 raise ValueError(f"{key}.layout does not support {key}.recompute; leave one of them out")
+
+    def _refuse_part(self) -> None:
+        """Raise `ValueError` for a player that trains a part where the whole network has to train."""
+        for key, player in (("g", self.g), ("d", self.d)):
+            if not player.trains_part:
+                continue
+            problem = "" if self.grid is None else "are not available for a grid"
+            if player.precision == "pure":
+                problem = f"do not support {key}.precision=pure"
+            if problem:
+                raise ValueError(f"{key}.adapter, {key}.train and {key}.freeze {problem}; leave them out")
 
     @property
     def coordinator_address(self) -> tuple[str, int]:

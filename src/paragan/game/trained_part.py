@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core.errors import ConfigError
 from paragan.game.parameter_groups import describe_no_match, matches, plain_name
-from paragan.layers.adapter import Adapter, add_adapter
+from paragan.layers.adapter import Adapter, adapter_names, add_adapter
 
 _ADAPTED = (nn.Linear, nn.modules.conv._ConvNd, parametrize.ParametrizationList)  # unless there are patterns
 
@@ -30,7 +30,7 @@ def add_adapters(
     if not chosen:
         problem = f"{type(net).__name__} has no linear layer or convolution"
         raise ConfigError(f"{owner}.adapter: {problem}; name weights by {owner}.adapter.match")
-    shared = Counter(id(held) for module in net.modules() for held in module._parameters.values())
+    shared = Counter(id(getattr(module, role)) for module, role in weights.values())
     for name, (module, role) in chosen.items():
         weight = getattr(module, role)
         problem = "belongs to several layers" if shared[id(weight)] > 1 else ""
@@ -56,10 +56,10 @@ def select_trained(
     weights = dict(net.named_parameters())
     for key, patterns in (("train", train), ("freeze", freeze)):
         refuse_unmatched(f"{owner}.{key}", patterns, list(weights))
-    adapters = {id(p) for module in net.modules() if isinstance(module, Adapter) for p in module.parameters()}
+    adapters = adapter_names(net)
     for name, weight in weights.items():
         if train or adapters:
-            weight.requires_grad_(id(weight) in adapters or _matches_any(name, train))
+            weight.requires_grad_(name in adapters or _matches_any(name, train))
         if _matches_any(name, freeze):
             weight.requires_grad_(False)
     return fixed_names(net)

@@ -88,5 +88,5 @@ def base_names(net: nn.Module) -> dict[str, str]:
 
 def adapter_names(net: nn.Module) -> frozenset[str]:
     """Return the names of the parameters of all adapters."""
-    found = [(where, module) for where, module in net.named_modules() if isinstance(module, Adapter)]
-    return frozenset(f"{where}.{name}" for where, module in found for name in module.state_dict())
+    places = [f"{where}." for where, module in net.named_modules() if isinstance(module, Adapter)]
+    return frozenset(name for name, _ in net.named_parameters() if name.startswith(tuple(places)))
