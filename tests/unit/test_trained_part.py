@@ -14,9 +14,10 @@ from torch import nn
 import paragan as pg
 from paragan.adapters import lora
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.config import parse_recipe
+from paragan.config import parse_recipe, to_tree
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Side
+from paragan.export.bundle import Bundle
 from paragan.game.ema import Ema
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
@@ -25,6 +26,7 @@ from paragan.game.state import base_sha256, state_of
 from paragan.game.trained_part import add_adapters, fixed_names, select_trained
 from paragan.layers.adapter import base_names, merge_adapters
 from paragan.layers.init import initialise
+from paragan.runs.open_run import open_run
 
 SETTINGS = {
     "data.size": 8,
@@ -229,8 +231,12 @@ def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path):
             assert (up @ down).abs().max() > 0
         if ".norm." not in name:  # running statistics change
             assert (value - expected).abs().max() <= 1e-6
-    run.export(tmp_path / "exported")
-    exported = pg.load(tmp_path / "exported")
+    opened = open_run(run.folder).players["g"]
+    assert torch.equal(
+        merge_adapters(copy.deepcopy(opened.ema.net)).blocks[1].conv.weight, sampler.net.blocks[1].conv.weight
+    )
+    Bundle(sampler, to_tree(sampler.config), {}).write_file(tmp_path / "exported.safetensors", "safetensors")
+    exported = pg.load(tmp_path / "exported.safetensors")
     z = sampler.latents(4)
     assert torch.equal(exported.net(z, sampler.labels(4)), sampler.net(z, sampler.labels(4)))
 
