@@ -115,6 +115,8 @@ def test_folder_that_does_not_fit_is_refused_in_one_line(tmp_path):
         assert "\n" not in str(error.value)
 
     refused("UNet2DConditionModel is not supported", _class_name="UNet2DConditionModel")
+    refused("sample_size is missing", sample_size=None)
+    refused("it takes class labels", num_class_embeds=3)
     refused("do not fit config.json", block_out_channels=[8, 16])
     refused("config.json is not one of UNet2DModel", block_out_channels=[8])
     weights = tmp_path / "diffusion_pytorch_model.safetensors"

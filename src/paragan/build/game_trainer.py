@@ -6,28 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
-from paragan.build.initial_weights import with_bases
-from paragan.build.loop import loop_class
+from paragan.build.loop import loop_class, refuse_execution, with_bases
 from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
-from paragan.game.compiled import refuse_unsupported_executor
-from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 
 
@@ -52,7 +45,7 @@ def trainer(
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        _refuse_execution(config, device, game, roles.batch_world.size, order.is_concurrent)
+        refuse_execution(config, device, game, roles.batch_world.size, order.is_concurrent)
     describe_micro_batches((game.g, game.d), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
@@ -71,15 +64,6 @@ def trainer(
         time_box=TimeBox(config.evaluation.max_time_share),
     )
     return with_bases(config, loop, model, say)
-
-
-def _refuse_execution(config: RunConfig, device: torch.device, game: GAN, num_ranks: int, is_concurrent: bool) -> None:
-    """Raise `ConfigError` for an executor or offload that this run does not support."""
-    if device.type == "cpu" and (config.g.offload or config.d.offload):
-        side = "g" if config.g.offload else "d"
-        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
-    options = {Side.G: config.g, Side.D: config.d}
-    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, is_concurrent)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

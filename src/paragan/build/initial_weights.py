@@ -99,15 +99,6 @@ def initialised(
     return config, lines
 
 
-def with_bases(
-    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
-) -> TrainingLoop:
-    """Load the weights of `initialised` that checkpoints do not hold, and return the trainer."""
-    if (config.g.trains_part or config.d.trains_part) and initial_paths(config):
-        initialised(config, trainer, model, say)
-    return trainer
-
-
 def load_base(net: nn.Module, side: Side, config: RunConfig, say: Callable[[str], None]) -> None:
     """Copy the weights that `g.init`, or `init`, names into a network in this process, as far as they fit."""
     options = config.g if side is Side.G else config.d

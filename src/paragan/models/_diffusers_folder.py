@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_bytes
 
-_UNET, _VAE = "UNet2DModel", "AutoencoderKL"
+_UNET = "UNet2DModel"
+_VAE = "AutoencoderKL"
 _Predicts = Literal["velocity", "sample"]
 _MAX_CONFIG_BYTES = 1 << 20
-_WEIGHTS = ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model-?????-of-?????.safetensors")
+_WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d{5}-of-\d{5})?\.safetensors")  # not of another precision
 
 
 class DiffusersGenerator(nn.Module):
@@ -84,13 +86,20 @@ def _config(folder: Path) -> dict[str, Any]:
             f"{path}: {str(name)[:60]} is not supported, only {_UNET} and {_VAE}; for others pass a module "
             "whose forward names its inputs to paragan.Trainer"
         )
+    problem = "sample_size is missing" if config.get("sample_size") is None else ""
+    if name == _UNET and (config.get("num_class_embeds") or config.get("class_embed_type")):
+        problem = "it takes class labels"
+    if problem:
+        raise ConfigError(f"{path}: {problem}; pass a module around the network to paragan.Trainer instead")
     return dict(config)
 
 
 def _load_weights(network: nn.Module, folder: Path) -> None:
-    paths = [path for pattern in _WEIGHTS for path in sorted(folder.glob(pattern))]
+    paths = sorted(path for path in folder.glob("*.safetensors") if _WEIGHTS.fullmatch(path.name) and path.is_file())
     if not paths:
-        raise ConfigError(f"{folder} has no {_WEIGHTS[0]}; save the network with safe_serialization=True")
+        raise ConfigError(
+            f"{folder} has no diffusion_pytorch_model.safetensors; save the network with safe_serialization=True"
+        )
     weights: dict[str, Tensor] = {}
     try:
         for path in paths:
