@@ -12,9 +12,13 @@ STEPS, FLOAT64 = 3, 8
 pytestmark = pytest.mark.distributed
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "parts", "recompute"),
-    [("ddp", 1, False), ("zero1", 2, False), ("zero3", 1, False), ("zero3", 2, True), ("zero2", 1, False)],
+    [("zero1", 2, False), ("zero3", 1, False), slow("ddp", 1, False), slow("zero3", 2, True), slow("zero2", 1, False)],
 )
 def test_adapters_on_ranks_equal_one_process(two_ranks, name, parts, recompute):
     for found in two_ranks.run(f"{CASES}:against_one_process", name=name, parts=parts, recompute=recompute):
@@ -30,7 +34,7 @@ def test_adapters_on_ranks_equal_one_process(two_ranks, name, parts, recompute):
             assert found["shared"] == [True, True]
 
 
-@pytest.mark.parametrize(("name", "other"), [("zero1", "zero3"), ("zero3", "ddp")])
+@pytest.mark.parametrize(("name", "other"), [("zero1", "zero3"), slow("zero3", "ddp")])
 def test_adapters_resume_under_another_strategy(two_ranks, tmp_path, name, other):
     folder = str(tmp_path / "checkpoints")
     assert max(two_ranks.run(f"{CASES}:resumed", name=name, other=other, folder=folder)) <= 1e-12

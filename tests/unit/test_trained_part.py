@@ -203,6 +203,7 @@ def test_run_with_adapters_resumes_bit_for_bit_and_saves_what_trains(tmp_path):
         assert not any(name.endswith(("original", ".weight")) for name in whole)
 
 
+@pytest.mark.slow
 def test_step_zero_with_adapters_is_step_zero_without(tmp_path):
     nothing = {"train.kimg": 0.016, "g.optimizer.lr": 1e-30, "d.optimizer.lr": 1e-30}
     for name, settings in (("plain", SETTINGS), ("lora", LORA)):
@@ -241,6 +242,7 @@ def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path):
     assert torch.equal(exported.net(z, sampler.labels(4)), sampler.net(z, sampler.labels(4)))
 
 
+@pytest.mark.slow
 def test_run_that_starts_from_a_run_with_averages_uses_them_as_base(tmp_path):
     train(tmp_path / "base", SETTINGS)
     average = {k: v for k, v in saved(tmp_path / "base").items() if k.startswith("ema/") and k.endswith(".weight")}
@@ -267,6 +269,7 @@ def test_resume_on_another_base_is_refused_in_one_line(tmp_path):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_weights_from_a_run_that_holds_a_part_are_refused(tmp_path):
     train(tmp_path / "part", LORA)
     with pytest.raises(CheckpointError, match="holds only the trained part of g; export the run"):
