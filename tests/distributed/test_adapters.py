@@ -38,3 +38,15 @@ def test_adapters_on_ranks_equal_one_process(two_ranks, name, parts, recompute):
 def test_adapters_resume_under_another_strategy(two_ranks, tmp_path, name, other):
     folder = str(tmp_path / "checkpoints")
     assert max(two_ranks.run(f"{CASES}:resumed", name=name, other=other, folder=folder)) <= 1e-12
+
+
+@pytest.mark.slow
+def test_adapters_under_hsdp_equal_one_process(four_ranks):
+    for found in four_ranks.run(f"{CASES}:against_one_process", name="hsdp"):
+        assert found["difference"] <= 1e-12 and found["base moved"] == 0.0 and found["sha256"] == [True, True]
+
+
+@pytest.mark.slow
+def test_averaging_over_ranks_leaves_the_base_unchanged(two_ranks):
+    for found in two_ranks.run(f"{CASES}:against_one_process", name="local_sgd"):
+        assert found["base moved"] == 0.0 and found["least moved"] > 1e-6 and found["base saved"] == []

@@ -213,12 +213,13 @@ def test_step_zero_with_adapters_is_step_zero_without(tmp_path):
     assert max(float((weights[0][name] - weights[1][name]).abs().max()) for name in weights[0]) <= 1e-6
 
 
-def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path):
+def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path, capsys):
     train(tmp_path / "base", SETTINGS)
     base = pg.load(tmp_path / "base")
     save_file(base.net.state_dict(), tmp_path / "base.safetensors")
     settings = {**LORA, "seed": 5, "g.init": str(tmp_path / "base.safetensors")}
     train(tmp_path / "run", settings, **{"train.kimg": 0.08})
+    assert "G         5,338 weights (889 train), fp32" in capsys.readouterr().out
     run = train(tmp_path / "run", settings)
     sampler = pg.load(run.folder)
     assert sampler.net.state_dict().keys() == base.net.state_dict().keys()

@@ -15,7 +15,7 @@ from paragan.build.data import Data
 from paragan.build.initial_weights_text import describe_loaded, refuse_misfit, table
 from paragan.build.networks import maker
 from paragan.checkpoint.manifest import MANIFEST
-from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
+from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint, saved_base
 from paragan.checkpoint.weight_files import open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -226,9 +226,7 @@ def _from_checkpoint(found: Checkpoint, key: str) -> _SourceWeights:
     if not sides:
         problem = f"{key}.path {found.path} holds a grid of cells"
         raise CheckpointError(f"{problem}; export one generator of it and give that")
-    parts = [
-        side for side, sha256 in found.values.get("base", {}).items() if sha256 and key in ("init", f"{side}.init")
-    ]
+    parts = [side for side in sides if key in ("init", f"{side}.init") and saved_base(found.values, side)]
     if parts:
         problem = f"{key}.path {found.path} holds only the trained part of {' and '.join(parts)}"
         raise CheckpointError(f"{problem}; export the run, which merges it, and give the exported file")

@@ -149,12 +149,18 @@ def restoring(checkpoint: Checkpoint) -> Iterator[None]:
         ) from None
 
 
+def saved_base(values: Mapping[str, Any], side: str) -> str:
+    """Return the sha256 of a player's weights that a checkpoint does not hold; empty if it holds all."""
+    bases = values.get("base")
+    return str(bases.get(side, "")) if isinstance(bases, Mapping) else ""
+
+
 def refuse_other_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) -> None:
     """Raise `CheckpointError` unless a player's weights that are not in the checkpoint are those of the save.
 
     sha256: their fingerprint; empty if all are in the checkpoint.
     """
-    saved = str(values.get("base", {}).get(side, ""))
+    saved = saved_base(values, side)
     if saved != sha256:
         found = [f"{one[:12]}…" if one else "none" for one in (saved, sha256)]
         raise CheckpointError(
