@@ -37,7 +37,7 @@ _SECTIONS = {
 _REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
     "balancer": "balancers", "scheme": "schemes", "g.strategy, d.strategy": "parallel",
-    "g.optimizer.name, d.optimizer.name": "optim",
+    "g.optimizer.name, d.optimizer.name": "optim", "g.adapter, d.adapter": "adapters",
     "evaluation.features": "features", "evaluation.metrics": "metrics", "writers": "writers",
 }  # fmt: skip
 

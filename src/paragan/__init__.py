@@ -77,6 +77,12 @@ Layers:
     Discriminators      Several discriminators as one network.
     Frozen              A network that never trains, such as an extractor, inside one that does.
 
+Parts of networks:
+    add_adapters, select_trained, merge_adapters
+                        Train adapters, or what patterns match; put adapters into the weights.
+    LoraAdapter (LoraOptions), LohaAdapter (LohaOptions)
+    load_diffusers      A U-Net or VAE of diffusers as a generator.
+
 Interfaces of outside code:
     Penalty, PenaltyContext, Augment, Source, EncodedSource, TensorSpec
 
@@ -93,6 +99,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads it, too
     from paragan import config as config, loading as loading
+    from paragan.adapters.loha import Adapter as LohaAdapter, Options as LohaOptions
+    from paragan.adapters.lora import Adapter as LoraAdapter, Options as LoraOptions
     from paragan.api.estimator import Estimator as Estimator
     from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
@@ -171,6 +179,8 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.game.scheme import Scheme as Scheme
     from paragan.game.snapshot import Snapshot as Snapshot
     from paragan.game.term import Term as Term
+    from paragan.game.trained_part import add_adapters as add_adapters, select_trained as select_trained
+    from paragan.layers.adapter import merge_adapters as merge_adapters
     from paragan.layers.batch_norm import BatchNorm as BatchNorm
     from paragan.layers.discriminators import Discriminators as Discriminators
     from paragan.layers.frozen import Frozen as Frozen
@@ -190,6 +200,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.metrics._mean import PairMetric as PairMetric
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.fd import Metric as FrechetDistance
+    from paragan.models._diffusers_folder import load_diffusers as load_diffusers
     from paragan.optim.adabelief import Optimizer as AdaBelief
     from paragan.optim.lamb import Optimizer as Lamb
     from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam

@@ -19,12 +19,12 @@ HISTORY = ("docs/journal.md", "docs/glossary.md")  # of the past, or of the word
 GENERATED = ("docs/api.md", "docs/cli.md", "docs/settings.md", "docs/recipes/")  # from files that are checked
 PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
-    "Balancer",
+    *("Balancer", "Adapter"),
     *("Scheme", "loss", "d_loss", "g_loss", "source", "step", "quiesce", "close", "prepare"),
 }
 REGISTRIES = {
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics", "features"),
-    *("balancers", "writers"),
+    *("balancers", "adapters", "writers"),
 }
 REMEDY = "more: docs/glossary.md says what to write; fewer: `python -m tests.architecture.test_glossary` and commit"
 ALLOWED: dict[str, dict[str, int]] = json.loads(ALLOWANCES.read_text(encoding="utf-8"))

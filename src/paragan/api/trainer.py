@@ -25,6 +25,7 @@ from paragan.api.trainer_arguments import (
     terms_of,
 )
 from paragan.api.training import Run, local_run_folder, program_name, run_in_folder, setting_word
+from paragan.build.merged_generator import merged
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.dist import World
@@ -39,8 +40,8 @@ from paragan.datasets._in_memory import content_fingerprint
 from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
 from paragan.datasets._ragged import Padding
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, with_named_inputs
-from paragan.game.player import refuse_untrained
 from paragan.game.state import check_same
+from paragan.game.trained_part import refuse_untrained
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
 Data = Tensors | Dataset[Any] | Callable[[int], Iterable[Mapping[str, Any]]] | Source
@@ -183,6 +184,8 @@ class TensorRun(Run):
         """
         state = generator_state.read_newest(self.folder, warn)
         net = copy.deepcopy(self.trainer.generator).cpu()
+        if self.trainer.config.g.trains_part:
+            return merged(net, self.trainer.config, state, warn).eval().requires_grad_(False)
         check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))
         net.load_state_dict(state.weights)
         return net.eval().requires_grad_(False)

@@ -11,7 +11,7 @@ from torch import nn
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty
 from paragan.datasets._ragged import Padding
-from paragan.game.player import refuse_untrained
+from paragan.game.trained_part import refuse_untrained
 from paragan.layers.discriminators import Discriminators
 
 

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
-from paragan.build.loop import loop_class
+from paragan.build.loop import loop_class, refuse_execution, with_bases
 from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
@@ -20,12 +18,10 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.types import Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
-from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.scheme import Scheme
 from paragan.hardware import device as devices
 
@@ -46,21 +42,17 @@ def trainer(
     device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, world.group is not None, model)
     devices.return_large_blocks(device, found.train.shape if found.is_image else ())
-    if not reading:
-        _refuse_offload(config, device)
     order = scheme(config)
     _refuse_players(config, order)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        options = {Side(name): player for name, player in config.player_options.items()}
-        refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
+        refuse_execution(config, device, game, roles.batch_world.size, order.is_concurrent)
     describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
-    make = loop_class(config, order.is_concurrent, roles, reading)
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    return make(
+    loop = loop_class(config, order.is_concurrent, roles, reading)(
         game,
         order,
         batches(config, found, device, roles, game.prior.reads_batches),
@@ -74,18 +66,13 @@ def trainer(
         background=None if reading else background_scores(config, folder),
         time_box=TimeBox(config.evaluation.max_time_share),
     )
+    return with_bases(config, loop, model, say)
 
 
 def _refuse_players(config: RunConfig, order: Scheme) -> None:
     if config.players and not order.any_players:
         problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
         raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
-
-
-def _refuse_offload(config: RunConfig, device: torch.device) -> None:
-    side = next((name for name, options in config.player_options.items() if options.offload), None)
-    if device.type == "cpu" and side is not None:
-        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

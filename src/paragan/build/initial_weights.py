@@ -8,10 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paragan import build
+import torch
+from torch import Tensor, nn
+
+from paragan.build.data import Data
 from paragan.build.initial_weights_text import describe_loaded, refuse_misfit, table
+from paragan.build.networks import maker
 from paragan.checkpoint.manifest import MANIFEST
-from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
+from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint, saved_base
 from paragan.checkpoint.weight_files import open_weights, sha256_of_files
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, player_key
@@ -22,8 +26,9 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.engine.training_loop import TrainingLoop
 from paragan.export import generator_file
-from paragan.game.initial_weights import start_from
-from paragan.game.options import WeightsOptions
+from paragan.game.initial_weights import LoadedWeights, start_from
+from paragan.game.options import PlayerOptions, WeightsOptions
+from paragan.layers.adapter import adapter_names, base_names
 
 _EXPORTED = "generator.safetensors"
 
@@ -40,6 +45,12 @@ class _SourceWeights:
     sha256: str
     networks: Mapping[str, StoredTensors]
     averages: Mapping[str, StoredTensors]
+
+    def of(self, side: Side, options: PlayerOptions) -> tuple[StoredTensors | None, StoredTensors]:
+        """Return the tensors and averages of a player; of one that trains a part, averages serve as both."""
+        weights = self.networks.get(side.value)
+        average = self.averages.get(side.value, StoredTensors.of({}))
+        return (average if options.trains_part and average else weights), average
 
 
 def initial_paths(config: RunConfig) -> dict[str, tuple[Path, ...]]:
@@ -71,12 +82,36 @@ def initialised(
     if config.init is not None:
         config, line = _start_both(config, trainer, model, say)
         lines.append(line)
-    for name, options in config.player_options.items():
-        if options.init is not None:
-            found, line = _start_one(Side(name), options.init, config, trainer, model, say)
-            config = config.with_player(name, replace(options, init=replace(options.init, sha256=found.sha256)))
-            lines.append(line)
+    for name, of_player in config.player_options.items():
+        options = of_player.init
+        if options is not None:
+            side = Side(name)
+            key = f"{player_key(name)}.init"
+            found = _read_of_player(side, options, say)
+            _refuse_changed(key, str(options.path), options.sha256, found)
+            taken = _start_one(side, of_player, trainer, partial(_initial, side, config, trainer, model), found)
+            lines.append(f"{key} from {', '.join(options.paths)}: {describe_loaded(side, taken, most=None)}")
+            if options.partial:
+                say(table(side, taken))
+            config = config.with_player(name, replace(of_player, init=replace(options, sha256=found.sha256)))
     return config, lines
+
+
+def load_base(net: nn.Module, side: Side, config: RunConfig, say: Callable[[str], None]) -> None:
+    """Copy the weights that `g.init`, or `init`, names into a network in this process, as far as they fit."""
+    options = config.player_options[side.value]
+    if options.init is not None:
+        found = _read_of_player(side, options.init, say)
+    elif config.init is not None:
+        found = _read(Path(config.init.path), say)
+    else:
+        return
+    stored = found.of(side, options)[0] or StoredTensors.of({})
+    weights = _named_as(net, stored.under("" if options.init is None else options.init.prefix))
+    with torch.no_grad():
+        for name, value in net.state_dict().items():
+            if weights.shapes.get(name) == tuple(value.shape):
+                value.copy_(weights[name])
 
 
 def _start_both(
@@ -92,9 +127,10 @@ def _start_both(
     for side, options in ((Side(name), options) for name, options in config.player_options.items()):
         if options.init is None:
             initial = partial(_initial, side, config, trainer, model)
-            weights = found.networks.get(side.value, none)
-            average = found.averages.get(side.value, none)
-            taken[side] = start_from(trainer.players[side.value], weights, average, initial)
+            player = trainer.players[side.value]
+            weights, average = found.of(side, options)
+            both = _named_as(player.net, weights or none), _named_as(player.net, average)
+            taken[side] = start_from(player, *both, initial)
     if taken and not any(one.parameters for one in taken.values()):
         raise CheckpointError(
             f"init.path {path} has no weight with the name and shape of one in this model; give a "
@@ -107,27 +143,20 @@ def _start_both(
 
 def _start_one(
     side: Side,
-    options: WeightsOptions,
-    config: RunConfig,
+    options: PlayerOptions,
     trainer: TrainingLoop,
-    model: Model | None,
-    say: Callable[[str], None],
-) -> tuple[_SourceWeights, str]:
-    """Copy a player's weights; return them with a line. `CheckpointError`: none fits, or not all without `partial`."""
-    found = _read_of_player(side, options, say)
-    key = f"{player_key(side.value)}.init"
-    files = ", ".join(options.paths)
-    _refuse_changed(key, str(options.path), options.sha256, found)
+    initial: Callable[[], Mapping[str, Tensor]],
+    found: _SourceWeights,
+) -> LoadedWeights:
+    """Copy a player's weights. Raises `CheckpointError` if none fits, or not all without `partial`."""
+    init = options.init
+    assert init is not None
+    key = f"{player_key(side.value)}.init.path {', '.join(init.paths)}"
     player = trainer.players[side.value]
-    names = [name for name, _ in player.net.named_parameters()]
-    weights = _named_as(names, _selected(f"{key}.path {files}", options.prefix, found.networks.get(side.value)))
-    average = found.averages.get(side.value, StoredTensors.of({})).under(options.prefix)
-    refuse_misfit(f"{key}.path {files}", side, player, weights, options.partial)
-    initial = partial(_initial, side, config, trainer, model)
-    taken = start_from(player, weights, _named_as(names, average), initial)
-    if options.partial:
-        say(table(side, taken))
-    return found, f"{key} from {files}: {describe_loaded(side, taken, most=None)}"
+    stored, average = found.of(side, options)
+    weights = _named_as(player.net, _selected(key, init.prefix, stored))
+    refuse_misfit(key, side, player, weights, init.partial)
+    return start_from(player, weights, _named_as(player.net, average.under(init.prefix)), initial)
 
 
 def _selected(key: str, prefix: str, stored: StoredTensors | None) -> StoredTensors:
@@ -142,13 +171,16 @@ def _selected(key: str, prefix: str, stored: StoredTensors | None) -> StoredTens
     return found
 
 
-def _named_as(names: list[str], stored: StoredTensors) -> StoredTensors:
-    """Return tensors under the names of a network from memory, which is in a module as `net`."""
+def _named_as(net: nn.Module, stored: StoredTensors) -> StoredTensors:
+    """Return tensors under the names of a network with adapters, or from memory, which is in a module as `net`."""
+    below = base_names(net)
+    plain = [name for name, _ in net.named_parameters() if name not in adapter_names(net)]
     inside = "net."
-    if not all(name.startswith(inside) for name in names) or any(name in stored for name in names):
-        return stored
-    shapes = {inside + name: shape for name, shape in stored.shapes.items()}
-    return StoredTensors(shapes, lambda name, box: stored.read(name.removeprefix(inside), box))
+    is_inside = all(name.startswith(inside) for name in plain) and not any(name in stored for name in plain)
+    given = {inside + name if is_inside else name: name for name in stored}
+    names = {below.get(name, name): of_file for name, of_file in given.items()}
+    shapes = {name: stored.shapes[of_file] for name, of_file in names.items()}
+    return StoredTensors(shapes, lambda name, box: stored.read(names[name], box))
 
 
 def _refuse_changed(key: str, path: str, sha256: str | None, found: _SourceWeights) -> None:
@@ -192,6 +224,10 @@ def _from_checkpoint(found: Checkpoint, key: str) -> _SourceWeights:
     if not sides:
         problem = f"{key}.path {found.path} holds a grid of cells"
         raise CheckpointError(f"{problem}; export one generator of it and give that")
+    parts = [side for side in sides if key in ("init", f"{side}.init") and saved_base(found.values, side)]
+    if parts:
+        problem = f"{key}.path {found.path} holds only the trained part of {' and '.join(parts)}"
+        raise CheckpointError(f"{problem}; export the run, which merges it, and give the exported file")
     networks = {side: stored.under("net/") for side, stored in sides.items()}
     averages = {side: stored.under("ema/") for side, stored in sides.items()}
     return _SourceWeights(found.step, file_sha256(found.path / MANIFEST), networks, averages)
@@ -200,5 +236,5 @@ def _from_checkpoint(found: Checkpoint, key: str) -> _SourceWeights:
 def _initial(side: Side, config: RunConfig, trainer: TrainingLoop, model: Model | None) -> dict[str, Any]:
     """Return the state of the whole network at step 0; every rank constructs it."""
     source = trainer.batches.source
-    data = build.Data(source, source)
-    return build.maker(config, side, data, trainer.prior.device, model)().state_dict()
+    data = Data(source, source)
+    return maker(config, side, data, trainer.prior.device, model)().state_dict()

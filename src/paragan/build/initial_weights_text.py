@@ -11,6 +11,7 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.game.initial_weights import LoadedWeights
 from paragan.game.player import Player
+from paragan.layers.adapter import adapter_names
 
 _MOST_NAMED = 4
 
@@ -51,8 +52,9 @@ def refuse_misfit(key: str, side: Side, player: Player, weights: StoredTensors, 
 
     key: setting and files, for messages.
     """
-    mine = player.strategy.shapes(player.net)
-    names = player.strategy.parameter_names(player.net)
+    adapters = adapter_names(player.net)
+    mine = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}
+    names = [name for name in player.strategy.parameter_names(player.net) if name not in adapters]
     if not any(weights.shapes.get(name) == mine[name] for name in names):
         here = ", ".join(list(mine)[:2])
         there = ", ".join(list(weights.shapes)[:2])

@@ -1,4 +1,4 @@
-"""Choice of the training loop, with or without rollbacks."""
+"""Choice of the training loop, with or without rollbacks, and what a run needs before its first step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from math import gcd, lcm
 
+import torch
+
+from paragan.build.initial_weights import initial_paths, initialised
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.rollback import RollbackLoop
 from paragan.engine.training_loop import TrainingLoop
+from paragan.game.compiled import refuse_unsupported_executor
+from paragan.game.gan import GAN
 
 
 def loop_class(config: RunConfig, is_concurrent: bool, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
@@ -31,6 +37,24 @@ def loop_class(config: RunConfig, is_concurrent: bool, roles: Roles, reading: bo
         problem = "rollback does not support strategy local_sgd"
         raise ConfigError(f"{problem}; use ddp, or leave rollback out")
     return partial(RollbackLoop, rollback=config.rollback, roles=roles)
+
+
+def refuse_execution(config: RunConfig, device: torch.device, game: GAN, num_ranks: int, is_concurrent: bool) -> None:
+    """Raise `ConfigError` for an executor or offload that this run does not support."""
+    side = next((name for name, player in config.player_options.items() if player.offload), None)
+    if device.type == "cpu" and side is not None:
+        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
+    options = {Side(name): player for name, player in config.player_options.items()}
+    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, is_concurrent)
+
+
+def with_bases(
+    config: RunConfig, trainer: TrainingLoop, model: Model | None, say: Callable[[str], None]
+) -> TrainingLoop:
+    """Load the weights of `initialised` that checkpoints do not hold, and return the trainer."""
+    if any(player.trains_part for player in config.player_options.values()) and initial_paths(config):
+        initialised(config, trainer, model, say)
+    return trainer
 
 
 def _sync_period(config: RunConfig, roles: Roles) -> int:

@@ -18,8 +18,9 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.named_inputs import with_named_inputs
-from paragan.game.player import refuse_untrained
+from paragan.game.options import PlayerOptions
 from paragan.game.prior import latent_of
+from paragan.game.trained_part import add_adapters, refuse_untrained, select_trained
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 
@@ -57,7 +58,7 @@ def maker(
                 raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
         if sample is not None and side is Side.D and not isinstance(model, TensorGame):
             net = with_named_inputs(net, found.train.tensors, sample)
-        refuse_untrained(side.value, net)
+        net = with_part(net, side, options)
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
@@ -80,6 +81,21 @@ def _class_of(model: Any, side: Side, name: str) -> Any:
             f"players.{side.value}: model {name} {names}; leave it out, or add its class to `players` of the model"
         )
     return further[side.value]
+
+
+def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
+    """Add the adapters of a player's options to its network, and let only its part train.
+
+    Raises `ConfigError` if no weight is left that trains.
+    """
+    if options.adapter is not None:
+        kind = registry.load_module("adapters", options.adapter.name).Adapter
+        chosen = options.adapter.options
+        add_adapters(net, partial(kind, options=chosen), chosen.match, side.value)
+    if options.trains_part:
+        select_trained(net, options.train, options.freeze, side.value)
+    refuse_untrained(side.value, net)
+    return net
 
 
 def _example_inputs(side: Side, found: Data, net: nn.Module) -> tuple[Tensor | None, ...]:

@@ -22,6 +22,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
+from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
 from paragan.layers.operator_layout import apply_layout
 from paragan.parallel import MemoryOptions
@@ -38,11 +39,23 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
+    _refuse_part(side, options, strategy)
     net = _laid_out(strategy.prepare(make, world), side, strategy, options)
+    base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled)
     calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
-    return Player(side, net, strategy, policy(options), calling, ema)
+    return Player(side, net, strategy, policy(options), calling, ema, base=base)
+
+
+def _refuse_part(side: Side, options: PlayerOptions, strategy: Strategy) -> None:
+    """Raise `ConfigError` for a strategy that trains only whole networks, or layers that no layout supports."""
+    key = f"{side.value}.{'adapter' if options.adapter else 'train' if options.train else 'freeze'}"
+    if options.trains_part and Can.PART not in strategy.can:
+        name = options.strategy.name if options.strategy else "of this run"
+        raise ConfigError(f"{key} does not support strategy {name}; use ddp, zero1, zero2 or zero3")
+    if options.adapter is not None and options.layout is not None:
+        raise ConfigError(f"{key} does not support {side.value}.layout; leave one of them out")
 
 
 def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOptions) -> nn.Module:

@@ -149,6 +149,26 @@ def restoring(checkpoint: Checkpoint) -> Iterator[None]:
         ) from None
 
 
+def saved_base(values: Mapping[str, Any], side: str) -> str:
+    """Return the sha256 of a player's weights that a checkpoint does not hold; empty if it holds all."""
+    bases = values.get("base")
+    return str(bases.get(side, "")) if isinstance(bases, Mapping) else ""
+
+
+def refuse_other_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) -> None:
+    """Raise `CheckpointError` unless a player's weights that are not in the checkpoint are those of the save.
+
+    sha256: their fingerprint; empty if all are in the checkpoint.
+    """
+    saved = saved_base(values, side)
+    if saved != sha256:
+        found = [f"{one[:12]}…" if one else "none" for one in (saved, sha256)]
+        raise CheckpointError(
+            f"checkpoint {path}: {side} was trained on other base weights (sha256 {found[0]}, now {found[1]}); "
+            f"give those ({side}.init, the model's folder or the program's network), or start anew with --fresh"
+        )
+
+
 def read_counts(values: Any, *names: str) -> dict[str, int]:
     """Read these counters. Raises `ValueError` unless they are integers in [0, 2^48)."""
     counts = {name: values[name] for name in names}

@@ -99,6 +99,7 @@ class RunConfig:
             )
         self._refuse_players()
         self._refuse_layout()
+        self._refuse_part()
         if self.grid is not None and self.evaluation.mode != "inline":
             raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
         if self.rollback is not None and self.evaluation.mode != "inline":
@@ -143,6 +144,17 @@ class RunConfig:
                 raise ValueError(f"{problem}; leave one of them out")
             if player.recompute:
                 raise ValueError(f"{key}.layout does not support {key}.recompute; leave one of them out")
+
+    def _refuse_part(self) -> None:
+        """Raise `ValueError` for a player that trains a part where the whole network has to train."""
+        for key, player in (("g", self.g), ("d", self.d)):
+            if not player.trains_part:
+                continue
+            problem = "" if self.grid is None else "are not available for a grid"
+            if player.precision == "pure":
+                problem = f"do not support {key}.precision=pure"
+            if problem:
+                raise ValueError(f"{key}.adapter, {key}.train and {key}.freeze {problem}; leave them out")
 
     @property
     def player_options(self) -> dict[str, PlayerOptions]:

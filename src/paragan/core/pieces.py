@@ -53,6 +53,12 @@ class StoredTensors(Mapping[str, Tensor]):
         """Wrap tensors that are in memory already."""
         return cls(shapes_of(tensors), lambda name, box: box.cut(tensors[name]))
 
+    def joined(self, other: StoredTensors) -> StoredTensors:
+        """Return the tensors of both; a name in both is that of the other."""
+        return StoredTensors(
+            {**self.shapes, **other.shapes}, lambda k, box: (other if k in other else self).read(k, box)
+        )
+
     def under(self, prefix: str) -> StoredTensors:
         """Return the tensors whose names begin with a prefix, named without it."""
         shapes = {k[len(prefix) :]: shape for k, shape in self.shapes.items() if k.startswith(prefix)}

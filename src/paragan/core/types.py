@@ -52,6 +52,7 @@ class Can(enum.Enum):
     COUPLED = "terms that mix samples"
     PARTS = "micro-batches"
     WHOLE_WEIGHTS = "terms that read whole weights"
+    PART = "training of a part of the network"
 
 
 @dataclass(frozen=True)

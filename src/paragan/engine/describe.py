@@ -21,8 +21,10 @@ def describe_player(player: Player) -> dict[str, Any]:
     first = next(player.net.parameters())
     dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
     shapes = player.strategy.shapes(player.net)
+    sizes = {name: prod(shapes[name]) for name in player.strategy.parameter_names(player.net)}
     return {
-        "weights": sum(prod(shapes[name]) for name in player.strategy.parameter_names(player.net)),
+        "weights": sum(sizes.values()),
+        **({"trained": sum(n for name, n in sizes.items() if name not in player.base)} if player.base else {}),
         "precision": _PRECISIONS.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
         "device": str(first.device),

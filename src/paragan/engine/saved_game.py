@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts, restoring
+from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts, refuse_other_base, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock
 from paragan.core.collective import run_on_all_ranks
@@ -22,7 +22,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.scheme import Batches, Scheme
-from paragan.game.state import restore, state_of
+from paragan.game.state import base_sha256, restore, state_of
 from paragan.layers.frozen import frozen_networks
 
 
@@ -39,6 +39,7 @@ class SavedGame:
     phases: PhaseClock = field(default_factory=PhaseClock, init=False)  # of the thread that trains
     saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
+    _base_sha256: dict[str, str] = field(default_factory=dict, init=False)
 
     @property
     def world(self) -> World:
@@ -102,13 +103,23 @@ class SavedGame:
         frozen = self.roles.gather_merged({name: _fingerprints(player) for name, player in self.players.items()})
         if any(frozen.values()):
             values["frozen"] = frozen
+        bases = self.roles.gather_merged(self._bases())
+        if any(bases.values()):
+            values["base"] = bases
         return {name: pieces for name, (pieces, _) in states.items()}, values
+
+    def _bases(self) -> dict[str, str]:
+        """Return the sha256 of each player's base, computed once, since it never changes. Collective."""
+        if not self._base_sha256:
+            self._base_sha256.update({name: base_sha256(player) for name, player in self.players.items()})
+        return self._base_sha256
 
     def resume(self, best: bool = False) -> bool:
         """Restore the newest undamaged or the best checkpoint; False if none exists. Collective."""
         checkpoint = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
         if checkpoint is None:
             return False
+        self._bases()  # not in the function that one rank may leave early
         run_on_all_ranks(self.world, lambda: self.resume_from(checkpoint))
         self.saved_at = self.clock.step
         return True
@@ -130,6 +141,7 @@ class SavedGame:
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
             _refuse_other_frozen_networks(checkpoint, player)
+            refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.func import functional_call
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
@@ -183,7 +184,8 @@ def _weight(module: nn.Module) -> Tensor | None:
         return cast(Tensor, module.weight)
     weight = gather_full(chain.original)  # the layer would compute it from its shard
     for step in chain:
-        weight = step(weight)
+        trained = {name: gather_full(value) for name, value in step.named_parameters()}
+        weight = functional_call(step, trained, weight)
     return weight
 
 

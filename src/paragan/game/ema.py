@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,17 @@ class Ema:
         self.options = options
         self._weights: list[Tensor] = [local_shard(p.detach()) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
+        self._constant: set[int] = set()  # numbers of weights that are not averaged
+
+    def share(self, net: nn.Module, names: Container[str]) -> None:
+        """Stop averaging the weights of `net` with these names, which never change; use their memory if possible."""
+        for number, (mine, (name, theirs)) in enumerate(
+            zip(self.net.parameters(), net.named_parameters(), strict=True)
+        ):
+            if name in names:
+                self._constant.add(number)
+                if type(mine) is type(theirs) is nn.Parameter and mine.dtype == theirs.dtype:
+                    mine.data = theirs.data
 
     def move_to(self, places: Sequence[Tensor]) -> None:
         """Move the averages into these tensors, and make them views."""
@@ -53,10 +64,11 @@ class Ema:
         this rank; those of `net` unless given.
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
-        weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub declares only numbers
-        followed = zip(net.parameters() if shares is None else shares, self._weights, strict=True)
+        numbered = enumerate(zip(net.parameters() if shares is None else shares, self._weights, strict=True))
+        pairs = [pair for number, pair in numbered if number not in self._constant]
         # Offloaded weights are on the host.
-        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in followed]
-        torch._foreach_lerp_(self._weights, here, weights)
+        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in pairs]
+        weights: Sequence[Any] = [weight] * len(pairs)  # torch's stub declares only numbers
+        torch._foreach_lerp_([mine for _, mine in pairs], here, weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

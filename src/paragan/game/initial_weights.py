@@ -11,6 +11,8 @@ from paragan.core.layout import Shape
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
+from paragan.game.state import current_tensors
+from paragan.layers.adapter import adapter_names
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,12 @@ def start_from(
 ) -> LoadedWeights:
     """Copy every tensor whose name and shape match; the others have their initial values.
 
-    average: averaged weights, or empty; the player's average, if any, starts there. initial:
-    returns the network's initial state; called only if needed. Optimiser and counters stay.
+    Adapters are unchanged: the tensors are those of a network without them. average: averaged weights,
+    or empty; the player's average, if any, starts there. initial: returns the network's initial state;
+    called only if needed. Optimiser and counters stay.
     """
-    mine = player.strategy.shapes(player.net)
+    adapters = current_tensors(player, adapter_names(player.net))
+    mine = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}
     own = set(player.strategy.parameter_names(player.net))
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
     left = {k: (shape, weights.shapes.get(k)) for k, shape in mine.items() if k not in matching}
@@ -43,11 +47,13 @@ def start_from(
         return LoadedWeights(0, 0, False, left)
     stays = StoredTensors.of(initial() if left else {})
     started = StoredTensors(mine, lambda k, box: (weights if k in matching else stays).read(k, box))
+    started = started.joined(adapters)
     player.strategy.load(player.net, started)
     _copy_to_masters(player, started)
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
         averaged = StoredTensors(mine, lambda k, box: (average if k in matching else stays).read(k, box))
+        averaged = averaged.joined(adapters)
         player.strategy.load(player.ema.net, averaged if with_average else started)
     unused = {name: shape for name, shape in weights.shapes.items() if name not in mine}
     return LoadedWeights(len(matching), len(matching & own), with_average, left, unused)

@@ -224,3 +224,16 @@ class PlayerOptions:
     """Hold the optimiser state in host memory (not run on a device yet)."""
     init: WeightsOptions | None = None
     """Weights to start from; null: those of the run's `init`, or fresh ones."""
+    adapter: Annotated[Choice, Category("adapters")] | None = None
+    """Adapters, which train instead of the weights; null: none. Checkpoints hold what trains, and the
+    sha256 of the rest."""
+    train: tuple[str, ...] = ()
+    """Patterns over names of the parameters that train, such as "head.*", next to adapters; none: all,
+    or only the adapters."""
+    freeze: tuple[str, ...] = ()
+    """Patterns over names of parameters that do not train, even if `train` matches them."""
+
+    @property
+    def trains_part(self) -> bool:
+        """Whether only a part of the network trains, and is in checkpoints."""
+        return self.adapter is not None or bool(self.train or self.freeze)

@@ -39,7 +39,7 @@ def split_into_groups(
         matched.append({**settings, "params": [], "param_names": [], "match": _pattern(number, group)})
 
     def group_of(name: str) -> dict[str, Any]:
-        return next((group for group in matched if _matches(name, group["match"])), default)
+        return next((group for group in matched if matches(name, group["match"])), default)
 
     names = list(elsewhere)
     for name, tensor in parameters:
@@ -76,11 +76,12 @@ def _pattern(number: int, group: Mapping[str, Any]) -> str:
     return pattern
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(_plain_name(name), pattern)
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern matches the name of a parameter, or its name without a parametrization."""
+    return fnmatchcase(name, pattern) or fnmatchcase(plain_name(name), pattern)
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return the name of a weight without spectral norm or another parametrisation."""
     return re.sub(r"\bparametrizations\.(\w+)\.original\d*$", r"\1", name)
 
@@ -88,7 +89,12 @@ def _plain_name(name: str) -> str:
 def _without_match(number: int, group: Mapping[str, Any], names: Sequence[str]) -> str:
     pattern = group["match"]
     where = key_of(number, group)
-    if any(_matches(name, pattern) for name in names):
+    if any(matches(name, pattern) for name in names):
         return f"{where}: earlier groups match all parameters of {pattern!r}; put it before them"
-    near = ", ".join(get_close_matches(pattern, map(_plain_name, names), 3, cutoff=0.0))
+    return describe_no_match(where, pattern, names)
+
+
+def describe_no_match(where: str, pattern: str, names: Sequence[str]) -> str:
+    """Return the message for a pattern that matches no parameter. where: the setting."""
+    near = ", ".join(get_close_matches(pattern, map(plain_name, names), 3, cutoff=0.0))
     return f"{where}: no parameter of the network matches {pattern!r}; the closest names are: {near}"

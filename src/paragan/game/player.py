@@ -21,6 +21,7 @@ from paragan.game.accuracy_gate import AccuracyGate
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
+from paragan.game.trained_part import refuse_untrained
 from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
 from paragan.parallel._master_weights import MasterWeights
@@ -48,6 +49,7 @@ class Player:
     `updates` (on the device) those that were not skipped, `images` the real images of its turns over
     all ranks. damping: a factor on the learning rate of the next update (`schemes/asynchronous`).
     state: tensors of the penalties of its turns, and of D's augmentation (`game.state_buffers`).
+    base: names of parameters that never change and that checkpoints leave out (`game.trained_part`).
     """
 
     side: Side
@@ -60,6 +62,7 @@ class Player:
     images: int = 0
     damping: float | None = None
     state: Mapping[str, Tensor] = field(default_factory=dict)
+    base: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         refuse_untrained(self.side.value, self.net)
@@ -77,6 +80,8 @@ class Player:
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
+        if self.ema is not None:
+            self.ema.share(self.net, self.base)
         # tensors, and their values before `look_ahead`
         self._before_look_ahead: list[tuple[Tensor, Tensor]] = []
 
@@ -266,15 +271,6 @@ class Player:
             box = averaged[of_average]
             boxes.append(None if box == layout[name] else box.within(layout[name]))
         return boxes
-
-
-def refuse_untrained(owner: str, net: nn.Module) -> None:
-    """Raise `ConfigError` for a player without a weight that can change."""
-    if not any(weight.requires_grad for weight in net.parameters()):
-        raise ConfigError(
-            f"{owner}: {type(net).__name__} has no weight to train: all are frozen (requires_grad=False or "
-            "paragan.Frozen); add a layer that trains, or leave its weights unfrozen"
-        )
 
 
 def seed_layers(turn: Turn, version: int, *nets: Network) -> None:

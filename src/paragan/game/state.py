@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 from paragan.core.errors import CheckpointError
 from paragan.core.layout import Shape, TensorLayout
 from paragan.core.optimizer_weights import optimizer_weights
-from paragan.core.pieces import Pieces, StoredTensors
-from paragan.core.shard import local_shard
+from paragan.core.pieces import Pieces, StoredTensors, fingerprint
+from paragan.core.shard import gather_full, local_shard
 from paragan.game.player import Player
 
 Tensors = dict[str, Tensor]
@@ -21,17 +21,21 @@ Tensors = dict[str, Tensor]
 def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     """Return the state of a player as pieces on this rank, and its counters.
 
-    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `state/`. No communication.
+    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `state/`; those of the base are
+    left out. No communication.
     """
     tensors: Tensors = {}
     layout: dict[str, TensorLayout] = {}
     networks = {"net/": player.net} | ({} if player.ema is None else {"ema/": player.ema.net})
     for prefix, net in networks.items():
-        tensors |= {prefix + name: local_shard(value) for name, value in net.state_dict().items()}
-        layout |= {prefix + name: box for name, box in player.strategy.layout(net).items()}
+        saved = {name: value for name, value in net.state_dict().items() if name not in player.base}
+        tensors |= {prefix + name: local_shard(value) for name, value in saved.items()}
+        layout |= {prefix + name: box for name, box in player.strategy.layout(net).items() if name in saved}
     boxes = player.strategy.optimizer_layout(player.net)
     prefix = _optimizer_prefix(player.strategy.optimizer_replica(player.net)[0])
     for name, like, key, value in _optimizer(player):
+        if name in player.base:
+            continue  # its float32 copy
         tensors[path := f"{prefix}{name}/{key}"] = value
         if value.shape == like.shape:
             layout[path] = boxes[name]
@@ -72,8 +76,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
 
     Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model.
     """
-    weights = saved.under("net/")
-    average = saved.under("ema/")
+    weights = with_base(player, saved.under("net/"))
+    average = with_base(player, found) if (found := saved.under("ema/")) else found
     mine = player.strategy.shapes(player.net)
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, mine, player.side.value)
@@ -99,6 +103,31 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
             value.copy_(saved[path])
     player.version = values["version"]
     player.images = values["images"]
+
+
+def with_base(player: Player, saved: StoredTensors) -> StoredTensors:
+    """Return saved tensors of a player's network together with its base, as pieces on this rank."""
+    return saved.joined(current_tensors(player, player.base)) if player.base else saved
+
+
+def current_tensors(player: Player, names: Collection[str]) -> StoredTensors:
+    """Return the tensors of a network with these names; only boxes on this rank can be read."""
+    boxes = player.strategy.layout(player.net)
+    here = player.net.state_dict()
+
+    def read(name: str, box: TensorLayout) -> Tensor:
+        return local_shard(here[name].detach())[box.within(boxes[name])]
+
+    return StoredTensors({name: boxes[name].shape for name in names}, read)
+
+
+def base_sha256(player: Player) -> str:
+    """Return the fingerprint of a player's base, the same under any strategy; empty without one. Collective."""
+    if not player.base:
+        return ""
+    here = player.net.state_dict()
+    shapes = {name: tuple(here[name].shape) for name in player.base}
+    return fingerprint(StoredTensors(shapes, lambda name, box: gather_full(here[name].detach())))
 
 
 def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:

@@ -19,6 +19,7 @@ from torch.nn.utils import parametrize
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.shard import copy_full
+from paragan.layers.adapter import base_names
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import SpectralNorm
@@ -42,11 +43,12 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
         return
     if name not in SCHEMES:
         raise ConfigError(f"weight_init must be one of {', '.join(SCHEMES)}, not {name!r}")
+    known_as = {below: plain for plain, below in base_names(net).items()}  # adapters change no other draw
     for where, module in net.named_modules():
         for path, role, parameter in _module_parameters(module):
             full = f"{where}.{path}" if where else path
             value = torch.empty(parameter.shape, device="cpu")
-            _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, full))
+            _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, known_as.get(full, full)))
             copy_full(parameter, value)
             if parametrize.is_parametrized(module, role):
                 key = (seed, "init", stream, full.removesuffix(".original"))

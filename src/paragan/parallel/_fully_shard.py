@@ -32,16 +32,21 @@ def mesh_of(world: World) -> DeviceMesh:
 
 
 def shard(
-    net: nn.Module, mesh: DeviceMesh, memory: MemoryOptions = NO_MEMORY_OPTIONS, reshard_after_forward: bool = True
+    net: nn.Module,
+    mesh: DeviceMesh,
+    memory: MemoryOptions = NO_MEMORY_OPTIONS,
+    reshard_after_forward: bool = True,
+    shards_constants: bool = True,
 ) -> nn.Module:
     """Shard every block, and then the rest of the network, in place.
 
     reshard_after_forward: False: the weights of a block stay gathered until its backward. Scalar
     weights cannot be sharded and stay replicated; the strategy reduces their gradients.
+    shards_constants: False: weights that do not train stay replicated, too.
     """
     # Shards are rows in memory.
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    scalars = {p for p in net.parameters() if p.dim() == 0}
+    replicated = {p for p in net.parameters() if p.dim() == 0 or not (shards_constants or p.requires_grad)}
     offload = CPUOffloadPolicy() if memory.offload else OffloadPolicy()
     reduce = torch.bfloat16 if memory.bf16_reduce else None
     for module in (*blocks(net), net):
@@ -51,7 +56,7 @@ def shard(
             reshard_after_forward=reshard_after_forward,
             mp_policy=MixedPrecisionPolicy(reduce_dtype=reduce),
             offload_policy=offload,
-            ignored_params=scalars,
+            ignored_params=replicated,
         )
     return net
 

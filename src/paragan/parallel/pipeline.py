@@ -91,7 +91,7 @@ class Options:
 class Strategy(none.Strategy):
     """Pipeline over the blocks of a network."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
+    can = frozenset(Can) - {Can.WHOLE_WEIGHTS, Can.PART}
     joins_ranks = True
     options: Options
 

@@ -53,7 +53,7 @@ class Options:
 class Strategy(ddp.Strategy):
     """Tensor parallelism of chosen layers, data parallelism of the rest."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
+    can = frozenset(Can) - {Can.WHOLE_WEIGHTS, Can.PART}
     options: Options
 
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:

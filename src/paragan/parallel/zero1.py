@@ -35,7 +35,7 @@ class Strategy(ddp.Strategy):
         return (*super().exchanges(weight_bytes), RankExchange(Collective.ALL_GATHER, weight_bytes))
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        return shard(make(), mesh_of(world))
+        return shard(make(), mesh_of(world), shards_constants=False)
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, "zero1")

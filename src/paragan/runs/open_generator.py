@@ -12,14 +12,17 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from paragan import build
+from paragan.build.merged_generator import merged
 from paragan.checkpoint import generator_state
+from paragan.checkpoint.generator_state import GeneratorState
 from paragan.config import RunConfig, parse_recipe, read_recipe
 from paragan.config.sections import ANY
-from paragan.core import registry
+from paragan.core import registry, rng
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.pieces import shapes_of
+from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
@@ -28,6 +31,7 @@ from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
+from paragan.layers.init import initialise
 from paragan.layers.modes import remember_modes
 from paragan.runs.open_run import print_line, steps_override
 
@@ -71,8 +75,22 @@ def open_generator(
     config = read_recipe(str(path / "config.yaml"), overrides, outside)
     module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
-    sampler = _sampler(config, module, state.weights, _generator_info(state), str(state.path), device)
+    info = _generator_info(state)
+    weights = _merged_weights(config, module, info, state, say) if config.g.trains_part else state.weights
+    sampler = _sampler(config, module, weights, info, str(state.path), device)
     return replace(sampler, held_out=lambda: build.open_data(config).held_out)
+
+
+def _merged_weights(
+    config: RunConfig, module: Model, info: GeneratorInfo, state: GeneratorState, say: Callable[[str], None]
+) -> dict[str, Tensor]:
+    """Return the weights of the whole generator of a run that trains a part of it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(rng.key(config.seed, "construct", Side.G.value))
+        shape: Any = info.shape
+        net: nn.Module = module.Generator(config.model.options, shape, len(info.class_names))
+        initialise(net, config.seed, Side.G.value)
+        return merged(net, config, state, say).state_dict()
 
 
 def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
@@ -89,7 +107,7 @@ def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
     return model or module
 
 
-def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
+def _generator_info(state: GeneratorState) -> GeneratorInfo:
     try:
         _ = state.values["players"]
         clock = state.values["clock"]

@@ -74,7 +74,8 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
         lines.append(f"warning: {found}: each batch repeats samples")
     for name, player in sorted(players.items(), reverse=True):
         layout = " channels-last" if player["channels_last"] else ""
-        facts = f"{player['weights']:,} weights, {player['precision']}{layout} on {player['device']}"
+        trained = f" ({player['trained']:,} train)" if "trained" in player else ""
+        facts = f"{player['weights']:,} weights{trained}, {player['precision']}{layout} on {player['device']}"
         lines.append(f"{name.upper()}         {facts}")
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:

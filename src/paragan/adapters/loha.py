@@ -1,0 +1,45 @@
+"""Hadamard product of two low-rank matrices, W + (alpha / r) (B1 A1) * (B2 A2) (Hyeon-Woo et al. 2022, equation 2).
+
+Of rank up to r^2 with twice the parameters of `lora`. B2 starts at 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from paragan.adapters._options import LowRankOptions
+from paragan.layers import adapter
+from paragan.layers.adapter import matrix_shape
+
+_STD = {"up_1": 0.1, "down_1": 1.0, "up_2": 0.0, "down_2": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(LowRankOptions):
+    """Rank, scale, and the weights with an adapter."""
+
+
+class Adapter(adapter.Adapter):
+    """W + s (B1 A1) * (B2 A2). Parameters: `up_1`, `down_1`, `up_2`, `down_2`."""
+
+    up_1: Tensor
+    down_1: Tensor
+    up_2: Tensor
+    down_2: Tensor
+
+    def __init__(self, weight: Tensor, options: Options) -> None:
+        super().__init__()
+        rows, columns = matrix_shape(weight)
+        rank = min(options.rank, rows, columns)
+        self.scale = 1.0 if options.alpha is None else options.alpha / options.rank
+        for role in _STD:
+            self.add_parameter(role, weight, *((rows, rank) if role.startswith("up") else (rank, columns)))
+
+    def adapt(self, weight: Tensor) -> Tensor:
+        change = (self.up_1 @ self.down_1) * (self.up_2 @ self.down_2)
+        return weight + self.scale * change.view_as(weight)
+
+    def fill(self, role: str, tensor: Tensor, generator: Generator) -> None:
+        tensor.normal_(0.0, _STD[role], generator=generator)

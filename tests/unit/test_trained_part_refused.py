@@ -1,0 +1,56 @@
+"""Parts of networks that cannot train are refused in one line, before the first step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.config import parse_recipe
+from paragan.core.errors import ConfigError
+from tests.unit.test_trained_part import SETTINGS, network, train, with_lora
+
+
+def refused(tmp_path, settings):
+    with pytest.raises(ConfigError) as error:
+        train(tmp_path / "run", {**SETTINGS, **settings})
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"g.train": ["nothing.*"]}, "g.train: no parameter of the network matches 'nothing.*'"),
+        ({"d.freeze": ["*"]}, "d: Discriminator has no weight to train"),
+        ({"g.adapter": {"name": "lora", "match": ["heads.*"]}}, "g.adapter.match: no parameter"),
+        ({"g.adapter": {"name": "lora", "match": ["*.bias"]}}, "is a vector; leave it out"),
+        ({"g.adapter": "lorra"}, "did you mean 'lora'"),
+        ({"g.adapter": "lora", "g.precision": "pure"}, "g.freeze do not support g.precision=pure"),
+        ({"g.adapter": "lora", "g.layout": {"taps": ["x"]}}, "g.adapter does not support g.layout"),
+        ({"d.adapter": "lora", "model": {"name": "sngan", "width": 8}}, "has spectral norm or another parametrization"),
+        ({"g.adapter": "lora", "g.strategy": "tensor"}, "g.adapter does not support strategy tensor"),
+        ({"d.train": ["*.bias"], "d.strategy": "pipeline"}, "d.train does not support strategy pipeline"),
+    ],
+)
+def test_part_that_cannot_train_is_refused_before_the_first_step(tmp_path, settings, message):
+    assert message in refused(tmp_path, settings)
+
+
+def test_part_of_a_network_of_a_grid_is_refused():
+    with pytest.raises(ConfigError, match=r"g.adapter, g.train and g.freeze are not available for a grid"):
+        parse_recipe("data: digits\nmodel: mlp\nloss: hinge\ngrid: {shape: 1x2}\ng: {train: ['*.bias']}\n", "a")
+
+
+def test_weight_of_several_layers_is_refused():
+    net = network()
+    net.append(nn.Linear(5, 4, dtype=torch.float64))
+    net[5].weight = net[2].weight
+    with pytest.raises(ConfigError, match=r"g.adapter: \d.weight belongs to several layers"):
+        with_lora(net)
+
+
+def test_network_without_layers_to_adapt_is_refused():
+    with pytest.raises(ConfigError, match=r"Embedding has no linear layer or convolution; name weights by g.adapter"):
+        with_lora(nn.Embedding(3, 2))
