@@ -48,8 +48,7 @@ def parameters(side: Prepared) -> list[int]:
 def main(peer: str, work: str, *words: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    answers = os.fdopen(os.dup(1), "w")  # peers print
-    with contextlib.redirect_stdout(sys.stderr):
+    with os.fdopen(os.dup(1), "w") as answers, contextlib.redirect_stdout(sys.stderr):  # peers print
         try:
             side, absent = prepare(peer, work, list(words))
             side.step()

@@ -12,6 +12,10 @@ from typing import Any
 
 
 class _Names(type):
+    def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
+        is_decorator = cls is Absent and len(arguments) == 1 and callable(arguments[0])
+        return arguments[0] if is_decorator else super().__call__(*arguments, **keywords)
+
     def __getattr__(cls, name: str) -> type[Absent]:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -19,7 +23,7 @@ class _Names(type):
 
 
 class Absent(metaclass=_Names):
-    """Any name of an absent package: a class to inherit from, of which no object can be made."""
+    """Any name of an absent package: a decorator, or a class to inherit from; no object can be made of it."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         raise ImportError("a stand-in of benchmarks.compare was used; install the package")
@@ -39,7 +43,8 @@ class Finder(MetaPathFinder, Loader):
         self.packages = packages
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.split(".")[0] in self.packages else None
+        is_below = any(f"{name}.".startswith(f"{package}.") for package in self.packages)
+        return ModuleSpec(name, self, is_package=True) if is_below else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Module(spec.name)

@@ -9,7 +9,7 @@ from benchmarks.compare.works import Prepared, case
 
 SOURCE = None
 WORKS = ("sngan-unlabelled",)
-STAND_INS = ("torchvision", "tensorflow", "sklearn", "skimage", "requests", "six", "tensorboard")
+STAND_INS = ("torchvision", "torch._six", "tensorflow", "sklearn", "skimage", "requests", "six", "tensorboard")
 
 
 def prepare(work: str, path: Path | None) -> Prepared:

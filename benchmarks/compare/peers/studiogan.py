@@ -11,12 +11,13 @@ from benchmarks.compare.works import Prepared, case
 SOURCE = "src/worker.py"
 FOLDERS = ("src",)
 WORKS = ("dcgan", "sngan", "biggan")
-STAND_INS = ("torchvision", "wandb", "h5py", "tqdm", "sklearn", "seaborn", "pandas", "prdc", "timm", "ninja", "pyspng")
+STAND_INS = ("torchvision", "wandb", "h5py", "tqdm", "sklearn", "seaborn", "pandas", "prdc", "timm", "ninja", "einops")
 CONFIGS = {"dcgan": "DCGAN", "sngan": "SNGAN", "biggan": "BigGAN"}
 RUN = {
     "seed": 0, "mixed_precision": False, "distributed_data_parallel": False, "synchronized_bn": False, "freezeD": -1,
     "batch_statistics": False, "standing_statistics": False, "langevin_sampling": False, "train": True,
     "truncation_factor": -1.0, "print_freq": 1 << 30, "save_dir": ".", "ckpt_dir": None, "data_dir": ".",
+    "empty_cache": False,
     "eval_metrics": ["none"], "load_train_hdf5": False, "load_data_in_memory": False, "ref_dataset": "train",
 }  # fmt: skip
 ABSENT = (
