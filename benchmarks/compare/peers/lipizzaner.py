@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ from benchmarks.compare.works import BATCHES, Prepared, data
 SOURCE = "src/training/ea/lipizzaner_gan_trainer.py"
 FOLDERS = ("src",)
 WORKS = ("cell",)
-STAND_INS = ("torchvision", "pymongo", "losswise", "bson", "flask", "psutil", "netifaces", "requests", "tqdm", "pandas")
+STAND_INS = (
+    "torchvision", "pymongo", "bson", "losswise", "flask", "psutil", "netifaces", "netaddr", "requests", "tqdm",
+    "pandas", "tensorflow", "matplotlib", "imageio", "skimage", "sklearn",
+)  # fmt: skip
 BATCH, NUM_FITNESS = 100, 1000
 PARAMS = {
     "population_size": 1, "tournament_size": 2, "n_replacements": 1, "default_adam_learning_rate": 2e-4,
@@ -58,7 +62,9 @@ class Images:
 def prepare(work: str, path: Path | None) -> Prepared:
     from distribution.client_environment import ClientEnvironment
     from helpers.configuration_container import ConfigurationContainer
+    from training.ea import lipizzaner_gan_trainer
 
+    lipizzaner_gan_trainer.DbLogger = lambda **named: SimpleNamespace(is_enabled=False)
     cc: Any = ConfigurationContainer.instance()
     cc.class_maps["compare"] = (__name__, "Images")
     cc.settings = _settings()
