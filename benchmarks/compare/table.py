@@ -61,7 +61,8 @@ def markdown(found: Iterable[Row]) -> str:
         if "reason" in row:
             lines.append(f"{name} | {work} | | | not run: {row['reason']} | |")
             continue
-        version = row["theirs"]["version"] + "".join(f", without {one}" for one in row["theirs"]["stand_ins"])
+        stand_ins = ", ".join(row["theirs"]["stand_ins"])
+        version = row["theirs"]["version"] + (f" (stand-ins: {stand_ins})" if stand_ins else "")
         counts = [" / ".join(f"{n:,}" for n in row[side]["parameters"]) for side in ("theirs", "ours")]
         lines.append(
             f"{name}{version} | {work} | {' | '.join((*counts, *map(_cell, (row['equal'], row['defaults']))))} |"

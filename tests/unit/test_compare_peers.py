@@ -142,5 +142,5 @@ def test_table_has_ratios_and_reasons():
     ]
     head, line, first, second = markdown(rows).splitlines()
     assert head.count("|") == line.count("|") == first.count("|") == second.count("|")
-    assert "x 1, without wandb" in first and "10 / 2,000" in first and "1.25 [1.20, 1.30]" in first
+    assert "x 1 (stand-ins: wandb)" in first and "10 / 2,000" in first and "1.25 [1.20, 1.30]" in first
     assert "not run: no checkout" in second
