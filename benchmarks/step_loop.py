@@ -12,10 +12,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Wrap = Callable[[nn.Module, torch.optim.Optimizer], tuple[nn.Module, torch.optim.Optimizer]]
 
-def labelled(g: nn.Module, d: nn.Module, x_BCHW: Tensor, y_B: Tensor, latent: int) -> Callable[[], None]:
-    """A call that makes one step with the hinge loss."""
-    adam_g, adam_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.0, 0.9)) for net in (g, d))
+
+def unwrapped(net: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
+    return net, optimizer
+
+
+def labelled(
+    g: nn.Module,
+    d: nn.Module,
+    x_BCHW: Tensor,
+    y_B: Tensor,
+    latent: int,
+    wrap: Wrap = unwrapped,
+    backward: Callable[[Tensor], object] = Tensor.backward,
+) -> Callable[[], None]:
+    """A call that makes one step with the hinge loss. wrap, backward: of a library for several devices."""
+    critic = d  # in G's turn, where a wrapper would wait for gradients of D
+    (g, adam_g), (d, adam_d) = (wrap(n, torch.optim.Adam(n.parameters(), 2e-4, betas=(0.0, 0.9))) for n in (g, d))
     batch = len(x_BCHW)
 
     def step() -> None:
@@ -23,15 +38,15 @@ def labelled(g: nn.Module, d: nn.Module, x_BCHW: Tensor, y_B: Tensor, latent: in
             fake = g(torch.randn(batch, latent), y_B)
         loss = F.relu(1 - d(x_BCHW, y_B)).mean() + F.relu(1 + d(fake, y_B)).mean()
         adam_d.zero_grad()
-        loss.backward()
+        backward(loss)
         adam_d.step()
 
-        d.requires_grad_(False)
-        loss = -d(g(torch.randn(batch, latent), y_B), y_B).mean()
+        critic.requires_grad_(False)
+        loss = -critic(g(torch.randn(batch, latent), y_B), y_B).mean()
         adam_g.zero_grad()
-        loss.backward()
+        backward(loss)
         adam_g.step()
-        d.requires_grad_(True)
+        critic.requires_grad_(True)
 
     return step
 

@@ -24,7 +24,7 @@ _INDEX = """# Recipes
 A recipe is a config that `train` takes by name. You can change every setting on the command line.
 
 {} of {} recipes have a complete run, with its curve, samples and scores on their page; the last column has its
-final score (one run, one seed). The others have none. Those for full-size data and networks need an accelerator
+final score (one run, one seed). The others are settings only. Those for full-size data and networks need an accelerator
 and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
 
 Times on a CPU are rough values for one idle core. The runs were recorded on a busy machine and took up to four times as
@@ -32,7 +32,7 @@ long; times of other hardware come from published logs.
 
 | recipe | what it is | complete run |
 |---|---|---|"""
-_NO_RUN = "none"
+_NO_RUN = "settings only"
 _OTHER_FEATURES = """\
 These scores were taken with `evaluation.features={}`, whose weights are not in the package. The recipe
 now uses a packaged extractor; its scores do not compare with these."""
