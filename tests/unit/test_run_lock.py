@@ -20,7 +20,8 @@ import subprocess, sys, time
 from pathlib import Path
 from paragan.runs.folder import RunFolder
 with RunFolder(Path(sys.argv[1])) as folder:
-    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], pass_fds=[folder.lock], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-c", "import time; time.sleep(100)"]
+    rank = subprocess.Popen(command, pass_fds=[folder.lock], stdout=subprocess.DEVNULL)
     print(rank.pid, flush=True)
     time.sleep(100)
 """

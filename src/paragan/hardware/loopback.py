@@ -95,8 +95,8 @@ def _exchange(rank: int) -> float:
     received = torch.empty_like(sent)
     dist.barrier()
     began = time.monotonic()
-    works = [dist.isend(sent, 1 - rank), dist.irecv(received, 1 - rank)]
-    for work in works:
+    for work in (dist.isend(sent, 1 - rank), dist.irecv(received, 1 - rank)):
+        assert work is not None  # None for processes outside of the group
         work.wait()
     return time.monotonic() - began
 

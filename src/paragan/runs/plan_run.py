@@ -105,10 +105,8 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     ahead = None
     chosen = None
     if request.forecast is not None:
-        peak = simulated.peak_bytes
-        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
-        if request.is_measured:
-            ahead = replace(ahead, measured_link=loopback.measure()[1])
+        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, simulated.peak_bytes, say)
+        ahead = replace(ahead, measured_link=loopback.measure()[1] if request.is_measured else None)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
