@@ -15,9 +15,12 @@ import torch.distributed as dist
 from paragan.core.dist import World
 from paragan.core.local_processes import is_suspended
 from paragan.core.phases import Phase, PhaseClock
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
 from paragan.engine.options import WatchdogOptions
 from paragan.engine.watchdog import HangLimits, Watchdog
+from paragan.runs.hang_watchdog import waits_for_score
 from tests.processes import wait_for
 
 
@@ -166,6 +169,21 @@ def test_a_ping_finds_whether_all_ranks_answer():
     answers.start()
     assert here.all_answer(30)
     answers.join(30)
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "phase", "waits"),
+    [
+        (1, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, True),
+        (0, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, False),  # scores: its silence is a hang
+        (1, {Side.G: [0], Side.D: [1]}, Phase.D_TURN, False),
+        (1, {Side.G: [0], Side.D: [0]}, Phase.EVALUATION, True),  # of a parameter server
+        (1, {}, Phase.EVALUATION, False),
+    ],
+)
+def test_only_a_rank_without_the_generator_waits_for_a_score(rank, ranks, phase, waits):
+    world = World(rank=rank, size=2)
+    assert waits_for_score(Roles(world, world, ranks), RankState(rank, 1, phase, 40.0)) == waits
 
 
 class SilentStore:

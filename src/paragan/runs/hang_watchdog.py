@@ -18,6 +18,8 @@ from paragan.core.errors import PeerFailedError, RankError
 from paragan.core.files import create_subfolder, open_to_append
 from paragan.core.phases import Phase
 from paragan.core.printable import to_printable
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.hang import WAKE_SIGNAL, HangExchange, RankState, describe_hang
 from paragan.distributed.launch.rank_env import RESUME_HINT
@@ -68,6 +70,11 @@ def _limits(session: Session, request: RunRequest) -> HangLimits:
     return HangLimits(options, most_s)
 
 
+def waits_for_score(roles: Roles, state: RankState) -> bool:
+    """Return whether a rank waits for those that have G."""
+    return state.phase == Phase.EVALUATION and Side.G not in roles.sides
+
+
 class _RunWatch:
     """Reactions of a rank to a hang, in the thread of its watchdog."""
 
@@ -84,22 +91,20 @@ class _RunWatch:
     def _stalled(self, limit_s: float) -> bool:
         """End the run: this rank makes no progress, possibly because it waits for another.
 
-        Returns True if it waits for a score, and all ranks answer: then the one that scores has a
-        watchdog of its progress.
+        Returns True if it waits for a score, and all ranks answer: the one that scores watches its
+        progress.
         """
         if self._is_debugged():
             return False
         state = self._state()
-        if self._waits_for_score(state) and self._exchange is not None and self._exchange.all_answer(limit_s):
+        is_waiting = waits_for_score(self._session.trainer.roles, state)
+        if is_waiting and self._exchange is not None and self._exchange.all_answer(limit_s):
             return True
         self._write_stacks(state)
         if self._exchange is None:
             self._end(RankError(self._line(describe_hang({0: state}, limit_s))))
         self._exchange.answer(state, requests=True)
         self._end(self._exchange.publish(self._line(describe_hang(self._exchange.collect(), limit_s))))
-
-    def _waits_for_score(self, state: RankState) -> bool:
-        return self._session.trainer.roles.is_split and state.phase == Phase.EVALUATION
 
     def _answer(self) -> None:
         """Answer the request of another rank, and end with its reason."""
