@@ -13,7 +13,7 @@ from paragan.evaluation.score import Score
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
 _WRONG = 0.4
 _NEAR = 1.1  # times the best score
-# of either player's `moment_ratio`. Measured: 0.04 to 3 in runs that train, 0.001 to 0.003 after a poisoned batch
+# of either player's `moment_ratio`. Measured: 0.04 to 3.5 in runs that train, 0.001 to 0.003 after a poisoned batch
 _STALLED = 0.01
 _JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENTS = ("g/moment_ratio", "d/moment_ratio")
