@@ -14,7 +14,6 @@ _TURNS = ("d turn", "g turn", "update")
 _CELLS = ("membership", "generation", "d turn", "g turn", "gather")
 _SAVER = ("save", "written", "pruned", "samples", "score", "record")
 _SIGNALS = ("kill", "stop", "term")
-_LONG_WAITS = (("stop", "samples"), ("stop", "score"))
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,6 @@ def _during(strategy: Strategy, disk: bool) -> list[tuple[str, str, str]]:
         (kind, role, phase) for role, phases in strategy.roles.items() for kind, phase in product(_SIGNALS, phases)
     ]
     found += [(kind, strategy.saver, phase) for kind, phase in product(_SIGNALS, _SAVER)]
-    if strategy.is_split:  # the others wait for a score up to an hour (docs/ranks.md)
-        found = [(kind, role, phase) for kind, role, phase in found if (kind, phase) not in _LONG_WAITS]
     found += [("flip", strategy.saver, "record")] * 5
     found += [("clock", role, "record") for role in strategy.roles]
     found += [("decode", role, "decode") for role, phases in strategy.roles.items() if "d turn" in phases]

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from paragan.core import registry
 from paragan.core.dist import World
 from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
@@ -48,6 +49,22 @@ def wait_in_backward(world: World) -> list[float]:
         loss = net(torch.ones(4, 64)).sum()
         time.sleep(0.5 * world.rank)
         delay = time.monotonic() - began
+        backward([loss], [None], world.size)
+    set_thread_clock(None)
+    return [delay, clock.seconds[Phase.D_TURN], clock.seconds[Phase.COMMUNICATION]]
+
+
+def wait_for_shards(world: World, name: str) -> list[float]:
+    """Rank 1 begins its turn late: its delay, and this rank's seconds of the turn and of communication."""
+    strategy = registry.load_module("parallel", name).Strategy()
+    net = strategy.prepare(lambda: nn.Linear(64, 64), world)
+    net(torch.ones(4, 64))  # connects the ranks
+    clock = PhaseClock()
+    set_thread_clock(clock)
+    with phase(Phase.D_TURN):
+        time.sleep(0.5 * world.rank)
+        delay = clock.stretch()[1]
+        loss = net(torch.ones(4, 64)).sum()
         backward([loss], [None], world.size)
     set_thread_clock(None)
     return [delay, clock.seconds[Phase.D_TURN], clock.seconds[Phase.COMMUNICATION]]

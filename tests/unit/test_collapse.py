@@ -22,9 +22,9 @@ def measured(monitor, *observations, step=1) -> list[str | None]:
     return found
 
 
-def score(value, direction=-1) -> Event:
+def score(value, direction=-1, images=0) -> Event:
     values = {"fd[judge]": value, "num_images": 10, "protocol": {}, "directions": {"fd[judge]": direction}}
-    return Event("score", 4, 0, values=values)
+    return Event("score", 4, images, values=values)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def score(value, direction=-1) -> Event:
     [
         (COLLAPSED, "mode_collapse"), (SATURATED, "d_saturated"),
         ({**GOOD, "d/accuracy_train": 0.2, "d/saturation": 0.3}, "d_certain_and_wrong"),
-        (WRONG, "d_wrong"),
+        (WRONG, "d_wrong"), ({**GOOD, "d/moment_ratio": 0.005}, "stalled"),
         ({**GOOD, "d/accuracy_fake": float("nan")}, "not_finite"), ({"diversity": float("inf")}, "not_finite"),
     ],
 )  # fmt: skip
@@ -66,3 +66,23 @@ def test_monitor_counts_scores_twice_as_bad_as_the_best(values, direction, found
         counts.append(monitor.bad["score_diverges"])
     assert counts == found
     assert (monitor.collapse() is not None) == (found[-1] == 2)
+
+
+def past_best(monitor, *values, first=0) -> list[bool]:
+    """Whether each score, one every thousand images, shows that the run only gets worse."""
+    found = []
+    for number, value in enumerate(values, start=first):
+        monitor.observe(score(float(value), images=1000 * number))
+        found.append((monitor.collapse() or (None,))[0] == "past_best")
+    return found
+
+
+def test_monitor_of_scores_far_from_the_best_for_twice_as_long_as_that_took_finds_a_collapse():
+    monitor = CollapseMonitor(2)
+    assert past_best(monitor, 9, 6, 4, 5, 5, 5, 5) == [False] * 6 + [True]
+    assert past_best(CollapseMonitor(2), 9, 6, 4, 5, 5, 5, 4.3, 5, 5, 5) == [False] * 10  # was near it again
+    assert past_best(CollapseMonitor(2), 4, 5, 6, 7, 7, 7) == [False] * 6  # the best is that of the untrained players
+    monitor.restart(is_repeated=True)
+    assert past_best(monitor, 4.1, 5, 5, first=7) == [False, False, True]  # again, after a return to the best
+    monitor.restart(is_repeated=True)
+    assert past_best(monitor, 3, 5, 5, first=10) == [False] * 3  # a new best

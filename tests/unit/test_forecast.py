@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paragan.cli.plan import format_forecast
@@ -80,6 +82,18 @@ def test_table_names_the_goal_and_notes_a_batch_that_grows(scaling, counts, has_
     text = format_forecast(plan)
     assert "  hours to 1250 kimg  cost" in text
     assert ("larger batch usually needs more images for the same\nquality" in text) == has_note
+
+
+def test_table_has_what_links_must_carry_next_to_the_network_and_what_was_measured():
+    rows = forecasts(game(), cluster(1), Goal(1000), (1, 4))
+    row = rows[-1]
+    needed = sum(row.link_bytes.values()) / 4 / (row.step_s * row.losses["compute"] / 100)
+    assert needed > 0 == rows[0].needed_bytes_per_s
+    line = f"link: 4 workers need {needed * 8 / 1e9:.3g} Gbit/s each while they compute; the network has "
+    plan = ForecastPlan(game().profile, cluster(1), Goal(1000), rows)
+    text = format_forecast(plan)
+    assert line in text and "not measured here: pass --measure" in text
+    assert "between two processes: 16\n" in format_forecast(replace(plan, measured_link=2e9))
 
 
 def test_workers_that_fail_before_they_save_are_refused():

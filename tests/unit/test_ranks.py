@@ -81,6 +81,20 @@ def test_ranks_on_different_disks_are_refused():
         rank_checks.refuse_different_state(trainer, gathering(*[lambda mine: [20, "b"]] * 2))
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_hosts_without_a_shared_working_folder_are_refused_at_an_address(tmp_path, is_shared):
+    other = gathering(lambda mine: mine if is_shared or not isinstance(mine, bool) else False)
+    other.local_size = 1
+    other.is_main = True
+    rank_checks.refuse_separate_folders("", tmp_path, other)
+    if is_shared:
+        rank_checks.refuse_separate_folders("s3://bucket/run", tmp_path, other)
+    else:
+        with pytest.raises(CheckpointError, match=f"rank 1 does not see {tmp_path} of rank 0.*set PARAGAN_CACHE"):
+            rank_checks.refuse_separate_folders("s3://bucket/run", tmp_path, other)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_group_of_one_for_strategies_that_speak():
     plain = read_recipe("digits")
     assert not rank_checks.needs_group(plain)

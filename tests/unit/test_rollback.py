@@ -76,9 +76,9 @@ def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues
 @pytest.mark.parametrize(
     ("values", "first", "second"),
     [
-        (SATURATED, {"d": 0.1}, {"d": 0.01}),
+        (SATURATED, {"d": 0.1}, {"d": 0.001}),  # the first has not helped, so that the second one is twice as strong
         (WRONG, {}, {"g": 0.1, "d": 0.1}),  # one batch can cause it
-        (COLLAPSED, {"g": 0.1, "d": 0.1}, {"g": 0.01, "d": 0.01}),
+        (COLLAPSED, {"g": 0.1, "d": 0.1}, {"g": 0.001, "d": 0.001}),
     ],
 )
 def test_rollback_slows_the_players_concerned(tmp_path, values, first, second):
@@ -119,7 +119,7 @@ KILLS = [
 def test_rollback_continues_bit_for_bit_after_a_kill(tmp_path, straight, step, number):
     run, events = straight
     steps = [(event.step, event.values["rollback"]["to_step"]) for event in events if rollbacks([event])]
-    assert steps == [(6, 0), (12, 6)]
+    assert steps == [(6, 0), (12, 0)]
     near = [n for n, event in enumerate(events, start=1) if event.step == step and event.kind != "samples"]
     list(islice(trainer(tmp_path, bad=BAD).run(), near[number]))  # without the work of an end
     resumed = trainer(tmp_path, bad=BAD)
@@ -133,11 +133,11 @@ def test_rollback_continues_bit_for_bit_after_a_kill(tmp_path, straight, step, n
 def test_rollback_leaves_the_good_checkpoint_to_no_pruning(tmp_path):
     run = trainer(tmp_path, "rollback.patience=9", "every.save_kimg=0.016", bad=range(4, 99))
     list(run.run(num_steps=8))
-    assert [path.name[-1] for path in run.checkpoints.paths()] == ["1", "7", "8"]
+    assert [path.name[-1] for path in run.checkpoints.paths()] == ["0", "1", "7", "8"]
     resumed = trainer(tmp_path, "rollback.patience=9")
     assert resumed.resume()
     resumed.checkpoints.prune_before(resumed.checkpoints.path_of(8))
-    assert [path.name[-1] for path in run.checkpoints.paths()] == ["1", "7", "8"]
+    assert [path.name[-1] for path in run.checkpoints.paths()] == ["0", "1", "7", "8"]
 
 
 def test_rollback_after_the_last_ends_the_run_in_one_line(tmp_path):
@@ -200,9 +200,17 @@ def test_rollback_of_weights_that_are_not_finite_at_the_end_trains_what_was_lost
 
 
 def test_rollback_after_another_makes_the_run_longer_by_what_both_lost(tmp_path):
-    run = trainer(tmp_path, "rollback.patience=1", bad=(6, 8), values=SATURATED)
-    assert [found["to_step"] for found in rollbacks(run.run())] == [3, 6]
-    assert run.clock.step == 12 + 3 + 2
+    run = trainer(tmp_path, "rollback.patience=1", "rollback.lr_factor=1", bad=(6, 14), values=SATURATED)
+    assert [found["to_step"] for found in rollbacks(run.run())] == [3, 9]
+    assert run.clock.step == 12 + 3 + 5
+
+
+def test_rollback_after_one_that_has_not_helped_returns_to_an_older_checkpoint_at_lower_rates(tmp_path):
+    run = trainer(tmp_path, "rollback.patience=1", bad=(10, 14), values=SATURATED)
+    first, second = rollbacks(run.run())
+    assert (first["to_step"], second["to_step"]) == (6, 3)  # not 10, whose players are those of step 6
+    assert second["lr_factors"] == {"d": 0.5 * 0.5**2}
+    assert run.clock.step == 12 + 14 - 3
 
 
 def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path):

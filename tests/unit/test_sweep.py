@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -182,3 +183,27 @@ def test_sweep_of_real_runs_continues_the_better_one_and_starts_nothing_twice(tm
     capfd.readouterr()
     assert main(command) == 0
     assert "starting" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("target", "program"), [("slurm", "squeue"), ("kubernetes", "kubectl")])
+def test_run_that_is_still_queued_is_not_submitted_again(tmp_path, starts, monkeypatch, capsys, target, program):
+    class Submitted(Sweep):
+        def command(self, run, kimg):
+            return [sys.executable, "-c", f"open({str(tmp_path / 'starts')!r}, 'a').write('{run.name}\\n')"]
+
+    queue = tmp_path / "queue"
+    (tmp_path / program).write_text(f'#!/bin/sh\ncase "$*" in *$(cat {queue})*) echo 7 ;; esac\n')
+    (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    plan = sweep(tmp_path, "1,2", launch=(target,))
+    plan = Submitted(**vars(plan))
+    queue.write_text("none")
+    assert run(plan) == 0
+    assert starts() == ["x-1", "x-2"]
+    queue.write_text(plan.job_name(plan.runs[0]))
+    assert run(plan) == 0
+    assert starts() == ["x-1", "x-2", "x-2"]
+    assert "queued: x-1\n" in capsys.readouterr().out
+    (tmp_path / program).write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
+    with pytest.raises(ConfigError, match=f"{program} does not say which jobs wait: no controller"):
+        run(plan)

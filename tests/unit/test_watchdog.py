@@ -10,13 +10,17 @@ import sys
 import threading
 
 import pytest
+import torch.distributed as dist
 
 from paragan.core.dist import World
 from paragan.core.local_processes import is_suspended
 from paragan.core.phases import Phase, PhaseClock
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
 from paragan.engine.options import WatchdogOptions
 from paragan.engine.watchdog import HangLimits, Watchdog
+from paragan.runs.hang_watchdog import waits_for_score
 from tests.processes import wait_for
 
 
@@ -46,15 +50,13 @@ def learned(clock, times, phase, seconds, count=3):
         (Phase.D_TURN, 50.0, 3, 300.0),  # at most the ranks' time-out
         (Phase.CHECKPOINT, 0.1, 3, 300.0),
         (Phase.EVALUATION, 0.1, 3, 300.0),
-        (Phase.EVALUATION, 50.0, 3, 1280.0),
     ],
 )
 def test_limit_follows_the_durations_of_the_phase(phase, seconds, count, limit):
     times = Times()
     clock = PhaseClock(times)
     learned(clock, times, phase, seconds, count)
-    most_whole_s = 3600.0 if limit > 300 else 300.0
-    assert HangLimits(WatchdogOptions(), 300.0, most_whole_s).seconds(phase, clock) == limit
+    assert HangLimits(WatchdogOptions(), 300.0).seconds(phase, clock) == limit
 
 
 def test_limit_of_a_process_alone_is_infinite_until_it_is_learned():
@@ -78,6 +80,16 @@ def test_an_alarm_is_raised_once_after_the_limit(watched):
         times.now += 1.0
         watchdog.look()
         assert alarms == ([8.0] if second > 9 else [])
+
+
+def test_an_alarm_of_a_rank_that_only_waits_is_raised_again(watched):
+    times, clock, watchdog, alarms = watched
+    watchdog._on_stall = lambda limit: not alarms.append(limit)
+    clock.enter(Phase.D_TURN)
+    for _ in range(25):
+        times.now += 1.0
+        watchdog.look()
+    assert alarms == [8.0, 8.0]
 
 
 def test_progress_of_any_kind_prevents_an_alarm(watched):
@@ -145,6 +157,33 @@ BUSY = RankState(1, 8, "data", 31.0)
 )
 def test_the_line_names_the_rank_that_others_wait_for(states, line):
     assert describe_hang(dict(enumerate(states)), 30.0) == line
+
+
+def test_a_ping_finds_whether_all_ranks_answer():
+    store = dist.HashStore()
+    here, there = (HangExchange(World(rank=rank, size=2, store=store)) for rank in range(2))
+    there.answer_ping()  # there is none yet
+    assert not here.all_answer(0.1)  # rank 1 is suspended
+    there.answer_ping()  # late
+    answers = threading.Thread(target=lambda: wait_for(lambda: there.answer_ping() or there._pings == 2, seconds=30))
+    answers.start()
+    assert here.all_answer(30)
+    answers.join(30)
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "phase", "waits"),
+    [
+        (1, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, True),
+        (0, {Side.G: [0], Side.D: [1]}, Phase.EVALUATION, False),  # scores: its silence is a hang
+        (1, {Side.G: [0], Side.D: [1]}, Phase.D_TURN, False),
+        (1, {Side.G: [0], Side.D: [0]}, Phase.EVALUATION, True),  # of a parameter server
+        (1, {}, Phase.EVALUATION, False),
+    ],
+)
+def test_only_a_rank_without_the_generator_waits_for_a_score(rank, ranks, phase, waits):
+    world = World(rank=rank, size=2)
+    assert waits_for_score(Roles(world, world, ranks), RankState(rank, 1, phase, 40.0)) == waits
 
 
 class SilentStore:

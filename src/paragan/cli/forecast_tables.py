@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from paragan.scaling.plan import ForecastPlan
 
 
+_GBIT = 1e9 / 8
 _LARGER_BATCH = (
     "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
     "quality (--scaling strong keeps the recipe's batch)"
@@ -36,7 +37,19 @@ def format_forecast(plan: ForecastPlan) -> str:
         losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
     grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
     note = f"\n{_LARGER_BATCH}" if grows else ""
-    return f"{head}\n{format_table(runs)}{note}\n\n{format_table(losses)}"
+    return f"{head}\n{_link_line(plan)}\n{format_table(runs)}{note}\n\n{format_table(losses)}"
+
+
+def _link_line(plan: ForecastPlan) -> str:
+    """Return what the largest number of workers needs of its links, what they have, and what was measured here."""
+    row = plan.rows[-1]
+    network = plan.cluster.network
+    has = f"{network.between.bytes_per_s / _GBIT:.3g} (inside of a host {network.inside.bytes_per_s / _GBIT:.3g})"
+    need = f"link: {row.workers:,} workers need {row.needed_bytes_per_s / _GBIT:.3g} Gbit/s each while they compute"
+    measured = "not measured here: pass --measure"
+    if plan.measured_link is not None:
+        measured = f"measured here between two processes: {plan.measured_link / _GBIT:.3g}"
+    return f"{need}; the network has {has}; {measured}"
 
 
 def format_grid_plan(plan: GridPlan) -> str:

@@ -167,6 +167,23 @@ def is_suspended(pid: int) -> bool:
         return False
 
 
+def processes_with(path: Path) -> list[int]:
+    """Return the other processes of this host that have a file open, as far as this one may see."""
+    number = path.stat()
+
+    def is_file(link: Path) -> bool:
+        with suppress(OSError):  # closed meanwhile
+            return os.path.samestat(link.stat(), number)
+        return False
+
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile, or of another user
+            if folder.name != str(os.getpid()) and any(map(is_file, (folder / "fd").iterdir())):
+                found.append(int(folder.name))
+    return found
+
+
 def catches_signal(pid: int, number: signal.Signals) -> bool:
     """Return whether a process of this host has installed a handler of a signal (Linux)."""
     with suppress(OSError, StopIteration, ValueError):

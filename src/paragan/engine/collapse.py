@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from paragan.core.event import Event
 from paragan.core.metric import Direction
@@ -14,15 +12,22 @@ from paragan.evaluation.score import Score
 
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
 _WRONG = 0.4
-_MEANS = {rule.name: rule.means for rule in RULES} | {
-    "not_finite": "Numbers of the telemetry are not finite.",
-    "d_wrong": "D is wrong on most images: G has overtaken it, or D no longer learns.",
-}
+_NEAR = 1.1  # times the best score
+# of either player's `moment_ratio`. Measured: 0.04 to 3.5 in runs that train, 0.001 to 0.003 after a poisoned batch
+_STALLED = 0.01
 _JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
+_MOMENTS = ("g/moment_ratio", "d/moment_ratio")
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
-OF_ONE_BATCH = (DIVERGED, "d_wrong")  # signs that a single batch can cause
+PAST_BEST = "past_best"
+OF_ONE_BATCH = (DIVERGED, "stalled", "d_wrong")  # signs that a single batch can cause
 SLOWED = {"d_saturated": ("d",)}  # players that cause the sign; others: both
+_MEANS = {rule.name: rule.means for rule in RULES} | {
+    "not_finite": "Numbers of the telemetry are not finite.",
+    "stalled": "One gradient was so large that Adam's second moment holds a player still.",
+    PAST_BEST: "The score has been far from its best for long: the run only gets worse.",
+    "d_wrong": "D is wrong on most images: G has overtaken it, or D no longer learns.",
+}
 
 
 @dataclass
@@ -30,16 +35,24 @@ class CollapseMonitor:
     """Counts of bad measurements in a row, by the name of the sign; a good one resets its count.
 
     The thresholds are those of the advice (`engine/advice.py`). patience: measurements in a row that
-    make a collapse. best: best diversity, and best score by metric and number of images.
+    make a collapse. best: best diversity, and best score by metric and number of images. best_at,
+    near_at, scored_at: images of the best score, the newest one near it, and the newest one. num_far:
+    scores after `near_at`.
+    is_repeated: whether the run has returned to its best since that was measured.
     """
 
     patience: int
     bad: dict[str, int] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
+    best_at: int = 0
+    near_at: int = 0
+    scored_at: int = 0
+    num_far: int = 0
+    is_repeated: bool = False
 
     def observe(self, event: Event) -> None:
         """Count the signs in an event of telemetry or of a score."""
-        signs = self._of_score(event.values) if event.kind == "score" else self._of_telemetry(event)
+        signs = self._of_score(event) if event.kind == "score" else self._of_telemetry(event)
         for name, is_bad in signs.items():
             self.bad[name] = self.bad.get(name, 0) + 1 if is_bad else 0
 
@@ -51,12 +64,30 @@ class CollapseMonitor:
     def collapse(self) -> tuple[str, str] | None:
         """Return the name and the meaning of a sign that lasts, or None."""
         name = next((name for name, count in self.bad.items() if count >= self.patience), None)
+        if name is None and self._is_past_best:
+            name = PAST_BEST
         return None if name is None else (name, _MEANS[name])
 
+    @property
+    def _is_past_best(self) -> bool:
+        """Whether the score has been far from its best for twice as long as it took to reach that."""
+        if self.is_repeated:
+            return self.num_far >= self.patience
+        is_long = self.scored_at - self.near_at >= 2 * self.best_at > 0
+        return is_long and self.num_far >= 2 * self.patience
+
+    def restart(self, is_repeated: bool) -> None:
+        """Begin all counts anew, after a rollback. is_repeated: to the best score."""
+        self.bad.clear()
+        self.near_at = self.scored_at
+        self.num_far = 0
+        self.is_repeated = is_repeated
+
     def _of_telemetry(self, event: Event) -> dict[str, bool]:
-        names = (*_JUDGED, "diversity")
+        names = (*_JUDGED, *_MOMENTS, "diversity")
         values = {name: float(event.values[name]) for name in names if name in event.values}
         signs = {"not_finite": not all(map(isfinite, values.values()))}
+        signs["stalled"] = any(values.get(name, 1.0) < _STALLED for name in _MOMENTS)
         if values.keys() >= set(_JUDGED):
             on_train, on_fake, saturation = (values[name] for name in _JUDGED)
             signs["d_saturated"] = saturation > SATURATED
@@ -70,16 +101,27 @@ class CollapseMonitor:
                 self.best["diversity"] = max(best, values["diversity"])
         return signs
 
-    def _of_score(self, values: Mapping[str, Any]) -> dict[str, bool]:
-        score = Score.from_values(values)
+    def _of_score(self, event: Event) -> dict[str, bool]:
+        score = Score.from_values(event.values)
         metric = score.decisive
         if metric is None:
             return {}
         value = score.metrics[metric]
         key = f"{metric} of {score.num_images}"
-        best = self.best.get(key, value)
         is_lower_better = score.direction(metric) is Direction.LOWER
-        is_worse = value >= WORSE * best if is_lower_better else value <= best / WORSE
-        if isfinite(value):
-            self.best[key] = min(best, value) if is_lower_better else max(best, value)
-        return {DIVERGED_SCORE: (is_worse and best > 0) or not isfinite(value)}
+        best = self.best.get(key, value)
+        if isfinite(value) and (key not in self.best or (value < best if is_lower_better else value > best)):
+            self.best[key] = value
+            self.best_at = event.images
+            self.is_repeated = False
+
+        def is_worse(factor: float) -> bool:
+            distance = value / factor >= best if is_lower_better else value * factor <= best
+            return (distance and best > 0) or not isfinite(value)
+
+        self.scored_at = event.images
+        self.num_far += 1
+        if not is_worse(_NEAR):
+            self.near_at = event.images
+            self.num_far = 0
+        return {DIVERGED_SCORE: is_worse(WORSE)}

@@ -101,7 +101,7 @@ class RollbackOptions:
     max_rollbacks: Natural = 3
     """Rollbacks of a run; one more collapse ends it with exit code 2."""
     lr_factor: Annotated[float, Interval(gt=0, le=1)] = 0.5
-    """Factor on the learning rates of the players concerned, at each rollback that lowers them."""
+    """Factor on the learning rates of the players concerned; its square after a rollback that has not helped."""
     patience: Count = 2
     """Measurements in a row (telemetry, scores) that must show a collapse."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ from paragan.core.errors import CheckpointError, DivergedError
 from paragan.core.event import Event
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report
-from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, SLOWED, CollapseMonitor
+from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor
+from paragan.engine.moments import moment_ratio
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState
 from paragan.engine.training_loop import TrainingLoop
+
+_MOST_IMAGES = 1 << 47
 
 
 @dataclass(kw_only=True)
@@ -28,8 +31,9 @@ class RollbackLoop(TrainingLoop):
 
     A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and
     data continue: other batches follow, and the run gets longer by what was lost. Learning rates
-    are lowered, but at the first rollback not for a sign that a single batch can cause. Rank 0
-    decides.
+    are lowered, but at the first rollback not for a sign that a single batch can cause. If a
+    rollback has not helped, the next one returns to an older checkpoint and lowers the rates more.
+    Rank 0 decides.
     """
 
     rollback: RollbackOptions
@@ -68,6 +72,8 @@ class RollbackLoop(TrainingLoop):
         """Yield the events of `work`, and roll back if it diverges or they show a collapse."""
         try:
             for event in work():
+                if event.kind == "telemetry":
+                    event = replace(event, values={**event.values, **self._moment_ratios()})
                 if event.kind in ("telemetry", "score"):
                     self._measure(event)
                 yield event
@@ -76,6 +82,10 @@ class RollbackLoop(TrainingLoop):
         else:
             if self._measured_at == self.clock.step:
                 yield from self._decide()
+
+    def _moment_ratios(self) -> dict[str, float]:
+        ratios = {name: moment_ratio(player.optimizer) for name, player in self.players.items()}
+        return {f"{name}/moment_ratio": ratio for name, ratio in ratios.items() if ratio is not None}
 
     def _measure(self, event: Event) -> None:
         self._state.monitor.observe(event)
@@ -86,24 +96,26 @@ class RollbackLoop(TrainingLoop):
     def _decide(self) -> Iterator[Event]:
         """Roll back if a sign lasts, else note the newest good checkpoint. Collective."""
         found = run_on_main(self.world, self._state.monitor.collapse)
-        if found is not None:
+        is_last = self._state.count >= self.rollback.max_rollbacks
+        if found is not None and not (is_last and found[0] == PAST_BEST):  # slow: no reason to end a run
             yield from self._roll_back(*found)
         elif self._state.good >= 0:
             self._note_good()
 
-    def _newest_good(self) -> dict[str, int]:
+    def _newest_good(self) -> dict[str, Any]:
         """Return the newest checkpoint that a good measurement has followed, as in the state."""
         good = self._state.good
         good_images = self._state.good_images
         if self._measured_at == self.clock.step and self._state.monitor.is_clean:
             good = max(good, self._saved_before)
             good_images = self.clock.images
-        return {"good": self.clock.step if good < 0 else good, "good_images": good_images}
+        good = self.clock.step if good < 0 else good
+        return {"good": good, "good_images": good_images, "older": self._state.older_than(good)}
 
     def _note_good(self) -> None:
         vars(self._state).update(self._newest_good())
         self.checkpoints.protected.clear()
-        self.checkpoints.protected.add(self._state.good)
+        self.checkpoints.protected.update((self._state.good, *self._state.older))
 
     def save(self) -> Event:
         """Write a checkpoint; the first one counts as good."""
@@ -140,23 +152,40 @@ class RollbackLoop(TrainingLoop):
         if self._state.count >= most:
             problem = f"another collapse after {most} rollbacks (rollback.max_rollbacks)"
             raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
-        checkpoint = self._open_good(name, reason)
+        has_helped = name != PAST_BEST and self.clock.images > self._state.trial_images
+        is_to_best = name == PAST_BEST or (name == DIVERGED_SCORE and has_helped)
+        good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
+        checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
-        self._state.count += 1
-        self._state.lost_images = run_on_main(self.world, partial(self._lost_images, checkpoint, name))
-        if name not in OF_ONE_BATCH or self._state.count > 1:
-            self._state.slow(SLOWED.get(name, ("g", "d")), self.rollback.lr_factor)
+        lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
+        self._update_state(checkpoint.step, name, lost, has_helped)
         self._apply_state()
-        self._forget()
+        self._forget(is_to_best)
         yield self._rollback_event(checkpoint.step, name, reason)
         yield self.save()
 
-    def _lost_images(self, checkpoint: Checkpoint, name: str) -> int:
-        """Return all lost images; of a score that diverges those since the last good measurement.
+    def _update_state(self, target: int, name: str, lost_images: int, has_helped: bool) -> None:
+        """Count a rollback, lower the rates, and note until when another one means that it was in vain.
+
+        At lower rates the same collapse takes as many more images; twice that is the border.
+        """
+        state = self._state
+        factor = self.rollback.lr_factor
+        state.target = target
+        state.count += 1
+        state.power *= not has_helped
+        if name not in OF_ONE_BATCH or state.count > 1:
+            state.slow(SLOWED.get(name, ("g", "d")), factor)
+        repeated = lost_images - state.lost_images
+        state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MOST_IMAGES)
+        state.lost_images = lost_images
+
+    def _lost_images(self, checkpoint: Checkpoint, is_to_best: bool) -> int:
+        """Return all lost images; of a return to the best score those since the last good measurement.
 
         What was trained before that made it worse slowly.
         """
-        if name == DIVERGED_SCORE:
+        if is_to_best:
             return self._state.lost_images + self.clock.images - self._state.good_images
         before: int = checkpoint.values.get("rollback", {}).get("lost_images", 0)
         trained: int = checkpoint.values["clock"]["images"]
@@ -166,9 +195,9 @@ class RollbackLoop(TrainingLoop):
         with restoring(checkpoint):
             self.restore(checkpoint)
 
-    def _forget(self) -> None:
+    def _forget(self, is_to_best: bool) -> None:
         """Begin all counts anew; the next checkpoint is as good as the one that was restored."""
-        self._state.monitor.bad.clear()
+        self._state.monitor.restart(is_to_best)
         self._state.applied = {}
         self._measured_at = self.clock.step
         self._saved_before = self.clock.step
@@ -176,10 +205,8 @@ class RollbackLoop(TrainingLoop):
         if self._log is not None:
             self._log.skips = SkipMonitor(self.players)
 
-    def _open_good(self, name: str, reason: str) -> Checkpoint:
-        """Open the best checkpoint if the score diverges, else the newest good one. Collective."""
-        good = self.checkpoints.path_of(self._state.good)
-        paths = [self.best.folder, good] if name == DIVERGED_SCORE else [good]
+    def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
+        """Open the first readable one of these checkpoints. Collective."""
         found = run_on_main(self.world, partial(self._find_readable, paths))
         if found is None:
             problem = "no good checkpoint to roll back to"

@@ -9,13 +9,19 @@ from typing import Any
 from paragan.checkpoint.reader import read_counts
 from paragan.engine.collapse import CollapseMonitor
 
+_COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
+_MOST_OLDER = 3
+
 
 @dataclass
 class RollbackState:
     """Rollbacks so far, and what the next decision depends on.
 
     good: step of the newest good checkpoint; -1: none. good_images: at the newest good measurement.
-    lost_images: how much longer the run is.
+    older: steps of older good checkpoints, one for each doubling of the distance to `good`.
+    target: step to which the newest rollback has returned. trial_images: another collapse up to
+    there means that it did not help. power: of the newest factor on the rates, 0 if they are
+    unchanged. lost_images: how much longer the run is.
     applied: version and finite updates at the last update that was applied, by player.
     """
 
@@ -24,6 +30,10 @@ class RollbackState:
     lost_images: int = 0
     good: int = -1
     good_images: int = 0
+    target: int = 0
+    trial_images: int = 0
+    power: int = 0
+    older: list[int] = field(default_factory=list)
     lr_factors: dict[str, float] = field(default_factory=dict)
     applied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -33,16 +43,36 @@ class RollbackState:
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Restore the result of `to_json`. Invalid values raise KeyError, TypeError or ValueError."""
-        vars(self).update(read_counts(values, "count", "lost_images", "good", "good_images"))
+        vars(self).update(read_counts(values, *_COUNTS))
+        self.older = [int(step) for step in values["older"]]
         factors = dict(values["lr_factors"]).items()
         self.lr_factors = {side: float(factor) for side, factor in factors}
         applied = dict(values["applied"]).items()
         self.applied = {side: (int(version), int(count)) for side, (version, count) in applied}
         monitor = values["monitor"]
         self.monitor.bad = read_counts(monitor["bad"], *monitor["bad"])
+        vars(self.monitor).update(read_counts(monitor, "best_at", "near_at", "scored_at", "num_far"))
+        self.monitor.is_repeated = monitor["is_repeated"] is True
         self.monitor.best = {name: float(value) for name, value in dict(monitor["best"]).items()}
 
     def slow(self, sides: tuple[str, ...], factor: float) -> None:
-        """Multiply the factors of these players' learning rates."""
+        """Lower these players' learning rates, by twice the power if that has not helped before."""
+        self.power = max(1, 2 * self.power)
         for side in sides:
-            self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor
+            self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor**self.power
+
+    def older_than(self, good: int) -> list[int]:
+        """Return the good checkpoints to protect next to this newer one: the oldest of each class.
+
+        A class is a power of 2 of the distance in steps.
+        """
+        found: dict[int, int] = {}
+        for step in sorted({*self.older, self.good}):
+            if 0 <= step < good:
+                found.setdefault((good - step).bit_length(), step)
+        return sorted(found.values())[-_MOST_OLDER:]
+
+    def fallback(self) -> int:
+        """Return the newest good checkpoint that is older than the newest target, else the oldest."""
+        steps = [*self.older, self.good]
+        return max((step for step in steps if step < self.target), default=min(steps))

@@ -19,20 +19,18 @@ _MOST_PERIOD_S = 1.0
 
 @dataclass(frozen=True)
 class HangLimits:
-    """Limits of the time without progress by phase. most_s: of a phase, and of phases in `WHOLE`."""
+    """Limits of the time without progress by phase. most_s: of any phase."""
 
     options: WatchdogOptions
     most_s: float = math.inf
-    most_whole_s: float = math.inf
 
     def seconds(self, phase: Phase, clock: PhaseClock) -> float:
         """Return the limit of a phase; the largest one until some of its durations are known."""
         durations = clock.durations[phase]
-        most_s = self.most_whole_s if phase in WHOLE else self.most_s
         if durations.count < _KNOWN:
-            return most_s
+            return self.most_s
         least_s = self.options.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
-        return min(max(least_s, self.options.factor * durations.quantile(_SHARE)), most_s)
+        return min(max(least_s, self.options.factor * durations.quantile(_SHARE)), self.most_s)
 
 
 @dataclass(frozen=True)
@@ -47,16 +45,17 @@ class Progress:
 class Watchdog:
     """Thread that looks at a clock of phases until the `with` block ends.
 
-    on_stall: called once with the limit, if the clock shows no progress for longer. on_look: called
-    at each look. Both are called in this thread. A look counts at most twice the period, so that
-    time in which the process was suspended, or the machine slept, is no lack of progress.
+    on_stall: called with the limit, if the clock shows no progress for longer; True: it only waits,
+    and the count begins anew. on_look: called at each look. Both are called in this thread. A look
+    counts at most twice the period, so that time in which the process was suspended, or the machine
+    slept, is no lack of progress.
     """
 
     def __init__(
         self,
         clock: PhaseClock,
         limits: HangLimits,
-        on_stall: Callable[[float], None],
+        on_stall: Callable[[float], bool | None],
         on_look: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -100,7 +99,8 @@ class Watchdog:
         limit_s = self._limits.seconds(self._clock.current, self._clock)
         if self._stalled_s > limit_s:
             self._stalled_s = -math.inf
-            self._on_stall(limit_s)
+            if self._on_stall(limit_s):
+                self._stalled_s = 0.0
         self._on_look()
         self._clock.longest = (self._clock.current, 0.0)
 

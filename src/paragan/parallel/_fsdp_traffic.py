@@ -1,4 +1,4 @@
-"""Bytes that FSDP2 sends: its all-gathers of weights and reduce-scatters of gradients."""
+"""Bytes and waits of FSDP2: its all-gathers of weights and reduce-scatters of gradients."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from paragan.core.dist import World
+from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
 
 
 def count_traffic(net: nn.Module, world: World, num_replicas: int = 1) -> None:
-    """Count the bytes of every collective of a sharded network in `world`, as `parameters`.
+    """Count the bytes of every collective of a sharded network in `world`, and its time as communication.
 
     FSDP2 calls these objects in place of torch's functions, with the same tensors: a rank's shards
     of a block at each all-gather (once per forward; again in its backward if it was resharded
@@ -52,7 +53,8 @@ class _CountedAllGather(_Buffers):
         async_op: bool = False,
     ) -> Any:
         self.count(input_tensor, Collective.ALL_GATHER, group.size())
-        return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        with phase(Phase.COMMUNICATION):
+            return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
 @dataclass(frozen=True)
@@ -69,4 +71,5 @@ class _CountedReduceScatter(_Buffers):
     ) -> Any:
         self.count(input_tensor, Collective.REDUCE_SCATTER, group.size())
         self.count(output_tensor, Collective.ALL_REDUCE, self.num_replicas)
-        return dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        with phase(Phase.COMMUNICATION):
+            return dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import platform
+import signal
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +16,13 @@ from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_lock_file, read_bytes, refuse_link, write_text
+from paragan.core.local_processes import is_suspended, processes_with
 
 # folders that training writes to
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
 _MOST_BYTES = 1 << 20
+_KILL_S = 5.0
+_PAUSE_S = 0.05
 
 
 class RunFolder:
@@ -118,14 +123,46 @@ class RunFolder:
             assert self.inherited_lock is not None
             return os.fdopen(os.dup(self.inherited_lock), "r+b", buffering=0)
         lock = open_lock_file(self.path / "run.lock")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            owner = lock.read(20).decode("ascii", "replace").strip() or "unknown"
+        if not (try_to_lock(lock) or _lock_of_orphans(lock, self.path)):
+            owner = _read_owner(lock)
             lock.close()
-            raise _in_use(self.path, owner) from None
+            raise _in_use(self.path, owner)
         return lock
+
+
+def try_to_lock(file: BinaryIO) -> bool:
+    """Lock an open file, unless another process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_owner(lock: BinaryIO) -> str:
+    lock.seek(0)
+    return lock.read(20).decode("ascii", "replace").strip() or "unknown"
+
+
+def _lock_of_orphans(lock: BinaryIO, path: Path) -> bool:
+    """Kill suspended ranks whose launcher is dead: no process would end them. Return whether the lock is free.
+
+    Those that run end by themselves.
+    """
+    owner = _read_owner(lock)
+    if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
+        return False
+    orphans = [pid for pid in processes_with(path / "run.lock") if is_suspended(pid)]
+    for pid in orphans:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            print(
+                f"warning: killed process {pid}, a suspended rank in {path} whose launcher has ended", file=sys.stderr
+            )
+    deadline = time.monotonic() + _KILL_S * bool(orphans)
+    while not (is_free := try_to_lock(lock)) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return is_free
 
 
 def _move_lock(here: Path, aside: Path) -> None:
@@ -144,6 +181,8 @@ def _move_lock(here: Path, aside: Path) -> None:
 
 def _in_use(path: Path, owner: str) -> CheckpointError:
     hint = "wait for it, stop it, or give another --out DIR"
+    if owner.isdecimal() and is_suspended(int(owner)):
+        hint = f"it is suspended: `kill -CONT {owner}` continues it, `kill -KILL {owner}` ends it"
     return CheckpointError(f"run folder {path} is in use by process {owner}; {hint}")
 
 

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from paragan.core.errors import PeerFailedError, RankError
 from paragan.core.files import create_subfolder, open_to_append
+from paragan.core.phases import Phase
 from paragan.core.printable import to_printable
-from paragan.core.roles import LONG_WAIT_S
+from paragan.core.roles import Roles
+from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.hang import WAKE_SIGNAL, HangExchange, RankState, describe_hang
 from paragan.distributed.launch.rank_env import RESUME_HINT
@@ -65,8 +67,12 @@ def _limits(session: Session, request: RunRequest) -> HangLimits:
         options = replace(options, floor_s=max(options.floor_s, most_s))
     if session.world.size == 1:
         return HangLimits(options)
-    is_split = session.trainer.roles.is_split
-    return HangLimits(options, most_s, max(most_s, LONG_WAIT_S) if is_split else most_s)
+    return HangLimits(options, most_s)
+
+
+def waits_for_score(roles: Roles, state: RankState) -> bool:
+    """Return whether a rank waits for those that have G."""
+    return state.phase == Phase.EVALUATION and Side.G not in roles.sides
 
 
 class _RunWatch:
@@ -82,21 +88,28 @@ class _RunWatch:
         look = (lambda: None) if self._exchange is None else self._answer
         self.watchdog = Watchdog(session.trainer.phases, _limits(session, request), self._stalled, look)
 
-    def _stalled(self, limit_s: float) -> None:
-        """End the run: this rank makes no progress, possibly because it waits for another."""
+    def _stalled(self, limit_s: float) -> bool:
+        """End the run: this rank makes no progress, possibly because it waits for another.
+
+        Returns True if it waits for a score, and all ranks answer: the one that scores watches its
+        progress.
+        """
         if self._is_debugged():
-            return
+            return False
         state = self._state()
+        is_waiting = waits_for_score(self._session.trainer.roles, state)
+        if is_waiting and self._exchange is not None and self._exchange.all_answer(limit_s):
+            return True
         self._write_stacks(state)
         if self._exchange is None:
             self._end(RankError(self._line(describe_hang({0: state}, limit_s))))
-            return
         self._exchange.answer(state, requests=True)
         self._end(self._exchange.publish(self._line(describe_hang(self._exchange.collect(), limit_s))))
 
     def _answer(self) -> None:
         """Answer the request of another rank, and end with its reason."""
         assert self._exchange is not None
+        self._exchange.answer_ping()
         if self._exchange.is_requested():
             state = self._state()
             self._write_stacks(state)
@@ -128,7 +141,7 @@ class _RunWatch:
             frame = frame.f_back
         return False
 
-    def _end(self, error: RankError | PeerFailedError) -> None:
+    def _end(self, error: RankError | PeerFailedError) -> NoReturn:
         """End this process; its training thread cannot."""
         text = to_printable(str(error))
         with suppress(OSError):

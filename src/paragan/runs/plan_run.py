@@ -24,7 +24,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices, heap
+from paragan.hardware import device as devices, heap, loopback
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
 from paragan.runs.measured_schedule import write_timeline
@@ -105,8 +105,8 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     ahead = None
     chosen = None
     if request.forecast is not None:
-        peak = simulated.peak_bytes
-        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, peak, say)
+        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, simulated.peak_bytes, say)
+        ahead = replace(ahead, measured_link=loopback.measure()[1] if request.is_measured else None)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)

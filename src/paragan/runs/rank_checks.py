@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from paragan import __version__
 from paragan.config import RunConfig, compare, dump, parse_recipe
+from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.engine.training_loop import TrainingLoop
@@ -69,6 +72,23 @@ def refuse_different_state(trainer: TrainingLoop, world: World) -> None:
     cure = "put the run folder on a disk that all hosts share"
     _refuse("the newest checkpoint is of step", steps, cure, CheckpointError)
     _refuse("the data is", data, "give all hosts the same data", CheckpointError)
+
+
+def refuse_separate_folders(address: str, folder: Path, world: World) -> None:
+    """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address. Collective.
+
+    Ranks write their parts of a checkpoint there, and rank 0 uploads them.
+    """
+    if not address or world.local_size == world.size:
+        return
+    mark = folder / f".shared-{world.gather(uuid.uuid4().hex)[0]}.tmp"
+    run_on_main(world, mark.touch)
+    is_seen = world.gather(mark.exists())
+    run_on_main(world, mark.unlink)
+    blind = [rank for rank, sees in enumerate(is_seen) if not sees]
+    if blind:
+        problem = f"rank {blind[0]} does not see {folder} of rank 0, the working folder of {address}"
+        raise CheckpointError(f"{problem}; set PARAGAN_CACHE to a folder that all hosts share")
 
 
 def _refuse(what: str, values: Sequence[Any], cure: str, error: type[Exception] = ConfigError) -> None:

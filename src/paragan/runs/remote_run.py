@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import sys
@@ -19,7 +18,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.files import open_lock_file, read_bytes
 from paragan.core.printable import to_printable
-from paragan.runs.folder import RunFolder
+from paragan.runs.folder import RunFolder, try_to_lock
 from paragan.runs.mirrored_files import MirroredFiles
 from paragan.runs.run_mirror import UPLOADS, RunMirror
 from paragan.runs.run_request import RunRequest
@@ -179,20 +178,12 @@ def _locked(folder: Path, timeout_s: float) -> Iterator[BinaryIO]:
         raise CheckpointError(f"{problem}; {hint}") from None
     with file:
         deadline = time.monotonic() + timeout_s
-        while not _try_to_lock(file):
+        while not try_to_lock(file):
             if time.monotonic() >= deadline:
                 hint = "wait for it, or stop it"
                 raise CheckpointError(f"{folder} is in use by another process; {hint}")
             time.sleep(0.1)
         yield file
-
-
-def _try_to_lock(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _print(line: str) -> None:

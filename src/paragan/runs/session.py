@@ -63,6 +63,7 @@ def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) ->
     before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
         world.barrier()  # rank 0 has prepared the folder
+        rank_checks.refuse_separate_folders(request.address, request.out, world)
         resumed = trainer.resume()
         if resumed and world.is_main:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))

@@ -24,6 +24,7 @@ from paragan.core.printable import to_printable
 from paragan.report.metric_notes import note_of
 from paragan.report.record import History, open_record
 from paragan.report.record_entry import metric_names
+from paragan.runs.cluster_runs import is_queued
 from paragan.runs.folder import RunFolder
 
 _FILE = "sweep.json"
@@ -60,12 +61,19 @@ class Sweep:
     halving_kimg: float | None = None
     timeout_s: float = 60.0
 
+    def job_name(self, run: SweepRun) -> str:
+        """Return the name of a run's job, which no other run has."""
+        return "sweep-" + hashlib.sha256(str(self.folder.resolve() / run.name).encode()).hexdigest()[:10]
+
+    def log(self, run: SweepRun) -> Path:
+        """Return the file of what a run prints, which exists once it has been started."""
+        return self.folder / "logs" / f"{run.name}.log"
+
     def command(self, run: SweepRun, kimg: float) -> list[str]:
         """Return the command that trains a run to a length, or submits it."""
-        name = hashlib.sha256(str(self.folder.resolve() / run.name).encode()).hexdigest()[:10]
         length = [] if self.halving_kimg is None else [f"train.kimg={kimg:g}"]
         words = [self.recipe, *self.settings, *run.settings, *length, "--out", str(self.folder / run.name)]
-        return [sys.executable, "-P", "-m", "paragan", "launch", *self.launch, "--name", f"sweep-{name}", *words]
+        return [sys.executable, "-P", "-m", "paragan", "launch", *self.launch, "--name", self.job_name(run), *words]
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,8 @@ def _train_rung(
     sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: Interrupt, report: Callable[[str], None]
 ) -> int | None:
     """Train all runs up to a length; return the exit code with which the sweep ends here, if it does."""
-    waiting = [run for run in runs if not is_complete(sweep.folder / run.name, kimg)]
+    incomplete = [run for run in runs if not is_complete(sweep.folder / run.name, kimg)]
+    waiting = [run for run in incomplete if not _is_queued(sweep, run)]
     codes = _start_runs(sweep, waiting, kimg, interrupt)
     absent = [run for run in runs if not _is_settled(sweep.folder / run.name, kimg)]
     if not (absent or interrupt.requested):
@@ -155,6 +164,14 @@ def _train_rung(
     hint = f"{len(absent)} of {len(runs)} runs have not finished; run the same command "
     report(hint + ("to continue" if code else "when they have"))
     return code
+
+
+def _is_queued(sweep: Sweep, run: SweepRun) -> bool:
+    """Return whether an earlier call has submitted a run whose job still waits or runs."""
+    found = sweep.log(run).exists() and is_queued(sweep.launch[0], sweep.job_name(run))
+    if found:
+        print(f"queued: {run.name}", flush=True)
+    return found
 
 
 def _start_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: Interrupt) -> dict[str, int]:
@@ -167,8 +184,7 @@ def _start_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float, interrupt: 
             started = len(processes.processes)
             if started < len(runs) and len(processes.running) < sweep.jobs:
                 print(f"starting: {names[started]}, to {kimg:g} kimg", flush=True)
-                log = sweep.folder / "logs" / f"{names[started]}.log"
-                processes.start(sweep.command(runs[started], kimg), log=log)
+                processes.start(sweep.command(runs[started], kimg), log=sweep.log(runs[started]))
             time.sleep(_PAUSE_S)
             _report_ends(processes, names, reported)
         save_s = sweep.timeout_s + _SAVE_S

@@ -63,6 +63,12 @@ class Forecast:
     cost: float | None
     losses: Mapping[str, float]
 
+    @property
+    def needed_bytes_per_s(self) -> float:
+        """Rate of each worker that sends a step's bytes in the time of the step's computation."""
+        compute_s = self.step_s * self.losses["compute"] / 100
+        return sum(self.link_bytes.values()) / self.workers / compute_s
+
 
 def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NUM_STEPS, seed: int = 0) -> Forecast:
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""

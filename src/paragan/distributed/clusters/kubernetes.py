@@ -188,4 +188,9 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render)
+def _query(name: str) -> list[str]:
+    """Return the command that prints the number of pods that wait or run."""
+    return ["kubectl", "get", "job", name, "--ignore-not-found", "--output=jsonpath={.status.active}"]
+
+
+TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render, _query)

@@ -81,4 +81,8 @@ def _options(job: ClusterJob) -> list[str]:
     return [*words, *job.site]
 
 
-TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render)
+def _query(name: str) -> list[str]:
+    return ["squeue", "--noheader", "--me", "--format=%i", f"--name={name}"]
+
+
+TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render, _query)

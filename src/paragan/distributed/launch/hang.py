@@ -51,6 +51,7 @@ class HangExchange:
     def __init__(self, world: World) -> None:
         self._world = world
         self._pending: threading.Thread | None = None
+        self._pings = 0  # so far
 
     def is_requested(self) -> bool:
         """Return whether another rank has requested the states."""
@@ -62,6 +63,19 @@ class HangExchange:
         self._call(lambda store: store.set(key, json.dumps(asdict(state))))
         if requests:
             self._call(lambda store: store.set("hang", str(self._world.rank)))
+
+    def answer_ping(self) -> None:
+        """Answer a rank that pings all others, if there is one."""
+        if self._call(lambda store: store.check([f"ping/{self._pings}"])):
+            self._call(lambda store: store.set(f"ping/{self._pings}/{self._world.rank}", ""))
+            self._pings += 1
+
+    def all_answer(self, timeout_s: float) -> bool:
+        """Ping all ranks; return whether their watchdogs answer: none is suspended."""
+        name = f"ping/{self._pings}"
+        self._call(lambda store: store.set(name, ""))
+        self.answer_ping()
+        return self._wait_for([f"{name}/{rank}" for rank in range(self._world.size)], timeout_s)
 
     def collect(self) -> dict[int, RankState | None]:
         """Return the states of all ranks; None: no answer. Ranks of this host are woken for it.
@@ -89,11 +103,15 @@ class HangExchange:
         return RankError(f"another rank makes no progress; {RESUME_HINT}")
 
     def _read_states(self) -> dict[int, RankState | None]:
-        deadline = time.monotonic() + _ANSWER_S
         keys = [f"hang/{rank}" for rank in range(self._world.size)]
-        while time.monotonic() < deadline and not self._call(lambda store: store.check(keys)):
-            time.sleep(_PAUSE_S)
+        self._wait_for(keys, _ANSWER_S)
         return {rank: self._call(lambda store, key=key: _read_state(store, key)) for rank, key in enumerate(keys)}  # type: ignore[misc]
+
+    def _wait_for(self, keys: list[str], timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not (found := bool(self._call(lambda store: store.check(keys)))) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        return found
 
     def _wake(self, rank: int) -> None:
         """Let a rank of this host write its stacks, also while suspended, and continue."""
