@@ -1,6 +1,7 @@
 """Low-rank adaptation, W + (alpha / r) B A (Hu et al. 2022, section 4.1).
 
-Kernels of convolutions are matrices of (outputs, inputs times taps). A starts as in a linear layer, B at 0.
+Kernels of convolutions are matrices of (outputs, inputs times taps). A starts as in a linear layer,
+B at 0.
 """
 
 from __future__ import annotations

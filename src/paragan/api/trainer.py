@@ -17,6 +17,7 @@ from paragan.api.object_module import as_module
 from paragan.api.recorded_terms import record_of, recorded_loss
 from paragan.api.trained import warn
 from paragan.api.trainer_arguments import (
+    checked_module,
     further_networks,
     padding_of,
     separate_copies,
@@ -41,7 +42,6 @@ from paragan.datasets._memory import DatasetSource, IterableSource, TensorSource
 from paragan.datasets._ragged import Padding
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, with_named_inputs
 from paragan.game.state import check_same
-from paragan.game.trained_part import refuse_untrained
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
 Data = Tensors | Dataset[Any] | Callable[[int], Iterable[Mapping[str, Any]]] | Source
@@ -95,8 +95,8 @@ class Trainer:
     ) -> None:
         if isinstance(discriminators, Mapping):
             discriminators = several_discriminators(discriminators)
-        self.generator = _module(generator, "generator")
-        self.discriminator = _module(discriminators, "discriminator")
+        self.generator = checked_module(generator, "generator")
+        self.discriminator = checked_module(discriminators, "discriminator")
         self.padding = padding_of(ragged, buckets)
         self.source = _source(data, self.padding)
         self.held_out = None if held_out is None else _source(held_out, self.padding, "held_out")
@@ -198,14 +198,6 @@ class TensorRun(Run):
     def resume(self, settings: Mapping[str, Any] | None = None) -> TensorRun:
         """Train from the newest checkpoint, and return the run. settings: as in `Run.resume`."""
         return self.trainer.resumed(settings).run()
-
-
-def _module(net: Any, owner: str) -> nn.Module:
-    if not isinstance(net, nn.Module):
-        found = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
-        raise ConfigError(f"{owner} is {found}; pass a torch.nn.Module")
-    refuse_untrained(owner, net)
-    return net
 
 
 def _source(data: Any, padding: Padding, name: str = "data") -> Source:

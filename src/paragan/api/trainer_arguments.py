@@ -78,3 +78,12 @@ def settings_of(settings: Any) -> dict[str, Any]:
         hint = "pass values by dotted key, such as {'train.batch': 16}"
         raise ConfigError(f"settings is a {type(settings).__name__}; {hint}")
     return dict(settings or {})
+
+
+def checked_module(net: Any, owner: str) -> nn.Module:
+    """Return a network; raise `ConfigError` if it is no module, or has no weight to train."""
+    if not isinstance(net, nn.Module):
+        found = f"the class {net.__name__}" if isinstance(net, type) else f"a {type(net).__name__}"
+        raise ConfigError(f"{owner} is {found}; pass a torch.nn.Module")
+    refuse_untrained(owner, net)
+    return net

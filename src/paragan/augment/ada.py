@@ -100,7 +100,12 @@ class Augment:
         return x.to(x_BCHW.dtype)
 
     @torch.no_grad()
-    def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+    def observe(
+        self,
+        signs: Tensor,
+        images: int,
+        total: Callable[[Tensor], Tensor],
+    ) -> Mapping[str, Tensor]:
         """Move p up or down by the images' share of `kimg`; ignore logits that are not finite."""
         assert self.options.target is not None
         steps, num_images, sign_sum, p = (self.state[k] for k in ("steps", "images", "signs", "p"))

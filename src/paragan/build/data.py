@@ -82,7 +82,13 @@ class UnlabelledSource(Source):
         """Return what the source reads."""
         return self.source.read(rows)
 
-    def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+    def decode(
+        self,
+        encoded: Sequence[bytes],
+        rows: Any,
+        places: Any = None,
+        seed: int = 0,
+    ) -> dict[str, Tensor]:
         """Return the tensors of the source except `label`."""
         decoded = self.source.decode(encoded, rows, places, seed)
         return {name: tensor for name, tensor in decoded.items() if name != "label"}
@@ -175,7 +181,12 @@ def _host_budget(options: DatasetOptions, world: World) -> HostBudget:
     return HostBudget(options.max_readers, max_bytes, share, world.local_rank, world.local_size, path)
 
 
-def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
+def refuse_unpaired(
+    config: RunConfig,
+    found: Data,
+    outside: bool,
+    model: Model | None = None,
+) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
     if not found.is_image:
         return
@@ -193,7 +204,13 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
         raise ConfigError(f"penalty {target} needs data of pairs, which {config.data.name} is not; leave it out")
 
 
-def batches(config: RunConfig, found: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> Batches:
+def batches(
+    config: RunConfig,
+    found: Data,
+    device: torch.device,
+    roles: Roles,
+    g_reads: bool = False,
+) -> Batches:
     """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
 
     g_reads: whether G's turns need the tensors, also on ranks without D.

@@ -69,8 +69,8 @@ def initialised(
 ) -> tuple[RunConfig, list[str]]:
     """Copy the weights that `init`, `g.init`, `d.init`, … name into the players of `trainer`, at step 0.
 
-    Returns the config with the sha256 of what was read, and a line about each of the settings. Raises
-    `CheckpointError` if the weights are not those of `sha256`, or do not fit.
+    Returns the config with the sha256 of what was read, and a line about each of the settings.
+    Raises `CheckpointError` if the weights are not those of `sha256`, or do not fit.
     """
     sources = initial_paths(config)
     if trainer.roles.is_split:

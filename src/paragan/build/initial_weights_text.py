@@ -47,7 +47,13 @@ def _rows(taken: LoadedWeights) -> Iterator[tuple[str, str, str]]:
         yield "not used", name, _size(shape)
 
 
-def refuse_misfit(key: str, side: Side, player: Player, weights: StoredTensors, partial: bool) -> None:
+def refuse_misfit(
+    key: str,
+    side: Side,
+    player: Player,
+    weights: StoredTensors,
+    partial: bool,
+) -> None:
     """Raise `CheckpointError` for weights that do not fit; partial: only if none does.
 
     key: setting and files, for messages.

@@ -21,7 +21,12 @@ from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
 
 
-def loop_class(config: RunConfig, is_concurrent: bool, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
+def loop_class(
+    config: RunConfig,
+    is_concurrent: bool,
+    roles: Roles,
+    reading: bool,
+) -> Callable[..., TrainingLoop]:
     """Return the constructor of the loop on these roles. is_concurrent: of the scheme.
 
     Raises `ConfigError` for a rollback of a run whose checkpoints are not all of its state.
@@ -39,7 +44,13 @@ def loop_class(config: RunConfig, is_concurrent: bool, roles: Roles, reading: bo
     return partial(RollbackLoop, rollback=config.rollback, roles=roles)
 
 
-def refuse_execution(config: RunConfig, device: torch.device, game: GAN, num_ranks: int, is_concurrent: bool) -> None:
+def refuse_execution(
+    config: RunConfig,
+    device: torch.device,
+    game: GAN,
+    num_ranks: int,
+    is_concurrent: bool,
+) -> None:
     """Raise `ConfigError` for an executor or offload that this run does not support."""
     side = next((name for name, player in config.player_options.items() if player.offload), None)
     if device.type == "cpu" and side is not None:

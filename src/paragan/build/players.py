@@ -69,7 +69,12 @@ def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOpt
     return net
 
 
-def away(side: Side, make: NetworkFactory, options: PlayerOptions, has_state: bool = False) -> RemotePlayer:
+def away(
+    side: Side,
+    make: NetworkFactory,
+    options: PlayerOptions,
+    has_state: bool = False,
+) -> RemotePlayer:
     """Return the slot of a player on other ranks, with its last received state.
 
     has_state: also G's, of which otherwise only images are received.
@@ -85,7 +90,12 @@ def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
     return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
 
 
-def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scaled: bool = False) -> Calling:
+def _calling(
+    options: PlayerOptions,
+    net: nn.Module,
+    device: torch.device,
+    scaled: bool = False,
+) -> Calling:
     dtype = precision.dtype_of(options.precision, net, device)
     return Calling(dtype, precision.wants_channels_last(options.channels_last, net), scaled)
 

@@ -9,7 +9,11 @@ from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.game.prior import Prior
 
 
-def fixed_samples(config: RunConfig, found: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
+def fixed_samples(
+    config: RunConfig,
+    found: Data,
+    prior: Prior,
+) -> FixedSamples | FixedTensors | None:
     """Return the sample sheets of a run; None for samples without pictures."""
     if not found.is_image:
         is_shown = is_pictured(found.train.tensors[prior.arguments[0]].shape)

@@ -25,7 +25,11 @@ def adversarial(chosen: Choice, model: Model | None = None) -> Loss:
     return made
 
 
-def penalties(config: RunConfig, found: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
+def penalties(
+    config: RunConfig,
+    found: Data,
+    model: Model | None = None,
+) -> dict[Side, tuple[Penalty, ...]]:
     """Return the penalties of each player.
 
     Raises `ConfigError` for one that does not support images, or of a player that does not exist,

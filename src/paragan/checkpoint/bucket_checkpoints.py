@@ -123,7 +123,11 @@ class BucketCheckpoints:
             self.bucket.download(f"{self.folder}/{name}/{file}", folder / file)
         read_checkpoint(folder)
 
-    def download_newest(self, path_of: Callable[[str], Path], say: Callable[[str], None]) -> tuple[str, list[str]]:
+    def download_newest(
+        self,
+        path_of: Callable[[str], Path],
+        say: Callable[[str], None],
+    ) -> tuple[str, list[str]]:
         """Download the newest undamaged checkpoint; return its name, and those of damaged ones.
 
         path_of: the folder of a checkpoint; one with the same manifest and undamaged files is not

@@ -22,8 +22,8 @@ _PICKLED = (b"PK\x03\x04", b"\x80")  # a zip file and a plain pickle: the format
 def open_weights(paths: Sequence[Path], key: str) -> StoredTensors:
     """Open the tensors of safetensors files, each of which holds other tensors.
 
-    key: setting that names the files, for messages. Raises `CheckpointError` for another file, with the
-    conversion of one that `torch.save` wrote, and for a tensor in two files.
+    key: setting that names the files, for messages. Raises `CheckpointError` for another file, with
+    the conversion of one that `torch.save` wrote, and for a tensor in two files.
     """
     files: dict[str, tuple[Path, Any, TensorLayout]] = {}
     for path in paths:

@@ -29,7 +29,10 @@ _DEFAULT_RECIPE = "digits"
 ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
-def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], str | None]:
+def parse_words(
+    words: Sequence[str] | None,
+    context: typer.Context,
+) -> tuple[str, list[str], str | None]:
     """Return the recipe (a name or a YAML file), the settings, and the run folder or address if given."""
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
@@ -61,7 +64,11 @@ def expand_home(word: str) -> str:
     return option + equals + (os.path.expanduser(value) if is_home else value)
 
 
-def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
+def load_config(
+    recipe: str,
+    overrides: list[str],
+    outside: Container[str] | None = None,
+) -> RunConfig:
     """Load a config; errors end with advice. outside: custom code that may be imported."""
     from paragan.config import read_recipe
 

@@ -33,7 +33,14 @@ class RandomOpponent:
     _order: list[int] = field(default_factory=list)
     _num_drawn: int = 0
 
-    def draw(self, candidates: Sequence[Network], num: int, seed: int, cell: int, generation: int) -> None:
+    def draw(
+        self,
+        candidates: Sequence[Network],
+        num: int,
+        seed: int,
+        cell: int,
+        generation: int,
+    ) -> None:
         """Draw candidates for the next `num` turns of the other player; longer use repeats them."""
         generator = rng.generator(seed, "rival", cell, generation, self.player.side.value)
         self.candidates = candidates

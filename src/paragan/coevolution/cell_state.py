@@ -66,7 +66,12 @@ class CellState:
         }
 
     @classmethod
-    def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
+    def from_dict(
+        cls,
+        number: int,
+        values: Any,
+        tensors: Mapping[Side, Mapping[str, Tensor]],
+    ) -> CellState:
         """Rebuild a state from the values of `to_dict` and the tensors.
 
         Raises `KeyError`, `TypeError` or `ValueError` if a value is invalid.

@@ -113,7 +113,8 @@ class Penalty(ABC):
 class Augment(Protocol):
     """Differentiable transform of D's inputs, by draws for the global batch (`augment/`).
 
-    `extra_channels` of a file is the number of channels that it appends for D to read; none without.
+    `extra_channels` of a file is the number of channels that it appends for D to read; none
+    without.
     """
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...
@@ -151,11 +152,12 @@ def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
 class Turn:
     """One update of one player, as data.
 
-    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,) without
-    adversarial loss; empty if nothing reads an output, and for a further player, whose terms call
-    its network. penalties: those due now. needs_real: D also runs on real samples. augment: of D's
-    inputs; objectives and penalties receive the images before it. balancer: weighs the terms of G's
-    turn. absent: penalties of the player that are not due now. players: others that the terms call.
+    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,)
+    without adversarial loss; empty if nothing reads an output, and for a further player, whose
+    terms call its network. penalties: those due now. needs_real: D also runs on real samples.
+    augment: of D's inputs; objectives and penalties receive the images before it. balancer: weighs
+    the terms of G's turn. absent: penalties of the player that are not due now. players: others
+    that the terms call.
     """
 
     side: Side

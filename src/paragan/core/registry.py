@@ -3,7 +3,8 @@
 A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
 a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
 imported, so that help and config errors are fast and do not import torch; the class may therefore
-use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedule` and the `_options` of its folder.
+use only builtins, dataclasses, typing, `core.option_types`, `core.weight_schedule` and the
+`_options` of its folder.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ _MEANS = {rule.name: rule.means for rule in RULES} | {
 class CollapseMonitor:
     """Counts of bad measurements in a row, by the name of the sign; a good one resets its count.
 
-    The thresholds are those of the advice (`engine/advice.py`). patience: measurements in a row that
-    make a collapse. best: best diversity, and best score by metric and number of images. best_at,
-    near_at, scored_at: images of the best score, the newest one near it, and the newest one. num_far:
-    scores after `near_at`.
-    is_repeated: whether the run has returned to its best since that was measured.
+    The thresholds are those of the advice (`engine/advice.py`). patience: measurements in a row
+    that make a collapse. best: best diversity, and best score by metric and number of images.
+    best_at, near_at, scored_at: images of the best score, the newest one near it, and the newest
+    one. num_far: scores after `near_at`. is_repeated: whether the run has returned to its best
+    since that was measured.
     """
 
     patience: int

@@ -29,8 +29,9 @@ from paragan.game.term_weights import varying_weights
 class GAN:
     """Player slots, local or remote, with their loss, penalties, prior and clock.
 
-    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss. further:
-    players other than G and D, whose losses are their penalties, in the order of their updates.
+    total: sums over the ranks that share the batch. balancer: weighs the terms of G's loss.
+    further: players other than G and D, whose losses are their penalties, in the order of their
+    updates.
     """
 
     g: PlayerSlot

@@ -19,7 +19,8 @@ from paragan.layers.adapter import adapter_names
 class LoadedWeights:
     """Tensors that a player loaded.
 
-    left: its others, with shapes here and in the file (or None). unused: shapes of the file's others.
+    left: its others, with shapes here and in the file (or None). unused: shapes of the file's
+    others.
     """
 
     tensors: int
@@ -34,9 +35,9 @@ def start_from(
 ) -> LoadedWeights:
     """Copy every tensor whose name and shape match; the others have their initial values.
 
-    Adapters are unchanged: the tensors are those of a network without them. average: averaged weights,
-    or empty; the player's average, if any, starts there. initial: returns the network's initial state;
-    called only if needed. Optimiser and counters stay.
+    Adapters are unchanged: the tensors are those of a network without them. average: averaged
+    weights, or empty; the player's average, if any, starts there. initial: returns the network's
+    initial state; called only if needed. Optimiser and counters stay.
     """
     adapters = current_tensors(player, adapter_names(player.net))
     mine = {name: shape for name, shape in player.strategy.shapes(player.net).items() if name not in adapters}

@@ -46,10 +46,11 @@ class Player:
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
     version counts all updates, also those in which no term is due because of its interval,
-    `updates` (on the device) those that were not skipped, `images` the real images of its turns over
-    all ranks. damping: a factor on the learning rate of the next update (`schemes/asynchronous`).
-    state: tensors of the penalties of its turns, and of D's augmentation (`game.state_buffers`).
-    base: names of parameters that never change and that checkpoints leave out (`game.trained_part`).
+    `updates` (on the device) those that were not skipped, `images` the real images of its turns
+    over all ranks. damping: a factor on the learning rate of the next update
+    (`schemes/asynchronous`). state: tensors of the penalties of its turns, and of D's augmentation
+    (`game.state_buffers`). base: names of parameters that never change and that checkpoints leave
+    out (`game.trained_part`).
     """
 
     side: Side

@@ -1,8 +1,8 @@
 """An opponent ahead of its last known weights: the prediction step of Yadav et al. 2018, section 3.
 
-In an asynchronous game a snapshot is a step late. Its prediction adds the last change of the weights
-once more, which approximates the weights that the player has by now. Buffers, such as spectral
-norm's vectors and running statistics, are those of the snapshot.
+In an asynchronous game a snapshot is a step late. Its prediction adds the last change of the
+weights once more, which approximates the weights that the player has by now. Buffers, such as
+spectral norm's vectors and running statistics, are those of the snapshot.
 """
 
 from __future__ import annotations

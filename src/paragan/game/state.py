@@ -21,8 +21,8 @@ Tensors = dict[str, Tensor]
 def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     """Return the state of a player as pieces on this rank, and its counters.
 
-    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `state/`; those of the base are
-    left out. No communication.
+    Tensors are under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`, `state/`; those of the base
+    are left out. No communication.
     """
     tensors: Tensors = {}
     layout: dict[str, TensorLayout] = {}

@@ -20,9 +20,9 @@ def add_adapters(
 ) -> None:
     """Add an adapter to every weight that a pattern matches, or to all of linear layers and convolutions.
 
-    make: returns the adapter of a weight. owner: prefix of settings, for messages. Raises `ConfigError` for a
-    pattern without weights, and for weights that cannot have an adapter: vectors, those of several
-    modules, and those with spectral norm or another parametrization.
+    make: returns the adapter of a weight. owner: prefix of settings, for messages. Raises
+    `ConfigError` for a pattern without weights, and for weights that cannot have an adapter:
+    vectors, those of several modules, and those with spectral norm or another parametrization.
     """
     weights = dict(_weights(net))
     refuse_unmatched(f"{owner}.adapter.match", patterns, list(weights))
@@ -50,8 +50,9 @@ def select_trained(
 ) -> frozenset[str]:
     """Let only a part of a network train, by `requires_grad`; return the names of the other parameters.
 
-    The part is all adapters and what a pattern of `train` matches; without adapters and patterns, what
-    trained before. `freeze` leaves out what it matches. Raises `ConfigError` for a pattern without parameters.
+    The part is all adapters and what a pattern of `train` matches; without adapters and patterns,
+    what trained before. `freeze` leaves out what it matches. Raises `ConfigError` for a pattern
+    without parameters.
     """
     weights = dict(net.named_parameters())
     for key, patterns in (("train", train), ("freeze", freeze)):

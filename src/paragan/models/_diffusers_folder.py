@@ -26,8 +26,8 @@ class DiffusersGenerator(nn.Module):
 
     network: `UNet2DModel`, called with noise of its sample size, or `AutoencoderKL`. predicts,
     timestep: of a U-Net; G(z) is z - network(z, timestep) for `velocity` (flow matching),
-    network(z, timestep) for `sample`.
-    `run.generator.network.save_pretrained(FOLDER)` writes the trained network, with its adapters merged.
+    network(z, timestep) for `sample`. `run.generator.network.save_pretrained(FOLDER)` writes the
+    trained network, with its adapters merged.
     """
 
     def __init__(self, network: Any, predicts: _Predicts = "velocity", timestep: float = 999) -> None:

@@ -1,7 +1,7 @@
 """Strategies, one file each, and what a strategy outside the package is made of.
 
-Every strategy extends `Strategy`, which by itself is `none`. `attach_placement` stores the state of a placed network on
-it; `Reduction` describes how the gradients of a turn are reduced over ranks.
+Every strategy extends `Strategy`, which by itself is `none`. `attach_placement` stores the state of
+a placed network on it; `Reduction` describes how the gradients of a turn are reduced over ranks.
 """
 
 from paragan.parallel._grad_norm import clip, norm_of

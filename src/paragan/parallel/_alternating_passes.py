@@ -54,8 +54,11 @@ class MicroBatchThread:
         self._is_cancelled = False
         self._resumed = threading.Semaphore(0)
         self._paused = threading.Semaphore(0)
-        self._cuts: list[tuple[Move, list[Tensor], list[Tensor]] | None] = []  # None: end of a chunk
-        device = torch.accelerator.current_device_index() if torch.accelerator.is_available() else None
+        # None: end of a chunk
+        self._cuts: list[tuple[Move, list[Tensor], list[Tensor]] | None] = []
+        device = None
+        if torch.accelerator.is_available():
+            device = torch.accelerator.current_device_index()
         context = (thread_clock(), torch.get_num_threads(), device)
         self._thread = threading.Thread(target=self._main, args=context, daemon=True)
         self._thread.start()
@@ -83,7 +86,9 @@ class MicroBatchThread:
     def move(self, move: Move, tensors: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
         """Move rows of tensors; a recorded move is part of `backward`."""
         moved = move.transfer([tensor.detach() for tensor in tensors])
-        numbers = [n for n, tensor in enumerate(moved) if tensor.is_floating_point()] if is_recorded else []
+        numbers = []
+        if is_recorded:
+            numbers = [n for n, tensor in enumerate(moved) if tensor.is_floating_point()]
         for n in numbers:
             moved[n].requires_grad_()
         if numbers:
@@ -114,10 +119,11 @@ class MicroBatchThread:
             grads = [torch.zeros_like(out) if out.grad is None else out.grad for out in outputs]
             del cut, outputs
             moved = move.back().transfer(grads)
-            trained = [(tensor, grad) for tensor, grad in zip(inputs, moved, strict=True) if tensor.requires_grad]
+            pairs = [pair for pair in zip(inputs, moved, strict=True) if pair[0].requires_grad]
             del inputs
-            if trained:
-                torch.autograd.backward([t for t, _ in trained], [grad for _, grad in trained], retain_graph=True)
+            if pairs:
+                tensors = [tensor for tensor, _ in pairs]
+                torch.autograd.backward(tensors, [grad for _, grad in pairs], retain_graph=True)
 
     def _main(self, clock: Any, num_threads: int, device: int | None) -> None:
         self._resumed.acquire()

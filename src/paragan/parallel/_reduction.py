@@ -18,8 +18,8 @@ class Reduction:
 
     ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
     each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
-    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all ranks.
-    run: runs micro-batches, and returns their terms in order.
+    joins the last backward, or None, by its roots and its terms. across: gathers the rows of all
+    ranks. run: runs micro-batches, and returns their terms in order.
     """
 
     ranks: int = 1

@@ -90,8 +90,9 @@ class Strategy(none.Strategy):
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach here.
 
-        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them only.
-        `finish` removes gradients that no rank reaches: optimisers treat zero and None differently.
+        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them
+        only. `finish` removes gradients that no rank reaches: optimisers treat zero and None
+        differently.
         """
         signature = (*turn, *terms)
         if signature not in here.unreached:

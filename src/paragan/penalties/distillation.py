@@ -1,7 +1,8 @@
 """Score distillation from a frozen teacher (Sauer et al. 2023, arXiv 2311.17042, "Adversarial Diffusion Distillation").
 
 w t^0 |G(z) - teacher(x_t)|^2 for x_t, G's image noised at a random time, without its graph, and the
-image that the teacher predicts from it, x_t - t v(x_t, t). The time weights of the paper are left out.
+image that the teacher predicts from it, x_t - t v(x_t, t). The time weights of the paper are left
+out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Schedule of a pipeline: when which rank runs which chunk of blocks on which micro-batch.
 
 Those of `parallel/pipeline`. Breadth first: every rank runs all micro-batches of its first chunk,
-then of its next one, and the backward in reverse. It begins when the outputs of all micro-batches are at
-the ranks of their rows. With a split backward every rank computes gradients of weights last. 1F1B: a
-rank runs a backward between two forwards, in the rounds of `parallel/_alternating_passes`.
+then of its next one, and the backward in reverse. It begins when the outputs of all micro-batches
+are at the ranks of their rows. With a split backward every rank computes gradients of weights last.
+1F1B: a rank runs a backward between two forwards, in the rounds of `parallel/_alternating_passes`.
 """
 
 from __future__ import annotations

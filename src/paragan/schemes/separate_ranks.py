@@ -1,7 +1,7 @@
 """Every player on ranks of its own, any number of players; each reads states of the others, S steps old.
 
-A player sends its state to the ranks of those whose turns call it, and waits for the states that its
-turn needs, never for newer ones: runs repeat, and at S = 0 this is `synchronous`. D and further
+A player sends its state to the ranks of those whose turns call it, and waits for the states that
+its turn needs, never for newer ones: runs repeat, and at S = 0 this is `synchronous`. D and further
 players generate their fakes with G's state. `asynchronous` is for G and D: it sends fakes, not G.
 """
 

@@ -44,7 +44,11 @@ class AutoExecutor:
             self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
         return self.executors[self.chosen].train(cells, num_batches, loss_of)
 
-    def _measure(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
+    def _measure(
+        self,
+        cells: Sequence[Cell],
+        loss_of: Callable[[Cell, int], int],
+    ) -> dict[str, float]:
         """Return seconds per step of all cells, by executor: the minimum over rounds."""
         seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]

@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 
 
-def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
+def with_batched_linear(
+    net: nn.Module,
+    stacked: Mapping[str, Tensor],
+    num: int,
+) -> nn.Module | None:
     """Copy a network for batches with equally many rows of each of `num` cells, cell by cell.
 
     Returns None if layers other than `nn.Linear` have weights, or weights are tied. stacked:

@@ -19,7 +19,12 @@ from paragan.hardware import graphs
 _STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
 
 
-def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
+def select_executor(
+    options: GridOptions,
+    cells: Sequence[Cell],
+    rows: int,
+    say: Callable[[str], None],
+) -> Executor:
     """Return the executor of `grid.executor` for these cells; `auto` measures the possible ones.
 
     rows: images per batch. Raises `ConfigError` if the cells cannot be stacked or recorded.

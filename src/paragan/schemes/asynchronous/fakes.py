@@ -40,8 +40,8 @@ class FakesMessage:
 class FakesSender:
     """Sender of one rank's samples to the ranks of D, which receive those in their batch share.
 
-    senders: by rank of D; None for a rank that shares no rows with this one. is_rounded: samples are
-    sent in bfloat16. in_process: messages are tensors on their device, not bytes on the host.
+    senders: by rank of D; None for a rank that shares no rows with this one. is_rounded: samples
+    are sent in bfloat16. in_process: messages are tensors on their device, not bytes on the host.
     """
 
     def __init__(self, senders: Sequence[SendEnd | None], is_rounded: bool = False, in_process: bool = False) -> None:
