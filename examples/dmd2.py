@@ -5,7 +5,7 @@ D; G follows the difference of both denoisers, and D.
 
     python examples/dmd2.py
 
-Trains about 60 s on one CPU core, in runs/dmd2, then prints how many modes the samples cover, and how close they are.
+Trains about 45 s on one CPU core, in runs/dmd2, then prints how many modes the samples cover, and how close they are.
 """
 
 import math
