@@ -53,7 +53,11 @@ def page() -> str:
             rows = [one for one in every if one.key.startswith(f"{key}.")]
         if key == "g":
             rows = [dataclasses.replace(one, key=one.key.removeprefix("g.")) for one in rows]
-            blocks += [f"## {title}", "The keys of all players: `g.optimizer.lr`, `d.optimizer.lr`, `players.NAME.optimizer.lr`, …", _table(rows)]
+            blocks += [
+                f"## {title}",
+                "The keys of all players: `g.optimizer.lr`, `d.optimizer.lr`, `players.NAME.optimizer.lr`, …",
+                _table(rows),
+            ]
         else:
             blocks += [f"## {title}", _table(rows)]
     for key, folder in _REGISTRIES.items():
