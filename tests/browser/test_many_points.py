@@ -49,6 +49,7 @@ def write(root, points: int):
 
 
 @pytest.mark.parametrize("kind", ["report", "compare"])
+@pytest.mark.slow
 def test_page_of_many_points_is_as_small_and_as_fast_as_one_of_few(browser, pages, kind):
     nodes, moves, loads = {}, {}, {}
     for points in (FEW, MANY):

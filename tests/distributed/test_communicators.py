@@ -89,6 +89,7 @@ def test_workers_that_exchange_have_a_group_for_each_direction(monkeypatch):
     fine(together(3, lambda rank: comms[rank].close()))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_those_that_closed_or_dropped():
     """Six memberships need no more threads and files than the first."""
     graph, found = GRAPHS["torus 2x2"], []

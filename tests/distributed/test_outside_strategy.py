@@ -41,7 +41,7 @@ def test_outside_strategy_one_rank_is_none(one_rank):
 
 @pytest.mark.parametrize(
     ("uneven", "count"),
-    [(True, 3), (False, 1), pytest.param(False, 3, marks=pytest.mark.slow)],
+    [(True, 3), pytest.param(False, 1, marks=pytest.mark.slow), pytest.param(False, 3, marks=pytest.mark.slow)],
     ids=["uneven", "even", "even-all"],
 )
 def test_outside_strategy_two_ranks_are_the_batch(two_ranks, uneven, count):

@@ -119,8 +119,8 @@ ALTERNATING = {"schedule": "1f1b"}
     ("model", "options", "penalty"),
     [
         ("sngan", {"micro_batches": 4}, ""),
-        ("biggan", {"micro_batches": 3}, ""),
-        ("stylegan2", {"micro_batches": 2}, ""),
+        slow("biggan", {"micro_batches": 3}, ""),
+        slow("stylegan2", {"micro_batches": 2}, ""),
         ("dcgan", {"micro_batches": 3}, ""),  # batch norm, and two calls of D
         ("sngan", {"micro_batches": 4, "chunks": 2}, ""),
         ("sngan", {"micro_batches": 2}, "r1"),  # D's turns are not alternating

@@ -47,6 +47,7 @@ def test_ddp_port_every_setting_reaches_the_weights(one_rank, port, monkeypatch,
 
 
 @pytest.mark.distributed
+@pytest.mark.slow
 def test_ddp_port_on_two_ranks_equals_the_loop_by_hand():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

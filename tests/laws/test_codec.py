@@ -34,7 +34,7 @@ def difference(gan, nets):
 @pytest.mark.parametrize(
     ("parts", "is_relative", "steps"),
     [
-        *((3, False, FEW), (1, True, FEW)),
+        (1, True, FEW),
         *(pytest.param(*case, STEPS, marks=pytest.mark.slow) for case in ((3, False), (1, True), (1, False))),
     ],
 )

@@ -44,6 +44,7 @@ def measured(digits):
     return grid
 
 
+@pytest.mark.slow
 def test_one_core_and_upstream_style_loop_are_timed_by_routine(measured):
     for name in (rows.ONE_CORE, rows.UPSTREAM):
         iterations = measured.methods[name].iterations
@@ -59,6 +60,7 @@ def test_one_core_and_upstream_style_loop_are_timed_by_routine(measured):
     assert ratios[0] <= measured.upstream_ratio <= ratios[-1]
 
 
+@pytest.mark.slow
 def test_unavailable_method_has_a_reason(measured, digits):
     assert measured.methods[rows.WORKERS].reason == "there is only one core, or one cell"
     assert measured.speed_up is measured.core_efficiency is measured.weak_scaling(measured) is None
@@ -112,6 +114,7 @@ def test_slides_weak_scaling_by_shape():
         assert sum(part[place] for part in parts) == pytest.approx(total, abs=0.11)
 
 
+@pytest.mark.slow
 def test_report_writes_json_and_markdown(measured, digits, tmp_path):
     options = small_options(digits, "1x2", "2x2")
     other = grid_result("2x2", 2, [(8.0, 8.0)] * 2, [(5.0, 9.0)] * 2)

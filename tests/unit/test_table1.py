@@ -49,6 +49,7 @@ def measured(pairs):
     return options, table, run.measure_group(options, table, group)
 
 
+@pytest.mark.slow
 def test_rows_report_time_and_ratio_of_every_round(measured):
     options, table, results = measured
     for result in results:
@@ -59,12 +60,14 @@ def test_rows_report_time_and_ratio_of_every_round(measured):
     assert results[0].is_base and results[0].ratios == [1.0] * 4
 
 
+@pytest.mark.slow
 def test_accumulation_of_four_makes_a_quarter_of_the_updates(measured):
     updates = {result.row.name: result.updates for result in measured[2] if result.error is None}
     assert updates.pop("accumulation 4") == (2, 2)
     assert set(updates.values()) == {(8, 8)}
 
 
+@pytest.mark.slow
 def test_zero1_on_one_rank_trains_exactly_as_the_baseline(measured):
     by_name = {result.row.name: result for result in measured[2]}
     plain, sharded, accumulated = (by_name[n] for n in ("baseline", "ZeRO (zero1)", "accumulation 4"))
@@ -86,6 +89,7 @@ def test_two_ranks_double_the_batch_and_train_as_one_process(pairs):
     assert parallel.metrics["l1"] == pytest.approx(plain.metrics["l1"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_report_writes_json_markdown_and_plot(measured, tmp_path):
     options, table, results = measured
     paths = report.write(options, [(table, results)], tmp_path, "2026-01-02", complete=True)
@@ -106,6 +110,7 @@ def test_report_writes_json_markdown_and_plot(measured, tmp_path):
     assert str(options.data) not in paths[0].read_text()
 
 
+@pytest.mark.slow
 def test_report_without_matplotlib_writes_no_plot(measured, tmp_path, monkeypatch):
     options, table, results = measured
     monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
@@ -168,6 +173,7 @@ def test_interval_of_three_or_more_rounds_leaves_the_first_out():
     assert report.interval([3.0, 1.0])["rounds"] == 2
 
 
+@pytest.mark.slow
 def test_failing_row_has_its_reason_and_the_others_are_measured(measured):
     failed = measured[2][-1]
     assert failed.error.startswith("precision fp16 ") and "fp16" in failed.error and not failed.seconds
@@ -228,6 +234,7 @@ def test_invalid_options_exit_2_with_one_line(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_command_writes_files_after_every_group(pairs, measured, tmp_path, capsys, monkeypatch):
     table, results = measured[1:]
     states = []
