@@ -1,4 +1,4 @@
-"""HTTP server for the report page of a live run, reachable from this machine only."""
+"""HTTP servers that are reachable from this machine only, and the one of a live run's report page."""
 
 from __future__ import annotations
 
@@ -41,12 +41,8 @@ _HEADERS = {
 
 def serve_report(run: Path, port: int) -> None:
     """Serve the report page of a run until Ctrl-C."""
-    with open_report_server(run, port) as server, suppress(KeyboardInterrupt):
-        port = server.server_address[1]
-        print(f"{server.address}  (Ctrl-C to stop)")
-        tunnel = f"ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}"
-        print(f"from another machine: {tunnel}  and open the same URL", flush=True)
-        server.serve_forever()
+    with open_report_server(run, port) as server:
+        server.serve_until_interrupted()
 
 
 def open_report_server(run: Path, port: int) -> ReportServer:
@@ -56,28 +52,37 @@ def open_report_server(run: Path, port: int) -> ReportServer:
     """
     from paragan.report.page import Page
 
-    try:
-        return ReportServer(Page(run), port)
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        reason = "in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
-        raise ConfigError(f"--port {port} is {reason}; use --port 0 for any free port") from None
+    return ReportServer(Page(run), port)
 
 
-class ReportServer(ThreadingHTTPServer):
-    """Server on the loopback interface, with a secret in its paths: other users can reach it."""
+class LoopbackServer(ThreadingHTTPServer):
+    """Server on the loopback interface, with a secret in its paths: other users can reach it.
+
+    Raises `ConfigError` if the port is in use.
+    """
 
     daemon_threads = True
     request_queue_size = 32
 
-    def __init__(self, page: Page, port: int) -> None:
-        self.page = page
-        self.rendering = threading.Lock()
+    def __init__(self, port: int, handler: type[LoopbackHandler]) -> None:
         self.secret = secrets.token_urlsafe(24)  # first part of every path
-        self._last_error = ""
         self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
-        super().__init__((_ADDRESS, port), _Handler)
+        try:
+            super().__init__((_ADDRESS, port), handler)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            reason = "in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
+            raise ConfigError(f"--port {port} is {reason}; use --port 0 for any free port") from None
+
+    def serve_until_interrupted(self) -> None:
+        """Print the address, and serve until Ctrl-C."""
+        port = self.server_address[1]
+        with suppress(KeyboardInterrupt):
+            print(f"{self.address}  (Ctrl-C to stop)")
+            tunnel = f"ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}"
+            print(f"from another machine: {tunnel}  and open the same URL", flush=True)
+            self.serve_forever()
 
     @property
     def address(self) -> str:
@@ -101,6 +106,19 @@ class ReportServer(ThreadingHTTPServer):
             end.cancel()
             self._slots.release()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore errors of a connection: browsers close theirs at any time."""
+
+
+class ReportServer(LoopbackServer):
+    """Server of the report page of a run."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.rendering = threading.Lock()
+        self._last_error = ""
+        super().__init__(port, _Handler)
+
     def render(self) -> str | None:
         """Return the page; None if it cannot be rendered. An error is printed once."""
         from paragan.report.record_values import single_line
@@ -115,13 +133,12 @@ class ReportServer(ThreadingHTTPServer):
             self._last_error = message
             return None
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of a connection: browsers close theirs at any time."""
 
+class LoopbackHandler(BaseHTTPRequestHandler):
+    """Handler that answers requests for this machine with the secret in their path."""
 
-class _Handler(BaseHTTPRequestHandler):
     timeout = _SILENCE_S
-    server: ReportServer
+    server: LoopbackServer
     server_version = "paragan"
     sys_version = ""
 
@@ -129,19 +146,54 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
         if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
             text = "open this page as 127.0.0.1 or localhost\n"
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", text)
+            self.answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", text)
             return
         secret, _, page = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
             text = "open the complete URL that the terminal has printed\n"
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", text)
-        elif self.path.endswith("/") and not page:
+            self.answer(HTTPStatus.FORBIDDEN, "text/plain", text)
+        elif self.path.endswith("/") or page:
+            self.respond(page)
+        else:
+            self.answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; end the address with /\n")
+
+    def respond(self, page: str) -> None:
+        """Answer a request. page: the path after the secret, with the query."""
+        raise NotImplementedError
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer errors of the base class with our headers and without echoing the request."""
+        self.answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n")
+
+    def answer(self, status: HTTPStatus, kind: str, body: str | bytes, policy: str = "default-src 'none'") -> None:
+        """Send an answer. kind: its media type; of text in UTF-8. policy: of its content security."""
+        is_text = isinstance(body, str)
+        body = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8" if is_text else kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Do not log requests."""
+
+
+class _Handler(LoopbackHandler):
+    server: ReportServer
+
+    def respond(self, page: str) -> None:
+        if not page:
             self._page()
         elif page == "state":
             state = json.dumps({"token": self.server.page.token()})
-            self._answer(HTTPStatus.OK, "application/json", state)
+            self.answer(HTTPStatus.OK, "application/json", state)
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /state\n")
+            self.answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /state\n")
 
     def _page(self) -> None:
         from paragan.report.rendering import page_policy
@@ -150,28 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
         if page is None:
             command = f"{program_command()} report --serve"
             text = f"cannot render the page; see the terminal of `{command}`\n"
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
+            self.answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
         else:
-            self._answer(HTTPStatus.OK, "text/html", page, page_policy(live=True))
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer errors of the base class with our headers and without echoing the request."""
-        self._answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n")
-
-    def _answer(self, status: HTTPStatus, kind: str, text: str, policy: str = "default-src 'none'") -> None:
-        body = text.encode()
-        self.send_response(status)
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
-        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Do not log requests."""
+            self.answer(HTTPStatus.OK, "text/html", page, page_policy(live=True))
 
 
 def _shut_down(request: socket.socket) -> None:
