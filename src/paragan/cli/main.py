@@ -23,6 +23,7 @@ from paragan.cli.launch import launch_command
 from paragan.cli.list import list_all
 from paragan.cli.new import new
 from paragan.cli.plan import plan_command
+from paragan.cli.project import project_command
 from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
@@ -104,6 +105,7 @@ app.command(context_settings=ANY_OPTION)(config)
 app.command("plan", context_settings=ANY_OPTION)(plan_command)
 app.command("sample")(sample_command)
 app.command("serve")(serve_command)
+app.command("project")(project_command)
 app.command()(export)
 app.command()(report)
 app.command("compare")(compare_runs)

@@ -98,7 +98,7 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     images = []
     for name in map(os.fsdecode, names):
         x_CHW = _image_decoding.decode_square(files.read(name), files.where(name), shape[1], shape[0])
-        images.append(torch.from_numpy(x_CHW))
+        images.append(torch.tensor(x_CHW))
     return torch.stack(images)
 
 

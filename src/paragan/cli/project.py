@@ -1,0 +1,46 @@
+"""`paragan project`: the nearest image of a trained generator to a given one, and its latent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson, Best, RunOrFile, Seed, Trust
+from paragan.cli.progress import show_progress
+
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cropped to a square and resized.")]
+_CLASS = "Class of the image (default: the nearest one)."
+Class = Annotated[str | None, typer.Option("--class", metavar="NAME|INDEX", help=_CLASS)]
+_STEPS = "Steps of the optimisation."
+Steps = Annotated[int, typer.Option(min=1, max=10_000, help=_STEPS)]
+_OUT = "The image and its projection (.png, .jpg); the latent goes next to it (default: projections/ of the run)."
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
+
+
+def project_command(
+    path: RunOrFile,
+    image: Image,
+    *,
+    label: Class = None,
+    steps: Steps = 300,
+    seed: Seed = None,
+    out: Out = None,
+    best: Best = False,
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the latent of an image: the nearest image that a generator makes."""
+    from paragan.runs.open_generator import open_generator
+    from paragan.runs.write_projection import write_projection
+
+    sampler = open_generator(path, trust, best)
+    with show_progress("steps") as update:
+        found = write_projection(sampler, path, image, label, steps, seed, out, lambda done: update(done, steps))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        of_class = "" if found["class"] is None else f", class {found['class']}"
+        print(f"{found['image']}\n{found['latent']}\nmean squared error {found['error']:.4g}{of_class}")

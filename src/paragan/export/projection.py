@@ -1,0 +1,93 @@
+"""Projection: the latent whose image is nearest to a given one.
+
+As Karras et al. 2020 (StyleGAN2, appendix D), but in the latents, and by the mean squared error of
+pixels at three resolutions instead of LPIPS, which needs weights of a published network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.outputs import GeneratorOutput
+from paragan.export.sampler import Label, Sampler
+from paragan.layers.modes import in_mode
+
+_STARTS = 256  # random latents
+_REFINED = 4  # of these
+_RATE = 0.05  # of Adam, which falls to 0
+_LENGTH_WEIGHT = 1e-3  # of the squared mean of a latent's components above that of the prior
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A latent z_1Z, its class y_1 if there are any, its image x_1CHW in [-1, 1] and the mean squared error."""
+
+    z_1Z: Tensor
+    y_1: Tensor | None
+    image_1CHW: Tensor
+    error: float
+
+
+def project(
+    sampler: Sampler,
+    target_CHW: Tensor,
+    label: Label | None = None,
+    steps: int = 300,
+    seed: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Projection:
+    """Return the nearest image of a generator to `target_CHW`, in [-1, 1], of the generator's shape.
+
+    The best of some random latents, of all classes unless `label` is given, are refined by `steps` of
+    Adam. Raises `ConfigError` for a generator that maps images to images, or another shape.
+    """
+    if sampler.takes_condition:
+        raise ConfigError("project: this generator maps images to images; it has no latent of an image")
+    if tuple(target_CHW.shape) != sampler.info.shape:
+        raise ConfigError(f"project: the image has shape {tuple(target_CHW.shape)}; pass {sampler.info.shape}")
+    device = next(sampler.net.parameters()).device
+    target = target_CHW[None].to(device)
+    starts_BZ = sampler.latents(_STARTS, seed)
+    labels = range(sampler.num_classes) if label is None and sampler.num_classes else label
+    classes_B = sampler.labels(_STARTS, labels, seed) if labels is not None else None
+    made = sampler.generate(starts_BZ, classes_B, mode="eval").tensor
+    best_K = _errors(made, target_CHW[None]).argsort()[:_REFINED]
+    z_KZ = starts_BZ[best_K].to(device).requires_grad_()
+    y_K = None if classes_B is None else classes_B[best_K].to(device)
+    optimizer = torch.optim.Adam([z_KZ], _RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    with in_mode(sampler.net, training=False):
+        for step in range(steps):
+            x_KCHW = _images(sampler, z_KZ, y_K)
+            length_K = (z_KZ.square().mean(1) - 1).relu()
+            (gradient,) = torch.autograd.grad((_errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K).sum(), z_KZ)
+            z_KZ.grad = gradient
+            optimizer.step()
+            schedule.step()
+            progress(step + 1)
+        with torch.no_grad():
+            x_KCHW = _images(sampler, z_KZ, y_K).cpu()
+    errors_K = (x_KCHW - target_CHW).square().mean((1, 2, 3))
+    number = int(errors_K.argmin())
+    here = slice(number, number + 1)
+    y_1 = None if y_K is None else y_K[here].cpu()
+    return Projection(z_KZ[here].detach().cpu(), y_1, x_KCHW[here], float(errors_K[number]))
+
+
+def _images(sampler: Sampler, z_BZ: Tensor, y_B: Tensor | None) -> Tensor:
+    inputs = (z_BZ,) if y_B is None else (z_BZ, y_B)
+    return GeneratorOutput.of(sampler.net(*inputs)).images
+
+
+def _errors(x_BCHW: Tensor, target_1CHW: Tensor) -> Tensor:
+    """Return the mean squared error of each image, over resolutions of 1, 1/2 and 1/4."""
+    scales = [(x_BCHW, target_1CHW)]
+    for factor in (2, 4):
+        scales.append((F.avg_pool2d(x_BCHW, factor), F.avg_pool2d(target_1CHW, factor)))
+    return torch.stack([(x - target).square().mean((1, 2, 3)) for x, target in scales]).mean(0)

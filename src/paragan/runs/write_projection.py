@@ -1,0 +1,47 @@
+"""Projection of an image file, written next to a run: a sheet, and the latent as safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from paragan.core.errors import ConfigError
+from paragan.core.files import atomic_write
+from paragan.datasets.paired import read_inputs
+from paragan.export.projection import project
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Sampler
+from paragan.loading.loader import normalise
+
+
+def write_projection(
+    sampler: Sampler,
+    path: Path,
+    image: Path,
+    label: str | None,
+    steps: int,
+    seed: int | None,
+    out: Path | None,
+    progress: Callable[[int], None],
+) -> dict[str, Any]:
+    """Write the files; return their paths, the class by name and the mean squared error. path: of the generator."""
+    if not image.is_file():
+        raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
+    channels, height, width = sampler.info.shape
+    (target, *_) = normalise(read_inputs(str(image), (channels, height, width)))
+    found = project(sampler, target, label, steps, seed, progress)
+    folder = path if path.is_dir() else path.parent
+    sheet = out or folder / "projections" / f"{image.stem}.png"
+    SampledImages(torch.cat([target[None], found.image_1CHW])).save(sheet, 2)
+    latent = sheet.with_suffix(".safetensors")
+    tensors = {"z": found.z_1Z} if found.y_1 is None else {"z": found.z_1Z, "y": found.y_1}
+    with atomic_write(latent) as file:
+        file.write(save(tensors))
+    names = sampler.class_names
+    number = None if found.y_1 is None else int(found.y_1)
+    label = None if number is None else names[number] if number < len(names) else str(number)
+    return {"image": str(sheet), "latent": str(latent), "class": label, "error": found.error}
