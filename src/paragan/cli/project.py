@@ -38,7 +38,16 @@ def project_command(
 
     sampler = open_generator(path, trust, best)
     with show_progress("steps") as update:
-        found = write_projection(sampler, path, image, label, steps, seed, out, lambda done: update(done, steps))
+        found = write_projection(
+            sampler,
+            path,
+            image,
+            label=label,
+            steps=steps,
+            seed=seed,
+            out=out,
+            progress=lambda done: update(done, steps),
+        )
     if as_json:
         print(json.dumps(found))
     else:

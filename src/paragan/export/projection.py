@@ -6,6 +6,7 @@ pixels at three resolutions instead of LPIPS, which needs weights of a published
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,9 @@ from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
 _REFINED = 4  # of these
-_RATE = 0.05  # of Adam, which falls to 0
+_RATE = 0.05  # of Adam (Kingma & Ba 2015, algorithm 1), which falls to 0 as a cosine
+_BETA1 = 0.9
+_BETA2 = 0.999
 _LENGTH_WEIGHT = 1e-3  # of the squared mean of a latent's components above that of the prior
 
 
@@ -60,16 +63,19 @@ def project(
     best_K = _errors(made, target_CHW[None]).argsort()[:_REFINED]
     z_KZ = starts_BZ[best_K].to(device).requires_grad_()
     y_K = None if classes_B is None else classes_B[best_K].to(device)
-    optimizer = torch.optim.Adam([z_KZ], _RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    mean_KZ = torch.zeros_like(z_KZ)
+    square_KZ = torch.zeros_like(z_KZ)
     with in_mode(sampler.net, training=False):
         for step in range(steps):
             x_KCHW = _images(sampler, z_KZ, y_K)
             length_K = (z_KZ.square().mean(1) - 1).relu()
             (gradient,) = torch.autograd.grad((_errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K).sum(), z_KZ)
-            z_KZ.grad = gradient
-            optimizer.step()
-            schedule.step()
+            mean_KZ.lerp_(gradient, 1 - _BETA1)
+            square_KZ.lerp_(gradient.square(), 1 - _BETA2)
+            scale_KZ = (square_KZ / (1 - _BETA2 ** (step + 1))).sqrt() + 1e-8
+            rate = _RATE * (1 + math.cos(math.pi * step / steps)) / 2
+            with torch.no_grad():
+                z_KZ -= rate * mean_KZ / (1 - _BETA1 ** (step + 1)) / scale_KZ
             progress(step + 1)
         with torch.no_grad():
             x_KCHW = _images(sampler, z_KZ, y_K).cpu()

@@ -27,7 +27,8 @@ def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> s
 
 def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page of `paragan serve` as HTML, and its content security policy."""
-    css, js = _asset("sampler.css"), _asset("sampler.js")
+    css = _asset("sampler.css")
+    js = _asset("sampler.js")
     html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)
     style, script = map(sha256_source, (css, js))
     sources = f"img-src blob: data:; connect-src 'self'; style-src '{style}'; script-src '{script}'"

@@ -22,6 +22,7 @@ def write_projection(
     sampler: Sampler,
     path: Path,
     image: Path,
+    *,
     label: str | None,
     steps: int,
     seed: int | None,
