@@ -63,6 +63,25 @@ def project(
     best_K = _errors(made, target_CHW[None]).argsort()[:_REFINED]
     z_KZ = starts_BZ[best_K].to(device).requires_grad_()
     y_K = None if classes_B is None else classes_B[best_K].to(device)
+    _refine(sampler, z_KZ, y_K, target, steps, progress)
+    with in_mode(sampler.net, training=False), torch.no_grad():
+        x_KCHW = _images(sampler, z_KZ, y_K).cpu()
+    errors_K = (x_KCHW - target_CHW).square().mean((1, 2, 3))
+    number = int(errors_K.argmin())
+    here = slice(number, number + 1)
+    y_1 = None if y_K is None else y_K[here].cpu()
+    return Projection(z_KZ[here].detach().cpu(), y_1, x_KCHW[here], float(errors_K[number]))
+
+
+def _refine(
+    sampler: Sampler,
+    z_KZ: Tensor,
+    y_K: Tensor | None,
+    target: Tensor,
+    steps: int,
+    progress: Callable[[int], None],
+) -> None:
+    """Move latents towards images near the target, in place."""
     mean_KZ = torch.zeros_like(z_KZ)
     square_KZ = torch.zeros_like(z_KZ)
     with in_mode(sampler.net, training=False):
@@ -77,13 +96,6 @@ def project(
             with torch.no_grad():
                 z_KZ -= rate * mean_KZ / (1 - _BETA1 ** (step + 1)) / scale_KZ
             progress(step + 1)
-        with torch.no_grad():
-            x_KCHW = _images(sampler, z_KZ, y_K).cpu()
-    errors_K = (x_KCHW - target_CHW).square().mean((1, 2, 3))
-    number = int(errors_K.argmin())
-    here = slice(number, number + 1)
-    y_1 = None if y_K is None else y_K[here].cpu()
-    return Projection(z_KZ[here].detach().cpu(), y_1, x_KCHW[here], float(errors_K[number]))
 
 
 def _images(sampler: Sampler, z_BZ: Tensor, y_B: Tensor | None) -> Tensor:
