@@ -45,7 +45,8 @@ Penalties, each with its options (R1Options, ...):
     R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
     PathLengthPenalty, FeatureMatchingPenalty, FeatureMatchingL1Penalty, L1Penalty,
     AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, ApproximateR1Penalty, ApproximateR2Penalty,
-    LogitCentringPenalty, LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty
+    LogitCentringPenalty, LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty,
+    FlowMatchingPenalty, DistillationPenalty
     WeightSchedule      A weight that changes during a run.
     Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
     PerceptualLoss      Distance of G's output to a target in the features of a frozen network.
@@ -57,7 +58,7 @@ Balancers of G's terms, each with its options:
 
 Schemes:
     synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme,
-    ParameterServerScheme
+    ParameterServerScheme, SeparateRanksScheme, dmd2_step
 
 Strategies:
     Strategy            A single process; the base class of the others.
@@ -65,7 +66,7 @@ Strategies:
     PipelineStrategy, TensorStrategy
 
 Augmentations, optimizers and metrics:
-    AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
+    AdaptiveAugment, DiffAugment, FlowNoise, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
 
 Interfaces of metrics and feature extractors:
     Metric, Direction, Needs, PairMetric, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
@@ -109,6 +110,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.api.training import Run as Run, train as train
     from paragan.augment.ada import Augment as AdaptiveAugment, Options as AdaptiveAugmentOptions
     from paragan.augment.diffaugment import Augment as DiffAugment, Options as DiffAugmentOptions
+    from paragan.augment.flow_noise import Augment as FlowNoise, Options as FlowNoiseOptions
     from paragan.balancers.adaptive_weight import Balancer as AdaptiveWeightBalancer, Options as AdaptiveWeightOptions
     from paragan.balancers.gradient_balancer import Balancer as GradientBalancer, Options as GradientBalancerOptions
     from paragan.balancers.gradient_normalization import (
@@ -222,11 +224,13 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.contrastive import Options as ContrastiveOptions, Penalty as ContrastivePenalty
     from paragan.penalties.cycle import Options as CycleOptions, Penalty as CyclePenalty
     from paragan.penalties.data_to_data import Options as DataToDataOptions, Penalty as DataToDataPenalty
+    from paragan.penalties.distillation import Options as DistillationOptions, Penalty as DistillationPenalty
     from paragan.penalties.feature_matching import Options as FeatureMatchingOptions, Penalty as FeatureMatchingPenalty
     from paragan.penalties.feature_matching_l1 import (
         Options as FeatureMatchingL1Options,
         Penalty as FeatureMatchingL1Penalty,
     )
+    from paragan.penalties.flow_matching import Options as FlowMatchingOptions, Penalty as FlowMatchingPenalty
     from paragan.penalties.gradient_penalty import Options as GradientPenaltyOptions, Penalty as GradientPenalty
     from paragan.penalties.l1 import Options as L1Options, Penalty as L1Penalty
     from paragan.penalties.lecam import Options as LeCamOptions, Penalty as LeCamPenalty
@@ -241,8 +245,10 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.runs.plan_run import plan as plan
     from paragan.scaling.plan import Plan as Plan
     from paragan.schemes.asynchronous import Options as AsynchronousOptions, Scheme as AsynchronousScheme
+    from paragan.schemes.dmd2 import step as dmd2_step
     from paragan.schemes.extragradient import Scheme as ExtragradientScheme
     from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme
+    from paragan.schemes.separate_ranks import Options as SeparateRanksOptions, Scheme as SeparateRanksScheme
     from paragan.schemes.shared_fakes import Scheme as SharedFakesScheme
     from paragan.schemes.skipping import Options as SkippingOptions, Scheme as SkippingScheme
     from paragan.schemes.synchronous import step as synchronous_step

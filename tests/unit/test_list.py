@@ -49,7 +49,7 @@ def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
     wrapped = capsys.readouterr().out
     assert wrapped.split() == whole.split()
     assert max(map(len, wrapped.splitlines())) <= 80 < max(map(len, whole.splitlines()))
-    assert sum(line.startswith(" " * 13) for line in wrapped.splitlines()) == len(wrapped.splitlines()) - 2
+    assert sum(line.startswith(" " * 13) for line in wrapped.splitlines()) == len(wrapped.splitlines()) - 3
 
 
 def test_list_without_a_shelf_shows_all(capsys):

@@ -29,7 +29,7 @@ _LENGTH_WEIGHT = 1e-3  # of the squared mean of a latent's components above that
 
 @dataclass(frozen=True)
 class Projection:
-    """A latent z_1Z, its class y_1 if there are any, its image x_1CHW in [-1, 1] and the mean squared error."""
+    """A latent, its class if there are any, its image in [-1, 1] and the mean squared error."""
 
     z_1Z: Tensor
     y_1: Tensor | None
@@ -88,7 +88,8 @@ def _refine(
         for step in range(steps):
             x_KCHW = _images(sampler, z_KZ, y_K)
             length_K = (z_KZ.square().mean(1) - 1).relu()
-            (gradient,) = torch.autograd.grad((_errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K).sum(), z_KZ)
+            loss_K = _errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K
+            (gradient,) = torch.autograd.grad(loss_K.sum(), z_KZ)
             mean_KZ.lerp_(gradient, 1 - _BETA1)
             square_KZ.lerp_(gradient.square(), 1 - _BETA2)
             scale_KZ = (square_KZ / (1 - _BETA2 ** (step + 1))).sqrt() + 1e-8

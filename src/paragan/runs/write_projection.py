@@ -29,7 +29,10 @@ def write_projection(
     out: Path | None,
     progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Write the files; return their paths, the class by name and the mean squared error. path: of the generator."""
+    """Write the files; return their paths, the class by name and the mean squared error.
+
+    path: of the generator.
+    """
     if not image.is_file():
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
     channels, height, width = sampler.info.shape
