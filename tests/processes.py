@@ -51,9 +51,10 @@ def guarded(command, **options):
 def children(pid):
     """All below, the nearest first, whichever thread started them."""
     found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(word) for word in path.read_text().split()]
+    with suppress(FileNotFoundError):  # the process has ended meanwhile
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(word) for word in path.read_text().split()]
     return found + [lower for child in found for lower in children(child)]
 
 
