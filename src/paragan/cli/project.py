@@ -32,7 +32,7 @@ def project_command(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the latent of an image: the nearest image that a generator makes."""
+    """Find the latent of an image."""
     from paragan.runs.open_generator import open_generator
     from paragan.runs.write_projection import write_projection
 

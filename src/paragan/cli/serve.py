@@ -14,7 +14,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free por
 def serve_command(
     path: RunOrFile, port: Port = 8766, steps: Steps = None, best: Best = False, trust: Trust = False
 ) -> None:
-    """Serve a page of a generator's images on this machine: class, seed, truncation, walk."""
+    """Show images of a trained generator on a local page."""
     from paragan.runs.open_generator import open_generator
     from paragan.runs.sample_server import SampleServer
 
