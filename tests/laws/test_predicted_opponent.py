@@ -15,6 +15,7 @@ from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, packed
 from paragan.parallel import none
+from paragan.schemes import asynchronous
 from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
@@ -71,6 +72,8 @@ def played(pace, order):
         try:
             for _ in range(STEPS):
                 half.step(gan, [next(stream)])
+            if half is generator:
+                half.wait_for_d(STEPS)
         except Exception as error:
             errors.append(error)
 
@@ -78,7 +81,14 @@ def played(pace, order):
     [thread.start() for thread in threads]
     [thread.join(WAIT_S) for thread in threads]
     assert not errors and not any(thread.is_alive() for thread in threads), errors
+    assert generator.predicted is None or _predicts(generator, on_d.d.net)  # as a run that resumes here
     return on_g.g.net.state_dict(), on_d.d.net.state_dict()
+
+
+def _predicts(half, net):
+    """Whether G's half expects these weights in the next step."""
+    predicted = half.predicted.network().module.state_dict()
+    return all(value.equal(predicted[name]) for name, value in net.state_dict().items())
 
 
 def by_hand(factor):
@@ -114,3 +124,24 @@ def test_asynchronous_game_without_delay_ignores_prediction():
     pace = LagBound(0, 0, timeout_s=WAIT_S)
     ends = [played(replace(pace, predict=factor), [step + 1 for step in range(STEPS)])[0] for factor in (0.0, 1.0)]
     assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
+
+
+@pytest.mark.parametrize("state_dtype", ["exact", "bf16"])
+def test_paused_game_predicts_no_change_as_a_resumed_one(state_dtype):
+    """A checkpoint has no earlier weights: after a pause both continue from equal states."""
+    options = asynchronous.Options(staleness=1, predict=1.0, state_dtype=state_dtype)
+    scheme = asynchronous.Scheme(options)
+    gan = game(*(player(side, none.Strategy()) for side in Side))
+    stream = batches()
+    for _ in range(STEPS):
+        scheme.step(gan, stream)
+    half = scheme._session.generator
+    scheme._session._wait(0)
+    half._wait_for_version(gan.d.version)  # exact states: the pause needs no further message
+    scheme.quiesce()
+    assert _predicts(half, gan.d.net)
+    scheme.step(gan, stream)
+    scheme._session._wait(0)
+    half._wait_for_version(gan.d.version)
+    assert not _predicts(half, half.opponent.net)
+    scheme.close()

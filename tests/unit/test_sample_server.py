@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.runs.open_generator import open_generator
 from paragan.runs.sample_server import MOST_IMAGES, SampleServer
@@ -100,5 +101,14 @@ def test_sample_server_refuses_other_hosts_secrets_and_pages(server):
 
 def test_sample_server_of_an_image_to_image_generator_is_refused(sampler, monkeypatch):
     monkeypatch.setattr(type(sampler), "takes_condition", True)
-    with pytest.raises(ConfigError, match="serve: this generator maps images to images"):
+    with pytest.raises(ConfigError, match="serve: this generator maps images to images, not latents alone"):
         SampleServer(sampler, "run", 0)
+
+
+@pytest.mark.parametrize("words", [("serve", "{run}"), ("project", "{run}", "image.png")])
+def test_generator_with_named_inputs_is_refused_in_a_line(tmp_path, capsys, words):
+    small = ("train.batch=2", "train.kimg=0.002", "every.sample_kimg=0", "evaluation.metrics=null")
+    assert main(["train", "codec", *small, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main([word.format(run=tmp_path / "run") for word in words]) == 2
+    assert f"{words[0]}: this generator needs" in capsys.readouterr().err

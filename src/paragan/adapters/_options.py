@@ -24,3 +24,8 @@ class LowRankOptions(AdapterOptions):
     """Rank of the trained matrices, at most the smaller side of the weight."""
     alpha: Positive | None = None
     """The change of the weight is multiplied by alpha / rank; null: by 1."""
+
+    @property
+    def scale(self) -> float:
+        """Factor on the change of the weight."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank

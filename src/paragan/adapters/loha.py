@@ -33,7 +33,7 @@ class Adapter(adapter.Adapter):
         super().__init__()
         rows, columns = matrix_shape(weight)
         rank = min(options.rank, rows, columns)
-        self.scale = 1.0 if options.alpha is None else options.alpha / options.rank
+        self.scale = options.scale
         for role in _STD:
             self.add_parameter(role, weight, *((rows, rank) if role.startswith("up") else (rank, columns)))
 

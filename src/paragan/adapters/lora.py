@@ -30,7 +30,7 @@ class Adapter(adapter.Adapter):
         super().__init__()
         rows, columns = matrix_shape(weight)
         rank = min(options.rank, rows, columns)
-        self.scale = 1.0 if options.alpha is None else options.alpha / options.rank
+        self.scale = options.scale
         self.add_parameter("down", weight, rank, columns)
         self.add_parameter("up", weight, rows, rank)
 

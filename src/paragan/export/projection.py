@@ -17,6 +17,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Label, Sampler
+from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
@@ -48,10 +49,9 @@ def project(
     """Return the nearest image of a generator to `target_CHW`, in [-1, 1], of the generator's shape.
 
     The best of some random latents, of all classes unless `label` is given, are refined by `steps` of
-    Adam. Raises `ConfigError` for a generator that maps images to images, or another shape.
+    Adam. Raises `ConfigError` for a generator with other inputs, or another shape.
     """
-    if sampler.takes_condition:
-        raise ConfigError("project: this generator maps images to images; it has no latent of an image")
+    refuse_other_inputs(sampler, "project")
     if tuple(target_CHW.shape) != sampler.info.shape:
         raise ConfigError(f"project: the image has shape {tuple(target_CHW.shape)}; pass {sampler.info.shape}")
     device = next(sampler.net.parameters()).device

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.game import latents
 from paragan.report.rendering import sampler_page
 from paragan.runs.report_server import LoopbackHandler, LoopbackServer
@@ -29,12 +30,11 @@ _LARGEST_SEED = 2**53 - 1  # the largest integer of JavaScript
 class SampleServer(LoopbackServer):
     """Server of one generator, which runs for one request at a time.
 
-    Raises `ConfigError` for a generator that maps images to images, or if the port is in use.
+    Raises `ConfigError` for a generator with other inputs, or if the port is in use.
     """
 
     def __init__(self, sampler: Sampler, title: str, port: int) -> None:
-        if sampler.takes_condition:
-            raise ConfigError("serve: this generator maps images to images; use `sample --input IMAGES`")
+        refuse_other_inputs(sampler, "serve")
         self.sampler = sampler
         self.running = threading.Lock()
         view = {"title": title, "classes": sampler.class_names, "seed": sampler.seed, "most": MOST_IMAGES}

@@ -15,6 +15,7 @@ from paragan.datasets.paired import read_inputs
 from paragan.export.projection import project
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
+from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.loading.loader import normalise
 
 
@@ -33,6 +34,7 @@ def write_projection(
 
     path: of the generator.
     """
+    refuse_other_inputs(sampler, "project")
     if not image.is_file():
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
     channels, height, width = sampler.info.shape

@@ -59,7 +59,8 @@ class GeneratorHalf(HalfStep):
     ) -> None:
         super().__init__(limits, limits.staleness, world)
         self.opponent = opponent
-        self.predicted = PredictedOpponent(opponent, limits.predict, limits.k) if limits.predict else None
+        is_late = limits.staleness > 0
+        self.predicted = PredictedOpponent(opponent, limits.predict, limits.k) if limits.predict and is_late else None
         self.fakes = fakes
         self.states = states
         self.d_parts = d_parts
