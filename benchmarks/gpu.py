@@ -30,6 +30,7 @@ from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.hardware import executors
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
@@ -37,12 +38,19 @@ from paragan.parallel import MemoryOptions
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
+DEVICE = torch.device("cuda")
+LAST = Calling(torch.bfloat16, channels_last=True)
 VARIANTS = {
     "fp32": (Calling(), synchronous),
     "bf16": (Calling(torch.bfloat16), synchronous),
-    "bf16 channels-last": (Calling(torch.bfloat16, channels_last=True), synchronous),
-    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes.Scheme()),
+    "bf16 channels-last": (LAST, synchronous),
+    "bf16 channels-last shared fakes": (LAST, shared_fakes.Scheme()),
     "fp16 channels-last shared fakes": (Calling(torch.float16, channels_last=True, scaled=True), shared_fakes.Scheme()),
+    **{
+        f"{precision}, {executor}": (replace(calling, compiler=executors.call_compiler(executor, DEVICE)), synchronous)
+        for precision, calling in (("fp32", Calling()), ("bf16 channels-last", LAST))
+        for executor in ("compile", "graphs")
+    },
 }
 
 
@@ -129,16 +137,16 @@ def ratios(steps: int, batch: int, world: World) -> dict[str, float | str]:
     return found
 
 
-def main(steps: int = 200, batch: int = 64) -> None:
+def main(steps: int = 100, batch: int = 64) -> None:
     if not torch.cuda.is_available():
         print("not run: no accelerator")
         return
-    device = torch.device("cuda")
-    alone = replace(ALONE, device=device)
-    results = {name: measure(*variant, steps, batch, alone) for name, variant in VARIANTS.items()}
-    for name, values in results.items():
-        print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB")
-    world = join(None, device, 60.0, alone_group=True)
+    alone = replace(ALONE, device=DEVICE)
+    results = {}
+    for name, variant in VARIANTS.items():
+        results[name] = values = measure(*variant, steps, batch, alone)
+        print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB", flush=True)
+    world = join(None, DEVICE, 60.0, alone_group=True)
     over_plain = ratios(steps, batch, world)
     destroy_groups(world)
     print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))

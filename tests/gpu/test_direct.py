@@ -61,7 +61,7 @@ def test_who_is_gone_is_named_and_the_other_goes_on(tmp_path, kind, what):
 @pytest.mark.parametrize("kind", [pytest.param("cuda", marks=ONE)])
 def test_two_workers_on_one_accelerator_get_a_remedy(tmp_path, kind):
     for told in run(tmp_path, 2, kind, "one"):
-        assert told["error"].startswith("ConfigError: transport: found no way from worker"), told
+        assert told["error"].startswith("ConfigError: transport: no connection from worker"), told
         assert told["error"].endswith("use gloo"), told
 
 

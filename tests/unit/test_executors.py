@@ -1,6 +1,6 @@
 """Compiled networks: the same numbers as those that run as written, and what cannot be compiled is told in a line.
 
-The compiler goes as far as torch's own kernels here ("aot_eager"); only the slow test has C++ written.
+The compiler goes as far as torch's own kernels here ("aot_eager"); only the slow tests have C++ written.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from paragan.game.prior import Prior
 from paragan.game.state import state_of
 from paragan.hardware import executors
 from paragan.layers.init import initialise
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.layers.update_once import begin_update
 from paragan.losses import hinge
 from paragan.models import dcgan, sngan
 from paragan.parallel import none
@@ -213,4 +215,19 @@ def test_written_in_c_it_is_equal_too_and_draws_the_same(monkeypatch):
         out = CalledNetwork(net, calling)(x)
         out.square().sum().backward()
         found.append({"out": out.detach(), "weight": net.layer.weight.grad.clone()})
+    assert distance(*found) <= 1e-12
+
+
+@pytest.mark.slow  # likewise
+def test_written_in_c_spectral_norm_differentiates_with_the_vectors_of_its_forward(monkeypatch):
+    """Its vectors change in the forward, so a backward that recomputes one from the other would use later ones."""
+    monkeypatch.setattr(executors, "BACKEND", "inductor")
+    layer, rows, found = spectral_norm(nn.Embedding(3, 7).double()), torch.arange(12) % 3, []
+    start = {name: value.clone() for name, value in layer.state_dict().items()}
+    for calling in (Calling(), Calling(compiler=executors.call_compiler("compile", CPU))):
+        layer.load_state_dict(start)
+        layer.zero_grad()
+        begin_update(layer)
+        CalledNetwork(layer, calling)(rows).square().sum().backward()
+        found.append({"weight": layer.parametrizations.weight.original.grad.clone(), **layer.state_dict()})
     assert distance(*found) <= 1e-12

@@ -66,7 +66,7 @@ def gan(
     rest["further"] = {side: seats[side] for side in seats if side.is_further}
     rest |= {"further_penalties": {side: mine[side] for side in rest["further"]}, "adversarial": config.adversarial}
     game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augmentation(config), **rest)
-    attach_state(game, device)
+    attach_state(game)
     if is_validated:  # on a separate pair, so that no state changes
         _validate(game, makers, found, turns)
     if roles.is_split:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
 from paragan.core.errors import ConfigError
 
@@ -134,6 +135,12 @@ class GeneratorOutput:
     def of(cls, output: Tensor | GeneratorOutput) -> GeneratorOutput:
         """Convert what a network returns: a `GeneratorOutput`, or images."""
         return output if isinstance(output, GeneratorOutput) else cls(output)
+
+
+# torch's wrappers find the tensors in what a module returns by pytrees; FSDP2 finds those of
+# unregistered dataclasses only since torch 2.13.
+for _kind in (DiscriminatorOutput, GeneratorOutput):
+    _pytree.register_dataclass(_kind)
 
 
 def identity(tensor: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,28 @@ from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
 
 
+class CallCompiler(Protocol):
+    """What compiles modules (`hardware.executors`)."""
+
+    def __call__(self, module: nn.Module) -> Callable[..., Any]:
+        """Return the compiled call of a module."""
+
+    def begin_step(self) -> None:
+        """Note that no graph of an earlier step is needed any more."""
+
+
 @dataclass(frozen=True)
 class Calling:
     """Options of a network's calls.
 
     dtype: of autocast; None: that of the weights. scaled: small gradients need a loss scale (fp16).
-    compiler: returns the compiled module (`hardware.executors`); None: the module is called.
+    compiler: None: the module is called as it is.
     """
 
     dtype: torch.dtype | None = None
     channels_last: bool = False
     scaled: bool = False
-    compiler: Callable[[nn.Module], Callable[..., Any]] | None = None
+    compiler: CallCompiler | None = None
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,9 @@ class Player:
         self.strategy.after_step(self.net)
 
     def _begin_update(self) -> None:
+        # G begins the last turn of a step, or its graph, after which D's turn follows.
+        if self.side is Side.G and self.calling.compiler is not None:
+            self.calling.compiler.begin_step()
         for layer in self._update_once_layers:
             layer.update_due = True
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Adaptive, Penalty, adaptive, state_tensors
@@ -14,12 +12,13 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 
 
-def attach_state(game: GAN, device: torch.device | None = None) -> None:
-    """Attach this state to the players, before the first step. device: None: tensors stay."""
+def attach_state(game: GAN) -> None:
+    """Attach this state to the players, on their devices, before the first step."""
     for player in game.slots.values():
         if isinstance(player, Player):
+            device = player.strategy.device(player.net)
             owners = _owners(game, player.side)
-            for owner in owners if device is not None else ():
+            for owner in owners:
                 owner.state.update({name: value.to(device) for name, value in owner.state.items()})
             player.state = {**state_tensors(*owners), **({} if player.gate is None else player.gate.state)}
 

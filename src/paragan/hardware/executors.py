@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,15 +23,33 @@ BACKEND = "inductor"
 _numbers = itertools.count()
 
 
-def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
-    """Return the function that compiles a module for `compile` or `graphs`; None means eager.
+@dataclass(frozen=True)
+class CallCompiler:
+    """Compiles modules. recorded: also records their kernel launches as CUDA graphs."""
+
+    recorded: bool
+
+    def __call__(self, module: nn.Module) -> Call:
+        return CompiledModule(module, self.recorded)
+
+    def begin_step(self) -> None:
+        """Allow replays to overwrite what earlier steps have left on the device.
+
+        Else torch allows it after every backward pass, although G's graph may still be needed after
+        that of D.
+        """
+        if self.recorded:
+            torch.compiler.cudagraph_mark_step_begin()
+
+
+def call_compiler(name: str, device: torch.device) -> CallCompiler | None:
+    """Return what compiles a module for `compile` or `graphs`; None means eager.
 
     `auto` runs eagerly until a choice is made.
     """
     if name not in ("compile", "graphs"):
         return None
-    recorded = name == "graphs" and can_record(device)
-    return lambda module: CompiledModule(module, recorded)
+    return CallCompiler(name == "graphs" and can_record(device))
 
 
 def can_record(device: torch.device) -> bool:

@@ -187,7 +187,8 @@ def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tup
     kernel = torch.ops.aten.native_batch_norm_backward
     wanted = [False, True, True]
     ones = torch.ones_like(mean)
-    _, dgain, dbias = kernel(grad, x, ones, mean, var, None, None, False, eps, wanted)
+    inverse = (var + eps).rsqrt()  # CUDA wants it, although it computes it from the variance
+    _, dgain, dbias = kernel(grad, x, ones, mean, var, mean, inverse, False, eps, wanted)
     return dgain, dbias
 
 

@@ -75,7 +75,10 @@ class SpectralNorm(UpdateOnce):
             wide = at_least_float32(weight)
             matrix = self._matrix(wide)
             if self.take_update():
-                self._iterate(matrix)
+                if torch.compiler.is_compiling():
+                    _compiled_iteration(matrix.detach(), self.u, self.v)
+                else:
+                    self._iterate(matrix)
             u = self.u.to(matrix.dtype)
             v = self.v.to(matrix.dtype)
             if matrix.requires_grad and torch.is_grad_enabled():
@@ -98,9 +101,18 @@ class SpectralNorm(UpdateOnce):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor) -> None:
-        """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow."""
-        self.v.copy_(F.normalize(torch.mv(matrix.T, self.u.to(matrix.dtype)), dim=0))
-        self.u.copy_(F.normalize(torch.mv(matrix, self.v.to(matrix.dtype)), dim=0))
+        _power_iteration(matrix, self.u, self.v)
 
     def _matrix(self, weight: Tensor) -> Tensor:
         return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)
+
+
+def _power_iteration(matrix: Tensor, u: Tensor, v: Tensor) -> None:
+    """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow."""
+    v.copy_(F.normalize(torch.mv(matrix.T, u.to(matrix.dtype)), dim=0))
+    u.copy_(F.normalize(torch.mv(matrix, v.to(matrix.dtype)), dim=0))
+
+
+# One operation for the compiler, which would else recompute v in the backward pass, from the u that
+# this iteration has overwritten, and so differentiate with the next iteration's v.
+_compiled_iteration = torch.library.custom_op("paragan::power_iteration", mutates_args=("u", "v"))(_power_iteration)

@@ -134,7 +134,14 @@ def _create_groups(
 ) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
     """Return the compute group, on the device's backend, and the control group, on the host."""
     backend = dist.get_default_backend_for_device(device)
-    own = None if backend == "gloo" else device
+    own = None if backend == "gloo" else _with_index(device)
     mine = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
+
+
+def _with_index(device: torch.device) -> torch.device:
+    """Return `cuda` as `cuda:N` of the current device, which NCCL wants."""
+    if device.index is not None:
+        return device
+    return torch.device(device.type, torch.get_device_module(device).current_device())

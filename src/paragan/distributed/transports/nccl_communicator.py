@@ -123,7 +123,7 @@ class NcclCommunicator(GlooCommunicator):
             if connector.error is not None:
                 (peer,) = connector.missing
                 problem = f"no connection from worker {self.rank}'s accelerator to worker {peer}'s"
-                why = str(connector.error)[:200]
+                why = " ".join(str(connector.error).split())[:200]
                 raise ConfigError(f"transport: {problem} ({why}); use gloo") from connector.error
             return connector.missing
 
