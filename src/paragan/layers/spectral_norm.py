@@ -75,10 +75,7 @@ class SpectralNorm(UpdateOnce):
             wide = at_least_float32(weight)
             matrix = self._matrix(wide)
             if self.take_update():
-                if torch.compiler.is_compiling():
-                    _compiled_iteration(matrix.detach(), self.u, self.v)
-                else:
-                    self._iterate(matrix)
+                self._iterate(matrix.detach())
             u = self.u.to(matrix.dtype)
             v = self.v.to(matrix.dtype)
             if matrix.requires_grad and torch.is_grad_enabled():
@@ -101,18 +98,28 @@ class SpectralNorm(UpdateOnce):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor) -> None:
-        _power_iteration(matrix, self.u, self.v)
+        """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow."""
+        iterate = _compiled_iteration if torch.compiler.is_compiling() else _power_iteration
+        u, v = iterate(matrix, self.u)
+        self.v.copy_(v)
+        self.u.copy_(u)
 
     def _matrix(self, weight: Tensor) -> Tensor:
         return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)
 
 
-def _power_iteration(matrix: Tensor, u: Tensor, v: Tensor) -> None:
-    """Run one power iteration in place, so that holders of the buffers (vmap, EMA) follow."""
-    v.copy_(F.normalize(torch.mv(matrix.T, u.to(matrix.dtype)), dim=0))
-    u.copy_(F.normalize(torch.mv(matrix, v.to(matrix.dtype)), dim=0))
+def _power_iteration(matrix: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the next u and v."""
+    v = F.normalize(torch.mv(matrix.T, u.to(matrix.dtype)), dim=0)
+    return F.normalize(torch.mv(matrix, v), dim=0), v
 
 
-# One operation for the compiler, which would else recompute v in the backward pass, from the u that
-# this iteration has overwritten, and so differentiate with the next iteration's v.
-_compiled_iteration = torch.library.custom_op("paragan::power_iteration", mutates_args=("u", "v"))(_power_iteration)
+# One operation for the compiler, which would else compute v again in the backward pass, from the u
+# that has replaced the one of the forward pass.
+_compiled_iteration = torch.library.custom_op("paragan::power_iteration", mutates_args=())(_power_iteration)
+
+
+@_compiled_iteration.register_fake
+def _power_iteration_shapes(matrix: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = matrix.shape
+    return matrix.new_empty(rows), matrix.new_empty(columns)

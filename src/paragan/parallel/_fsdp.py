@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,16 +17,16 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
 from paragan.core.phases import Phase, phase
-from paragan.core.protocols import Turn
+from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
-from paragan.core.types import Can
+from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import none
 from paragan.parallel._fsdp_traffic import count_traffic
-from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
-from paragan.parallel._grad_norm import norm_over
+from paragan.parallel._fully_shard import build_sharded, mesh_of, reduced_last, refuse_whole_weight_optimizers, shard
+from paragan.parallel._grad_norm import multiply_, norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 from paragan.parallel._reduction import Reduction
 
@@ -75,6 +75,13 @@ class Sharded(none.Strategy):
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
 
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> LossTerms:
+        twice = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
+        with reduced_last(nets[turn.side].module) if twice else nullcontext():
+            return super().forward_backward(turn, nets, parts, scale)
+
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         assert isinstance(net, FSDPModule)
 
@@ -110,8 +117,7 @@ class Sharded(none.Strategy):
             if piece.grad is not None:
                 grads[name] = piece.grad
         if scale is not None and grads:
-            pieces = list(grads.values())
-            torch._foreach_mul_(pieces, (1 / scale).to(pieces[0].device))
+            multiply_(list(grads.values()), 1 / scale)
         return grads
 
     def gradient_norm(self, net: nn.Module, grads: Mapping[str, Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
@@ -117,6 +117,36 @@ def _weights_on_meta() -> Iterator[None]:
         yield
     finally:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+@contextmanager
+def reduced_last(net: nn.Module) -> Iterator[None]:
+    """Let a backward pass reduce all gradients at its end, not those of each block after the block.
+
+    For penalties that differentiate twice: the graph of an input gradient reaches the weights of a
+    block a second time. On a CPU torch runs that part first. On an accelerator it may run it after
+    the block's own, for its passes have threads of their own there, which number operations anew.
+    Encloses forward and backward.
+    """
+    groups = [group for module in net.modules() if isinstance(module, FSDPModule) for group in _groups(module)]
+    for group in groups:
+        group._register_post_backward_hook = _unchanged
+    try:
+        yield
+    finally:
+        for group in groups:
+            del group._register_post_backward_hook
+
+
+def _groups(module: FSDPModule) -> list[Any]:
+    """Return what FSDP2 holds of a module's weights: a list since torch 2.12."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return [group for group in groups if group is not None]
+
+
+def _unchanged(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    return args, kwargs
 
 
 def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:

@@ -28,7 +28,8 @@ def norm_over(
 
     count: `World.count`, of the bytes.
     """
-    mine = norm_of(grads, device).to(device)
+    norms = [norm_of(those).to(device) for those in _by_device(grads).values()]
+    mine = norms[0] if len(norms) == 1 else norm_of(norms, device)
     if group.size() == 1:
         return mine  # without square and root: bit-equal to a run without ranks
     squared = mine.square()
@@ -41,5 +42,18 @@ def norm_over(
 def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
     """Clip gradients to a norm of `max_norm` (Pascanu et al. 2013), without a host sync."""
     if max_norm is not None and grads:
-        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-        torch._foreach_mul_(list(grads), factor.to(grads[0].device))
+        multiply_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
+def multiply_(grads: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply gradients, which may be on several devices, in place by a 0-dim tensor."""
+    for device, those in _by_device(grads).items():
+        torch._foreach_mul_(those, factor.to(device))
+
+
+def _by_device(grads: Sequence[Tensor]) -> dict[torch.device, list[Tensor]]:
+    """Return gradients by device: an optimiser in host memory has offloaded shards there, but not scalars."""
+    found: dict[torch.device, list[Tensor]] = {}
+    for grad in grads:
+        found.setdefault(grad.device, []).append(grad)
+    return found
