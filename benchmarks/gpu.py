@@ -1,7 +1,7 @@
 """Absolute step times on an accelerator: SNGAN 32 px in every precision and layout, images/s and peak memory.
 
 Then, as ratios of step times in turn: one rank under each strategy, and an optimiser in the host's memory
-(for its ZeRO row at batch 1 Colossal-AI's poster has 6.7). At last the executors of a grid (`benchmarks.gpu_cells`).
+(for its ZeRO row at batch 1 Colossal-AI's poster has 6.7). Grids: `benchmarks.gpu_cells`.
 
 python -m benchmarks.gpu [steps] [batch]
 """
@@ -17,7 +17,7 @@ from itertools import count
 
 import torch
 
-from benchmarks import gpu_cells
+from benchmarks import gpu_zoo
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
@@ -39,6 +39,7 @@ from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
 DEVICE = torch.device("cuda")
+GRAPHS = executors.call_compiler("graphs", DEVICE)
 LAST = Calling(torch.bfloat16, channels_last=True)
 VARIANTS = {
     "fp32": (Calling(), synchronous),
@@ -46,11 +47,9 @@ VARIANTS = {
     "bf16 channels-last": (LAST, synchronous),
     "bf16 channels-last shared fakes": (LAST, shared_fakes.Scheme()),
     "fp16 channels-last shared fakes": (Calling(torch.float16, channels_last=True, scaled=True), shared_fakes.Scheme()),
-    **{
-        f"{precision}, {executor}": (replace(calling, compiler=executors.call_compiler(executor, DEVICE)), synchronous)
-        for precision, calling in (("fp32", Calling()), ("bf16 channels-last", LAST))
-        for executor in ("compile", "graphs")
-    },
+    "fp32, CUDA graphs": (Calling(compiler=GRAPHS), synchronous),
+    "bf16 channels-last, CUDA graphs": (replace(LAST, compiler=GRAPHS), synchronous),
+    "bf16 channels-last shared fakes, CUDA graphs": (replace(LAST, compiler=GRAPHS), shared_fakes.Scheme()),
 }
 
 
@@ -105,9 +104,8 @@ def seconds(step, steps: int) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def measure(calling: Calling, scheme, steps: int, batch: int, world: World) -> dict[str, float]:
+def measure(step, steps: int, batch: int) -> dict[str, float]:
     """Images/s over `steps` after a warm-up, and the peak memory in MiB."""
-    step = stepper(calling, scheme, batch, world)
     seconds(step, 10)
     torch.cuda.reset_peak_memory_stats()
     images_per_s = batch / seconds(step, steps)
@@ -142,9 +140,11 @@ def main(steps: int = 100, batch: int = 64) -> None:
         print("not run: no accelerator")
         return
     alone = replace(ALONE, device=DEVICE)
-    results = {}
+    plain = gpu_zoo.plain(gpu_zoo.Case("sngan", 32, CLASSES, batch, hinge), DEVICE, batch)
+    results = {"plain loop, fp32": measure(plain, steps, batch)}
     for name, variant in VARIANTS.items():
-        results[name] = values = measure(*variant, steps, batch, alone)
+        results[name] = measure(stepper(*variant, batch, alone), steps, batch)
+    for name, values in results.items():
         print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB", flush=True)
     world = join(None, DEVICE, 60.0, alone_group=True)
     over_plain = ratios(steps, batch, world)
@@ -152,7 +152,6 @@ def main(steps: int = 100, batch: int = 64) -> None:
     print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))
     found = {"batch": batch, "results": results, "step time over the plain one": over_plain}
     write("gpu-sngan32", found, on=torch.cuda.get_device_name())
-    gpu_cells.main()
 
 
 if __name__ == "__main__":

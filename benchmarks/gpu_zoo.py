@@ -4,14 +4,14 @@ Each and a plain loop over the same networks in the same run, and what each leve
 counted by torch over one step of the plain loop (convolutions and matrix products, forth and back). Others' figures are
 those of their own logs and papers, on other accelerators; they are printed, not compared.
 
-python -m benchmarks.gpu_zoo [seconds per row] [batch]
+python -m benchmarks.gpu_zoo [seconds per row] [batch] [case ...]
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -237,12 +237,13 @@ def row(case: Case, seconds: float, batch: int, device: torch.device) -> dict[st
     }
 
 
-def main(seconds: float = 10.0, batch: int = 0) -> None:
+def main(seconds: float = 10.0, batch: int = 0, names: Sequence[str] = ()) -> None:
     if not torch.cuda.is_available():
         print("not run: no accelerator")
         return
     device, found = torch.device("cuda"), {}
-    for name, case in CASES.items():
+    for name in names or CASES:
+        case = CASES[name]
         found[name] = row(case, seconds, batch or case.batch, device)
         for variant, value in found[name]["images_per_s"].items():
             share = found[name]["share_of_peak"].get(variant)
@@ -258,4 +259,6 @@ def main(seconds: float = 10.0, batch: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0, int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    main(
+        *(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0, int(sys.argv[2]) if len(sys.argv) > 2 else 0), sys.argv[3:]
+    )

@@ -24,7 +24,8 @@ class Mixture(nn.Module):
         self.members = nn.ModuleList(members)
         self.latent = int(members[0].latent) + 1  # type: ignore[arg-type]
         self.num_classes = getattr(members[0], "num_classes", 0)
-        self.register_buffer("shares", torch.tensor(weights) / sum(weights))
+        device = next((weight.device for weight in self.members.parameters()), None)
+        self.register_buffer("shares", torch.tensor(weights, device=device) / sum(weights))
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())
