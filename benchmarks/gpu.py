@@ -141,10 +141,11 @@ def main(steps: int = 100, batch: int = 64) -> None:
         return
     alone = replace(ALONE, device=DEVICE)
     plain = gpu_zoo.plain(gpu_zoo.Case("sngan", 32, CLASSES, batch, hinge), DEVICE, batch)
-    results = {"plain loop, fp32": measure(plain, steps, batch)}
-    for name, variant in VARIANTS.items():
-        results[name] = measure(stepper(*variant, batch, alone), steps, batch)
-    for name, values in results.items():
+    steps_of = {"plain loop, fp32": lambda: plain}
+    steps_of |= {name: partial(stepper, *variant, batch, alone) for name, variant in VARIANTS.items()}
+    results = {}
+    for name, make in steps_of.items():
+        results[name] = values = measure(make(), steps, batch)
         print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB", flush=True)
     world = join(None, DEVICE, 60.0, alone_group=True)
     over_plain = ratios(steps, batch, world)

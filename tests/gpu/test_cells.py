@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -90,3 +91,14 @@ def test_a_worker_on_the_cpu_beside_one_on_the_accelerator(tmp_path, started):
     started.append(subprocess.Popen(join, env={**os.environ, **environment(), **told}, cwd=tmp_path, **pipes))
     out, _ = first.communicate(timeout=200)
     assert first.returncode == 0 and "2 with 2, 2 cells" in out, out
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_mixture_of_a_grid_is_scored_where_its_cells_are(tmp_path, device):
+    """What is here is used: the CPU where there is no accelerator."""
+    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=0.32", "train.batch=8", SMALL, "data.size=8"]
+    words += ["penalties=[]", "augment=null", "every.sample_kimg=0", "evaluation.num_images=100"]
+    command = [sys.executable, "-m", "paragan", "train", "digits", *words, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "run" / "score.json").read_text())["fd[judge]"] > 0

@@ -77,4 +77,4 @@ def opponent_network(
 
 def score_mixture(judge: Callable[[], Evaluator], prior: Prior, net: Mixture) -> Score:
     """Return the score of a mixture; the latents depend only on the seed and the number of images."""
-    return judge().score_network(CalledNetwork(net), replace(prior, latent=net.latent))
+    return judge().score_network(CalledNetwork(net.to(prior.device)), replace(prior, latent=net.latent))

@@ -152,7 +152,7 @@ class GridOptions:
     """Execution of the cells of a process.
 
     loop: one after another; stacked: as one batched program; recorded: that program recorded as
-    CUDA graphs (not run on a device yet); auto: the fastest by measurement.
+    CUDA graphs; auto: the fastest by measurement.
     """
     age: Natural = 0
     """Generations that a worker may be ahead of its neighbours' individuals; 0: lock-step."""

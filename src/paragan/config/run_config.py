@@ -68,7 +68,7 @@ class RunConfig:
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
     """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it; nccl
-    from accelerator to accelerator, one for each worker (not run on a device yet).
+    from accelerator to accelerator, one for each worker (not run on several GPUs yet).
     """
     coordinator: str = "127.0.0.1:0"
     """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""

@@ -45,7 +45,7 @@ class TrainOptions:
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 
     `compile`: by torch's compiler, which takes a minute or two. `graphs`: compiled, launches
-    recorded on an accelerator (not run on a device yet). `auto`: a new run measures them, with
+    recorded on an accelerator. `auto`: a new run measures them, with
     precision and channels_last if open.
     """
     layout: Literal["fixed", "auto"] = "fixed"

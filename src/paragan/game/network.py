@@ -16,7 +16,7 @@ from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
 
 
-class CallCompiler(Protocol):
+class Compiler(Protocol):
     """What compiles modules (`hardware.executors`)."""
 
     def __call__(self, module: nn.Module) -> Callable[..., Any]:
@@ -37,7 +37,7 @@ class Calling:
     dtype: torch.dtype | None = None
     channels_last: bool = False
     scaled: bool = False
-    compiler: CallCompiler | None = None
+    compiler: Compiler | None = None
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ class PlayerOptions:
     """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
     """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are
-    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator (not run on one yet).
+    bf16 too, with float32 copies in the optimiser. fp16 needs an accelerator.
     """
     channels_last: bool | None = None
     """Whether images are NHWC in memory; null: as suits the hardware and the network."""
@@ -221,7 +221,7 @@ class PlayerOptions:
     recompute: bool = False
     """Recompute activations of blocks in the backward pass, for less memory."""
     offload: bool = False
-    """Hold the optimiser state in host memory (not run on a device yet)."""
+    """Hold the optimiser state in host memory."""
     init: WeightsOptions | None = None
     """Weights to start from; null: those of the run's `init`, or fresh ones."""
     adapter: Annotated[Choice, Category("adapters")] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -128,7 +129,8 @@ def reduced_last(net: nn.Module) -> Iterator[None]:
     the block's own, for its passes have threads of their own there, which number operations anew.
     Encloses forward and backward.
     """
-    groups = [group for module in net.modules() if isinstance(module, FSDPModule) for group in _groups(module)]
+    modules = (module for module in net.modules() if isinstance(module, FSDPModule))
+    groups = list(chain.from_iterable(map(_groups, modules)))
     for group in groups:
         group._register_post_backward_hook = _unchanged
     try:
