@@ -1,6 +1,7 @@
-"""Fuzzing with a seed: `python -m tests.attacks.fuzz TARGET COUNT [FIRST]`.
+"""Fuzzing with a seed: `python -m tests.attacks.fuzz TARGET COUNT [FIRST | --shrink]`.
 
-Attacks TARGET, or every target with `all`, with the inputs FIRST to FIRST + COUNT.
+Attacks TARGET, or every target with `all`, with the inputs FIRST to FIRST + COUNT, or with --shrink with COUNT inputs
+that Hypothesis chooses, which makes one that fails as small as it can.
 
 An input survives if it is accepted, or refused with the message of a `ParaganError`. A failure is any other
 exception, a file written outside of the temporary folder, more than INPUT_S seconds, or more than MEMORY_BYTES.
@@ -21,14 +22,24 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.errors import StopTest, UnsatisfiedAssumption
+from hypothesis.strategies import randoms
 
 from paragan.core.errors import ParaganError, outcome
 
 SEED = 20261123
 INPUT_S = 20
 MEMORY_BYTES = 1 << 30  # on top of what the process has before the first input
+
+_EXAMPLES = settings(
+    derandomize=True, database=None, deadline=None, report_multiple_bugs=False, suppress_health_check=[*HealthCheck]
+)
 
 Attack = Callable[[Random, Path], None]
 
@@ -42,7 +53,6 @@ MODULES = {
     **dict.fromkeys(("control", "heartbeat", "server"), "fuzz_network"),
 }
 
-
 _written: list[str] = []  # files that the present input has written outside
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.link", "os.symlink", "os.truncate")
@@ -53,9 +63,10 @@ def note_writes(root: str) -> None:
 
     def hear(event: str, arguments: tuple) -> None:
         opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES
-        path = (
-            os.fsdecode(arguments[0]) if (opens or event in _CHANGES) and isinstance(arguments[0], (str, bytes)) else ""
-        )
+        if not opens and event not in _CHANGES:
+            return
+        changed = arguments[1] if event in ("os.link", "os.symlink") else arguments[0]
+        path = os.fsdecode(changed) if isinstance(changed, (str, bytes)) else ""
         if os.path.isabs(path) and not path.startswith((root, "/dev/")) and "__pycache__" not in path:
             _written.append(f"{event} {path}")
 
@@ -71,33 +82,60 @@ def fuzz(attack: Attack, target: str, count: int, first: int, root: Path) -> dic
     failed: dict[int, str] = {}
     refused = 0
     for number in range(first, first + count):
-        folder = root / str(number)
-        folder.mkdir()
-        signal.alarm(INPUT_S)
-        _written.clear()
-        try:
-            attack(Random(f"{SEED} {target} {number}"), folder)
-        except OutOfTime:
-            failed[number] = f"took more than {INPUT_S} s: {traceback.format_exc()[-600:]}"
-        except BaseException as error:
-            code, line = outcome(error)
-            if (code == 2 and line) or isinstance(error, ParaganError):
-                refused += 1
-            else:
-                failed[number] = traceback.format_exc()[-900:]
-        finally:
-            signal.alarm(0)
-            if _written:
-                failed[number] = f"written outside: {_written[:3]}"
-            shutil.rmtree(folder, ignore_errors=True)
+        found = attempt(attack, Random(f"{SEED} {target} {number}"), root / str(number))
+        refused += found is True
+        if isinstance(found, str):
+            failed[number] = found
     return {"inputs": count, "refused": refused, "failed": failed}
+
+
+def fuzz_and_shrink(attack: Attack, count: int, root: Path) -> dict:
+    """Attack with `count` inputs of Hypothesis, which makes the first that fails as small as it can."""
+    tried: list[object] = []
+    failed: dict[int, str] = {}
+
+    set_hypothesis_home_dir(root)
+
+    @settings(_EXAMPLES, max_examples=count)
+    @given(randoms(use_true_random=False))
+    def one(draws: Random) -> None:
+        found = attempt(attack, draws, root / str(len(tried)))
+        tried.append(found)
+        if isinstance(found, str):
+            failed[0] = found  # the last is the smallest
+            raise AssertionError(found)
+
+    with suppress(AssertionError):
+        one()
+    return {"inputs": len(tried), "refused": tried.count(True), "failed": failed}
+
+
+def attempt(attack: Attack, draws: Random, folder: Path) -> str | bool:
+    """Attack once: whether the input was refused, or why the attack succeeded."""
+    folder.mkdir()
+    signal.alarm(INPUT_S)
+    _written.clear()
+    found: str | bool = False
+    try:
+        attack(draws, folder)
+    except OutOfTime:
+        found = f"took more than {INPUT_S} s: {traceback.format_exc()[-600:]}"
+    except (StopTest, UnsatisfiedAssumption):  # Hypothesis ends an input that draws too much
+        raise
+    except BaseException as error:
+        code, line = outcome(error)
+        found = (code == 2 and bool(line)) or isinstance(error, ParaganError) or traceback.format_exc()[-900:]
+    finally:
+        signal.alarm(0)
+        shutil.rmtree(folder, ignore_errors=True)
+    return f"written outside: {_written[:3]}" if _written else found
 
 
 def out_of_time(*_: object) -> None:
     raise OutOfTime
 
 
-def main(targets: list[str], count: int, first: int) -> dict[str, dict]:
+def main(targets: list[str], count: int, first: int, shrinks: bool = False) -> dict[str, dict]:
     signal.signal(signal.SIGALRM, out_of_time)
     warnings.simplefilter("ignore")
     note_writes(tempfile.gettempdir())
@@ -108,11 +146,13 @@ def main(targets: list[str], count: int, first: int) -> dict[str, dict]:
             fuzz(attack, target, 1, first, Path(root))  # what is imported late does not count as memory of an input
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
-            found[target] = fuzz(attack, target, count, first, Path(root))
+            inputs = (attack, count, Path(root)) if shrinks else (attack, target, count, first, Path(root))
+            found[target] = (fuzz_and_shrink if shrinks else fuzz)(*inputs)
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return found
 
 
 if __name__ == "__main__":
     chosen = list(MODULES) if sys.argv[1] == "all" else [sys.argv[1]]
-    print(json.dumps(main(chosen, int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)))
+    shrinks = sys.argv[3:] == ["--shrink"]
+    print(json.dumps(main(chosen, int(sys.argv[2]), int(sys.argv[3]) if sys.argv[3:] and not shrinks else 0, shrinks)))
