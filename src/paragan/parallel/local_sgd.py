@@ -7,6 +7,11 @@ mean of unit vectors is none), and the averaged generator follows. The optimiser
 moments) stays local to each rank, which costs nothing and is what local SGD with momentum does, or
 is averaged as well (`moments: average`; for Adam three times the bytes).
 
+`lr_rule: sqrt` is for optimisers that divide a gradient by its size. Where its noise dominates, that of
+the rows of one of K ranks is sqrt(K) times as large as that of the batch, so that a local step, and the
+mean of K of them, goes 1 / sqrt(K) as far towards the minimum (the square root
+rule of Malladi et al. 2022).
+
 `synchronize: gradients` is the other reading of "every other step", that of ParaGAN's poster: every
 H-th update uses the mean gradient of all ranks, the others the gradient of this rank's rows. Ranks
 then differ by all local updates since the start, so their weights are averaged, too, every
@@ -63,6 +68,9 @@ class Options:
     """
     moments: Literal["keep", "average"] = "keep"
     """Optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
+    lr_rule: Literal["none", "sqrt"] = "none"
+    """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam and others
+    that divide a gradient by its size."""
 
 
 class Strategy(none.Strategy):
@@ -113,6 +121,9 @@ class Strategy(none.Strategy):
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = make()
         return attach_placement(net, Placement(world, net))
+
+    def lr_factor(self, world: World) -> float:
+        return world.size**0.5 if self.options.lr_rule == "sqrt" else 1.0
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)

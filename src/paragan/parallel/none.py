@@ -112,6 +112,10 @@ class Strategy:
         """
         return ()
 
+    def lr_factor(self, world: World) -> float:
+        """Return the factor of all learning rates of the player on the ranks of `world`."""
+        return 1.0
+
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         """Return the optimiser of the network's weights on this rank."""
         return self.optimizer_of(policy, dict(net.named_parameters()))
