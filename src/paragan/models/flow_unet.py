@@ -155,3 +155,6 @@ class MapHead(nn.Module):
             if self.embed is not None:
                 logits_B = logits_B + (self.embed(check_labels(y_B, len(h))) * features_BF).sum(1)
         return logits_B, features_BF
+
+
+players = {"fake_score": Generator}  # of DMD2: the same network, as a denoiser of G's images

@@ -1,0 +1,59 @@
+"""Distribution matching distillation (Yin et al. 2024, arXiv 2311.18828, equations 7 and 8; DMD2: arXiv 2405.14867).
+
+The gradient at G's image x is (f - r) / mean |x - r|, where f and r are the clean images that the
+fake score and the teacher predict from x with noise. The fake score is the player `fake_score`, with
+penalty `fake_flow_matching`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core import protocols
+from paragan.core.option_types import FilePath
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Side
+from paragan.penalties._options import PenaltyOptions
+from paragan.penalties._velocity import Teacher
+
+_EARLIEST, _LATEST = 0.02, 0.98
+
+
+@dataclass(frozen=True)
+class Options(PenaltyOptions):
+    """Teacher and weight. Needs model `flow_unet` and the player `fake_score`."""
+
+    teacher: FilePath | None = None
+    """The teacher's file, generator.safetensors of `paragan export`; required."""
+
+
+class Penalty(protocols.Penalty):
+    """Half the mean squared distance to a target without graph, whose gradient is that of the page."""
+
+    name = "distribution_matching"
+    side = Side.G
+    players = ("fake_score",)
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight
+        self._teacher = Teacher(options.teacher, self.name)
+
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        x = context.outputs.images
+        y_B = context.feed.label
+        fake_score = context.players["fake_score"]
+        with torch.no_grad():
+            t_B111 = torch.lerp(
+                x.new_tensor(_EARLIEST), x.new_tensor(_LATEST), context.uniform(f"{self.name}/time", x[:, :1, :1, :1])
+            )
+            x_t = torch.lerp(x, context.normal(f"{self.name}/noise", x), t_B111)
+            real = x_t - t_B111 * self._teacher.velocity(context.network.module, x_t, y_B, t_B111.flatten())
+            fake = x_t - t_B111 * fake_score(x_t.flatten(1), y_B, t_B111.flatten())
+            size_B111 = (x - real).abs().mean((1, 2, 3), keepdim=True)
+            target = x - (fake - real) / size_B111
+        half = (x - target).square().flatten(1).mean(1) / 2
+        return self.weight_at(context.feed.rows) * half
