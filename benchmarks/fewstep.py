@@ -3,7 +3,8 @@
     python -m benchmarks.fewstep [digits] [cifar10] [--seeds 5] [--data FOLDER] [--keep FOLDER]
         [--set key.path=value ...] [--no-result]
 
-For each seed: train `flow-NAME`, export it, train `fewstep-NAME` from it, and the same recipe without initial weights.
+For each seed: train `flow-NAME`, export it, train `fewstep-NAME` from it, the same recipe without initial weights, and
+`dmd2-NAME` from the export where there is such a recipe.
 The rows are scored by `paragan.evaluate` with one extractor and equal latents. Seconds are CPU seconds of this process,
 on the threads of the recipes; those of the first run include the training of the judge. Finished runs stay in FOLDER,
 so a table that was stopped resumes. --set: of all three trainings.
@@ -20,12 +21,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import paragan as pg
 from benchmarks.record import write
+from paragan.core import registry
 from paragan.runs.open_generator import open_generator
 
 DATA = {"digits": {}, "cifar10": {"data.path": "/data/cifar10"}}
 ROWS = ("teacher, 50 steps", "teacher, 1 step", "GAN from scratch, 1 step", "fewstep, 1 step")
+DMD2 = "dmd2, 1 step"
 DISTANCE = "fd"
 ACCURACY = "label_accuracy"
 FEW = 250  # images of the score at the end of a training, which is not used
@@ -86,30 +91,45 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any], keep: Path, num_
     seconds["scratch"] = train(f"fewstep-{name}", {**base, "g.init": None, "d.init": None}, scratch)
     folders = ((teacher, 50), (teacher, 1), (scratch, None), (ours, None))
     rows = {row: scored(*given, num_images) for row, given in zip(ROWS, folders, strict=True)}
+    if (recipe := f"dmd2-{name}") in registry.names("recipes"):
+        matched = here / f"dmd2-{seed}"
+        seconds["dmd2"] = train(recipe, {**base, **starts, **distribution_matching(recipe, weights)}, matched)
+        rows[DMD2] = scored(matched, None, num_images)
     size = sum(weight.numel() for weight in open_generator(teacher).net.parameters())
     return {"seed": seed, "seconds": seconds, "rows": rows, "g_weights": size}
 
 
+def distribution_matching(recipe: str, weights: str) -> dict[str, Any]:
+    """Return the settings by which a recipe of DMD2 starts from a file of weights."""
+    penalties = yaml.safe_load(registry.find_source("recipes", recipe).read_text())["penalties"]
+    with_teacher = [{**one, "teacher": weights} if "teacher" in one else one for one in penalties]
+    return {"penalties": with_teacher, "players.fake_score.init": weights}
+
+
 def summary(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means of each row, and what must hold of fewstep digits, by seed."""
+    """Return the means of each row, and what must hold of one-step generators, by seed."""
     distance = next(key for key in seeds[0]["rows"][ROWS[0]] if key.startswith(DISTANCE))
     names = (distance, ACCURACY)
-    means = {row: {k: statistics.mean(s["rows"][row][k] for s in seeds) for k in names} for row in ROWS}
-    fifty, one, scratch, ours = (row for row in ROWS)
+    rows = [row for row in (*ROWS, DMD2) if row in seeds[0]["rows"]]
+    means = {row: {k: statistics.mean(s["rows"][row][k] for s in seeds) for k in names} for row in rows}
+    fifty, one, scratch, *few = rows
 
-    def ratio(other: str) -> list[float]:
-        return [s["rows"][ours][distance] / s["rows"][other][distance] for s in seeds]
+    def ratios(row: str, other: str) -> list[float]:
+        return [s["rows"][row][distance] / s["rows"][other][distance] for s in seeds]
 
-    found = {"of teacher, 50 steps": ratio(fifty), "of teacher, 1 step": ratio(one), "of scratch": ratio(scratch)}
-    minutes = [sum(seed["seconds"][k] for k in ("flow", "fewstep")) / 60 for seed in seeds]
-    return {
-        "distance": distance,
-        "means": means,
-        "ratios": found,
-        "accuracy": [seed["rows"][ours][ACCURACY] for seed in seeds],
-        "seeds_below_scratch": sum(value < 1 for value in found["of scratch"]),
-        "cpu_minutes_of_flow_and_fewstep": minutes,
-    }
+    def held(row: str) -> dict[str, Any]:
+        of_scratch = ratios(row, scratch)
+        trainings = ("flow", row.partition(",")[0])
+        return {
+            "of teacher, 50 steps": ratios(row, fifty),
+            "of teacher, 1 step": ratios(row, one),
+            "of scratch": of_scratch,
+            "accuracy": [seed["rows"][row][ACCURACY] for seed in seeds],
+            "seeds_below_scratch": sum(value < 1 for value in of_scratch),
+            "cpu_minutes_with_flow": [sum(seed["seconds"][k] for k in trainings) / 60 for seed in seeds],
+        }
+
+    return {"distance": distance, "means": means, **{row: held(row) for row in few}}
 
 
 def main() -> None:
