@@ -228,7 +228,7 @@ class Player:
         self.strategy.after_step(self.net)
 
     def _begin_update(self) -> None:
-        # G begins the last turn of a step, or its graph, after which D's turn follows.
+        # All of D's turns before have ended; the graph of shared fakes begins here and stays until G's turn.
         if self.side is Side.G and self.calling.compiler is not None:
             self.calling.compiler.begin_step()
         for layer in self._update_once_layers:
