@@ -94,7 +94,7 @@ def test_player_starts_from_a_file_of_weights(tmp_path, words):
     trainer = build.trainer(config, tmp_path, print, lambda: False)
     recorded, lines = initialised(config, trainer, None, print)
     assert torch.equal(trainer.players["denoiser"].net.weight, weights["weight"])
-    assert lines == ["players.denoiser.init from denoiser.safetensors: DENOISER all 2 tensors"]
+    assert lines == ["players.denoiser.init from denoiser.safetensors: denoiser all 2 tensors"]
     assert len(recorded.players["denoiser"].init.sha256) == 64
 
 

@@ -8,7 +8,7 @@ from paragan.config import player_key
 from paragan.core.errors import CheckpointError
 from paragan.core.layout import Shape
 from paragan.core.pieces import StoredTensors
-from paragan.core.types import Side
+from paragan.core.types import Side, player_label
 from paragan.game.initial_weights import LoadedWeights
 from paragan.game.player import Player
 from paragan.layers.adapter import adapter_names
@@ -18,7 +18,7 @@ _MOST_NAMED = 4
 
 def describe_loaded(side: Side, taken: LoadedWeights, most: int | None = _MOST_NAMED) -> str:
     """Return one line: how many tensors were loaded, and the first `most` (None: all) that were not."""
-    name = side.value.upper()
+    name = player_label(side.value)
     if not taken.tensors:
         return f"{name} as initialised"
     average = " and the average" if taken.with_average else ""
@@ -65,8 +65,8 @@ def refuse_misfit(
         here = ", ".join(list(mine)[:2])
         there = ", ".join(list(weights.shapes)[:2])
         raise CheckpointError(
-            f"{key} has no weight with the name and shape of one of {side.value.upper()}; names here are like {here}, "
-            f"there like {there}: set {player_key(side.value)}.init.prefix, or give the weights of this network"
+            f"{key} has no weight with the name and shape of one of {player_label(side.value)}; names here are like "
+            f"{here}, there like {there}: set {player_key(side.value)}.init.prefix, or give the weights of this network"
         )
     if partial:
         return
@@ -75,8 +75,8 @@ def refuse_misfit(
     texts += [f"{name} (missing here)" for name in weights if name not in mine]
     if texts:
         raise CheckpointError(
-            f"{key} does not fit {side.value.upper()}: {_shorten(texts)}; pass {side.value}.init.partial=true to load "
-            "the others, or give the weights of this network"
+            f"{key} does not fit {player_label(side.value)}: {_shorten(texts)}; pass {side.value}.init.partial=true "
+            "to load the others, or give the weights of this network"
         )
 
 

@@ -45,6 +45,11 @@ class Side(enum.Enum):
         return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]
 
 
+def player_label(name: str) -> str:
+    """Return a player as texts show it: `G` and `D`, further players by their names."""
+    return name.upper() if len(name) == 1 else name
+
+
 class Can(enum.Enum):
     """Abilities of a strategy; a loss or penalty that needs a missing one is refused."""
 

@@ -39,7 +39,8 @@ def player_facts(start: Mapping[str, Any]) -> list[str]:
 
 def _players(start: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     pairs = ((k, v) for k, v in first_pairs(start.get("players")) if isinstance(v, Mapping))
-    return [(single_line(name).upper(), player) for name, player in pairs]
+    texts = ((single_line(name), player) for name, player in pairs)
+    return [(text.upper() if len(text) == 1 else text, player) for text, player in texts]
 
 
 def _player_fact(name: str, player: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.source import Source, describe_tensors
-from paragan.core.types import Rows, Side
+from paragan.core.types import Rows, Side, player_label
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
@@ -76,7 +76,7 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
         layout = " channels-last" if player["channels_last"] else ""
         trained = f" ({player['trained']:,} train)" if "trained" in player else ""
         facts = f"{player['weights']:,} weights{trained}, {player['precision']}{layout} on {player['device']}"
-        lines.append(f"{name.upper()}         {facts}")
+        lines.append(f"{player_label(name):<8}  {facts}")
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
         lines.append(IGNORED)
@@ -115,9 +115,10 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
         return f"ranks     {on}: {placed}; batches of {batch} images"
     if trainer.roles.is_split:
         names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
-        placed = "; ".join(f"{name.upper()} {players[name]['strategy']} on {ranks}" for name, ranks in names.items())
+        each = ((player_label(name), players[name]["strategy"], ranks) for name, ranks in names.items())
+        placed = "; ".join(f"{name} {strategy} on {ranks}" for name, strategy, ranks in each)
         return f"ranks     {on}: {placed}; batches of {batch} images"
-    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in players.items())
+    placed = ", ".join(f"{player_label(name)} {player['strategy']}" for name, player in players.items())
     shares = Rows(0, 0, batch, batch).shares(world.size)
     counts = sorted({rows.count for rows in shares}, reverse=True)
     return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
