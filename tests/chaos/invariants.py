@@ -57,7 +57,8 @@ def check(strategy: Strategy, out: Path, straight: Path, steps: int) -> None:
 def repeated(plan: Path) -> list[int]:
     """Steps that each start of the run did again."""
     found, newest, pid = [], 0, None
-    for line in (plan / "steps").read_text().splitlines():
+    steps = plan / "steps"  # absent if no process got as far as a step
+    for line in steps.read_text().splitlines() if steps.exists() else ():
         _, step, process = line.split()
         if process != pid and pid is not None:
             found.append(newest - int(step))
