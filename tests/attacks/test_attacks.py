@@ -55,6 +55,31 @@ def test_fuzzed_inputs_are_accepted_or_refused_in_a_line(target, count):
         assert found["refused"] > 0.05 * count, "mutations that are all harmless attack nothing"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("target", COUNTS)
+def test_inputs_of_hypothesis_are_accepted_or_refused_in_a_line(target):
+    found = attack("fuzz", target, 1_000, "--shrink", timeout_s=3500)[target]
+    assert found["failed"] == {}
+    assert found["inputs"] >= 1_000
+
+
+def test_hypothesis_reports_the_smallest_input_that_fails(tmp_path):
+    """An attack that writes the number that it draws, and fails from 100 on."""
+    code = (
+        "from pathlib import Path; from tests.attacks.fuzz import fuzz_and_shrink; import sys\n"
+        "def attack(draws, folder):\n"
+        "    number = draws.randint(0, 10_000)\n"
+        "    assert number < 100, f'failed at {number}.'\n"
+        "found = fuzz_and_shrink(attack, 200, Path(sys.argv[1]))\n"
+        "assert 'failed at 100.' in found['failed'][0], found"
+    )
+    env = environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_a_file_written_outside_of_the_folder_is_a_failure(tmp_path):
     """In a process of its own: an audit hook cannot be removed."""
     code = (
