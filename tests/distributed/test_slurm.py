@@ -34,7 +34,13 @@ def submit(cluster, folder: Path, **changes) -> str:
     values = {"seeds": (), "words": ("digits", *WORDS, "evaluation.features=null"), **changes}
     more = {"ranks_per_node": 2, "environment": (("PYTHONPATH", str(ROOT / "src")),), "python": sys.executable}
     job = ClusterJob(
-        "digits", values.pop("words"), str(folder / "run"), directory=folder, site=("--partition=low",), **more, **values
+        "digits",
+        values.pop("words"),
+        str(folder / "run"),
+        directory=folder,
+        site=("--partition=low",),
+        **more,
+        **values,
     )
     folder.mkdir(exist_ok=True)
     (folder / "job.sbatch").write_text(load_target("slurm").render(job))

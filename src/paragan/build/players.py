@@ -27,7 +27,6 @@ from paragan.hardware import executors, precision
 from paragan.layers.operator_layout import apply_layout
 from paragan.parallel import MemoryOptions
 from paragan.parallel.none import Strategy
-from paragan.scaling.rules import scale_learning_rates
 
 
 def player(
@@ -46,8 +45,8 @@ def player(
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled)
     calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
-    scaled_options = scale_learning_rates(options, strategy.lr_factor(world))
-    return Player(side, net, strategy, policy(scaled_options), calling, ema, base=base)
+    placed = policy(options).with_lr_factor(strategy.lr_factor(world))
+    return Player(side, net, strategy, placed, calling, ema, base=base)
 
 
 def _refuse_part(side: Side, options: PlayerOptions, strategy: Strategy) -> None:

@@ -74,7 +74,10 @@ def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any
         data[slice(*entry["data_offsets"])] = values.view(torch.uint8)
 
 
-def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+def deserialize(
+    data: Tensor,
+    body: Tensor | None = None,
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Deserialise the bytes of `serialize` into views of them, and the metadata.
 
     body: of `serialize_split`. Raises `ValueError`, `KeyError`, `TypeError` or `RecursionError` if

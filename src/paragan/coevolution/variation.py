@@ -12,7 +12,14 @@ from paragan.core import rng
 from paragan.core.types import Side
 
 
-def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
+def tournament(
+    fitness: Sequence[float],
+    size: int,
+    seed: int,
+    cell: int,
+    generation: int,
+    side: Side,
+) -> int:
     """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
     generator = rng.generator(seed, "tournament", cell, generation, side.value)
     drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()

@@ -170,7 +170,13 @@ class Sections(dict[str, Section]):
         self.problems.append(Problem(node.place, path, text))
 
 
-def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
+def _describe_bad_name(
+    category: str,
+    name: str,
+    key: str,
+    place: SourceLocation,
+    error: str,
+) -> str:
     name_here = name_hint(category, name)
     if name_here:
         return f"{name!r} is called {name_here} in paragan; use {key}={name_here}"

@@ -147,7 +147,12 @@ def _split(
     return Roles(world, worlds[mine], ranks, long_wait_group, timeout_s, hosts)
 
 
-def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
+def _subworld(
+    world: World,
+    ranks: Sequence[int],
+    hosts: Sequence[int],
+    patience: timedelta,
+) -> World:
     """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")

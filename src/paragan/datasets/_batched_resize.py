@@ -75,7 +75,10 @@ def resize_in_groups(images: Iterable[tuple[int, Pixels]], shape: tuple[int, int
     yield from _resize(waiting, shape)
 
 
-def _resize(images: list[tuple[int, Pixels]], shape: tuple[int, int, int]) -> Iterator[tuple[int, Pixels]]:
+def _resize(
+    images: list[tuple[int, Pixels]],
+    shape: tuple[int, int, int],
+) -> Iterator[tuple[int, Pixels]]:
     """Resize images of equal size by one call."""
     groups = defaultdict(list)
     for number, pixels in images:

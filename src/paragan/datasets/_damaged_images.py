@@ -68,7 +68,11 @@ def _decode_with_hint(decode: Callable[[bytes, str], Any], data: bytes, where: s
         raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
 
 
-def _decode_all(files: FileReader, paths: list[bytes], decode: Callable[[bytes, str], Any]) -> set[str]:
+def _decode_all(
+    files: FileReader,
+    paths: list[bytes],
+    decode: Callable[[bytes, str], Any],
+) -> set[str]:
     damaged: set[str] = set()
     last = time.monotonic()
     for number, path in enumerate(map(os.fsdecode, paths)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -77,6 +77,11 @@ class Policy:
         lr: float
         lr, of_policy = group["configured_lr"]
         return lr if self.lr == of_policy else lr * (self.lr / of_policy)
+
+    def with_lr_factor(self, factor: float) -> Policy:
+        """Return this policy with all learning rates times `factor`."""
+        groups = [{**group, "lr": group["lr"] * factor} if "lr" in group else group for group in self.groups]
+        return replace(self, lr=self.lr * factor, groups=tuple(groups))
 
     def _fused(self, groups: _Groups, arguments: dict[str, Any]) -> torch.optim.Optimizer | None:
         if "fused" not in inspect.signature(self.kind).parameters or "fused" in arguments:

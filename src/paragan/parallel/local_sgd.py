@@ -3,22 +3,17 @@
 `every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes
 the mean over its local rows; batch norm uses only these, unless `norm_ranks` is set. At an
 averaging weights and statistics become their means, the vectors of spectral norm those of rank 0 (a
-mean of unit vectors is none), and the averaged generator follows. The optimiser state (Adam's
-moments) stays local to each rank, which costs nothing and is what local SGD with momentum does, or
-is averaged as well (`moments: average`; for Adam three times the bytes).
+mean of unit vectors is none), and the averaged generator follows. The optimiser state stays local
+to each rank, or is averaged as well (`moments: average`; for Adam three times the bytes).
 
-`lr_rule: sqrt` is for optimisers that divide a gradient by its size. Where its noise dominates, that of
-the rows of one of K ranks is sqrt(K) times as large as that of the batch, so that a local step, and the
-mean of K of them, goes 1 / sqrt(K) as far towards the minimum (the square root
-rule of Malladi et al. 2022).
+`lr_rule: sqrt` is for optimisers that divide a gradient by its size, which noise makes sqrt(K) times
+as large on the rows of one of K ranks as on the batch: the square root rule of Malladi et al. 2022.
 
 `synchronize: gradients` is the other reading of "every other step", that of ParaGAN's poster: every
 H-th update uses the mean gradient of all ranks, the others the gradient of this rank's rows. Ranks
 then differ by all local updates since the start, so their weights are averaged, too, every
 `average_every` updates: that is when they are equal, and when checkpoints and scores are possible.
-It sends as many bytes as averaging weights every H updates, and the averagings in addition (H /
-`average_every` of that). Between two averagings ranks drift apart: an all-reduced gradient is that
-of several points, and no step brings them together.
+It sends as many bytes as averaging weights every H updates, and the averagings in addition.
 """
 
 from __future__ import annotations
@@ -69,8 +64,7 @@ class Options:
     moments: Literal["keep", "average"] = "keep"
     """Optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
     lr_rule: Literal["none", "sqrt"] = "none"
-    """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam and others
-    that divide a gradient by its size."""
+    """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam."""
 
 
 class Strategy(none.Strategy):

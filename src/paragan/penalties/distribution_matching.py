@@ -19,7 +19,8 @@ from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._velocity import Teacher
 
-_EARLIEST, _LATEST = 0.02, 0.98
+_EARLIEST = 0.02
+_LATEST = 0.98
 
 
 @dataclass(frozen=True)

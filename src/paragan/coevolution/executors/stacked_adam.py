@@ -39,7 +39,12 @@ class StackedAdam:
     buffers_C: of the networks, which averages copy.
     """
 
-    def __init__(self, players: Sequence[Player], flat_CP: Tensor, buffers_C: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        players: Sequence[Player],
+        flat_CP: Tensor,
+        buffers_C: Sequence[Tensor] = (),
+    ) -> None:
         self.players = players
         self.flat_CP = flat_CP
         self._weights = list(players[0].net.parameters())

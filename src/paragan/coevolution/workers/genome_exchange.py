@@ -40,7 +40,10 @@ def exchange_routes(owners: Sequence[int], topology: Topology) -> dict[tuple[int
     return {way: sorted(cells) for way, cells in routes.items()}
 
 
-def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
+def transfer_routes(
+    owners: Sequence[int],
+    sources: Sequence[int | None],
+) -> dict[tuple[int, int], list[int]]:
     """Return the cells that change their worker, by (sender, receiver).
 
     Every route has its reverse, which may be empty. sources: rank that has each cell; None: it has
