@@ -46,7 +46,7 @@ Penalties, each with its options (R1Options, ...):
     PathLengthPenalty, FeatureMatchingPenalty, FeatureMatchingL1Penalty, L1Penalty,
     AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, ApproximateR1Penalty, ApproximateR2Penalty,
     LogitCentringPenalty, LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty,
-    FlowMatchingPenalty, DistillationPenalty
+    FlowMatchingPenalty, DistillationPenalty, DistributionMatchingPenalty, FakeFlowMatchingPenalty
     WeightSchedule      A weight that changes during a run.
     Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
     PerceptualLoss      Distance of G's output to a target in the features of a frozen network.
@@ -225,6 +225,14 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.cycle import Options as CycleOptions, Penalty as CyclePenalty
     from paragan.penalties.data_to_data import Options as DataToDataOptions, Penalty as DataToDataPenalty
     from paragan.penalties.distillation import Options as DistillationOptions, Penalty as DistillationPenalty
+    from paragan.penalties.distribution_matching import (
+        Options as DistributionMatchingOptions,
+        Penalty as DistributionMatchingPenalty,
+    )
+    from paragan.penalties.fake_flow_matching import (
+        Options as FakeFlowMatchingOptions,
+        Penalty as FakeFlowMatchingPenalty,
+    )
     from paragan.penalties.feature_matching import Options as FeatureMatchingOptions, Penalty as FeatureMatchingPenalty
     from paragan.penalties.feature_matching_l1 import (
         Options as FeatureMatchingL1Options,
