@@ -148,6 +148,12 @@ def test_a_record_that_points_outside_of_its_shard_is_refused(out):
         assert f"sample {row:09d}: index.bin is damaged" in refusal(lambda row=row: opened.read(row))
 
 
+def test_a_split_without_images_is_refused(out, monkeypatch):
+    monkeypatch.setattr(shards, "_held_out", lambda folder, share: np.zeros(len(folder), bool))
+    said = refusal(lambda: shards.source(shards.Options(str(out)), "held_out"))
+    assert said == f"{out} has no images to hold out; pass another data.held_out, or prepare the data again"
+
+
 def test_labels_outside_of_the_classes_are_refused(out):
     data = bytearray((out / "index.bin").read_bytes())
     data[8] = 7
