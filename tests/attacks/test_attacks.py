@@ -33,6 +33,13 @@ def attack(module, *words, timeout_s):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+def run_code(code, folder):
+    env = environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
+    command = [sys.executable, "-c", code, str(folder)]
+    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_fuzz_targets_have_counts_that_add_up_to_the_stated_number():
     assert COUNTS.keys() == MODULES.keys()
     assert sum(COUNTS.values()) >= 62_000 and min(COUNTS.values()) >= 1_000
@@ -74,10 +81,7 @@ def test_hypothesis_reports_the_smallest_input_that_fails(tmp_path):
         "found = fuzz_and_shrink(attack, 200, Path(sys.argv[1]))\n"
         "assert 'failed at 100.' in found['failed'][0], found"
     )
-    env = environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stderr
+    run_code(code, tmp_path)
 
 
 def test_a_file_written_outside_of_the_folder_is_a_failure(tmp_path):
@@ -89,10 +93,7 @@ def test_a_file_written_outside_of_the_folder_is_a_failure(tmp_path):
         "found = [fuzz(write(p), 'a', 1, n, root / 'in')['failed'] for n, p in enumerate((None, root / 'b'))]\n"
         "assert not found[0] and 'written outside' in found[1][1], found"
     )
-    env = environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stderr
+    run_code(code, tmp_path)
 
 
 def test_a_crash_that_changes_the_outcome_is_found(tmp_path):

@@ -151,7 +151,7 @@ def test_a_record_that_points_outside_of_its_shard_is_refused(out):
 def test_a_split_without_images_is_refused(out, monkeypatch):
     monkeypatch.setattr(shards, "_held_out", lambda folder, share: np.zeros(len(folder), bool))
     said = refusal(lambda: shards.source(shards.Options(str(out)), "held_out"))
-    assert said == f"{out} has no images to hold out; pass another data.held_out, or prepare the data again"
+    assert said == f"{out} has no images to hold out; prepare the data again, from two images at least"
 
 
 def test_labels_outside_of_the_classes_are_refused(out):

@@ -45,8 +45,8 @@ def player(
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled)
     calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
-    placed = policy(options).with_lr_factor(strategy.lr_factor(world))
-    return Player(side, net, strategy, placed, calling, ema, base=base)
+    scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
+    return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
 
 
 def _refuse_part(side: Side, options: PlayerOptions, strategy: Strategy) -> None:

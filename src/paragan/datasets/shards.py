@@ -119,7 +119,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     rows = np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
     if not len(rows):
         problem = f"has no images to {'train on' if split == 'train' else 'hold out'}"
-        raise DataError(f"{folder.address} {problem}; pass another data.held_out, or prepare the data again")
+        raise DataError(f"{folder.address} {problem}; prepare the data again, from two images at least")
     notices = (*_notices(options, encoding, size), *_cache_notice(options, folder))
     images = ShardImages(folder, rows, (options.channels, size, size), decode, options.cache_mb << 20, notices)
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)

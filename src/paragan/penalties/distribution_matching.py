@@ -32,7 +32,7 @@ class Options(PenaltyOptions):
 
 
 class Penalty(protocols.Penalty):
-    """Half the mean squared distance to a target without graph, whose gradient is that of the page."""
+    """Half the mean squared distance to a fixed target, chosen so that its gradient is the one above."""
 
     name = "distribution_matching"
     side = Side.G
