@@ -13,7 +13,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 
 CLASSES = 3
-SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 8, "style": 8, "conditional": True}
+SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 8, "style": 8, "conditional": True, "patch": 1}
 CONDITIONAL = [
     name
     for name in registry.names("models")

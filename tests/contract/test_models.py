@@ -20,7 +20,7 @@ from paragan.layers.update_once import begin_update, mixes_samples
 
 MODELS = [name for name in registry.names("models") if not hasattr(registry.load_module("models", name), "SAMPLE")]
 SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
-SMALL |= {"style": 6, "mixing": 0.0, "noise": False}
+SMALL |= {"style": 6, "mixing": 0.0, "noise": False, "patch": 1}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
 SIZES = [(1, 8, 8), (3, 16, 16)]

@@ -44,6 +44,13 @@ def network(side: str = "Generator", seed: int = SEED, **wanted) -> torch.nn.Mod
     return net
 
 
+def test_first_map_without_room_for_the_pixels_of_a_patch_is_refused():
+    """All noise of a position passes through it: 3 colours of 4 x 4 pixels are 48 numbers."""
+    with pytest.raises(ConfigError, match=r"^model\.width: a patch of 4 x 4 pixels has 48 numbers, .* give 48 or more"):
+        flow_unet.Generator(flow_unet.Options(width=40, patch=4), (3, 32, 32), 10)
+    flow_unet.Generator(flow_unet.Options(width=48, patch=4), (3, 32, 32), 10)
+
+
 def inputs(rows: Rows = ROWS) -> TurnInputs:
     x = rng.uniform(SEED, "x", rows, SHAPE).double() * 2 - 1
     real = Batch(rows, {"image": x, "label": rng.integers(SEED, "real/y", rows, CLASSES)})

@@ -27,6 +27,7 @@ class Encoder(nn.Module):
         self.patch = options.patch
         widths = _widths(options)
         self.map_shapes = _map_shapes(options, image_side(shape, "flow_unet", 512))
+        _check_bottleneck(options, shape[0])
         embed = options.embed
         self.time = nn.Sequential(nn.Linear(2 * _WAVES, embed), nn.SiLU(), nn.Linear(embed, embed))
         self.label = nn.Embedding(classes, embed) if classes else None
@@ -117,6 +118,16 @@ def _waves(t_B: Tensor) -> Tensor:
     exponents = torch.arange(_WAVES, dtype=t_B.dtype, device=t_B.device) / _WAVES
     angles = t_B[:, None] * _SLOWEST * torch.exp(-log(_SLOWEST) * exponents)
     return torch.cat([angles.cos(), angles.sin()], 1)
+
+
+def _check_bottleneck(options: UNetOptions, channels: int) -> None:
+    """Refuse a largest map of too few channels: the velocity has the noise of every pixel, and all of it passes there."""
+    width, needed = _widths(options)[0], channels * options.patch**2
+    if width < needed:
+        raise ConfigError(
+            f"model.width: a patch of {options.patch} x {options.patch} pixels has {needed} numbers, and a map of {width} "
+            f"channels cannot pass them on; give {needed} or more, or a smaller model.patch"
+        )
 
 
 def _map_shapes(options: UNetOptions, side: int) -> list[tuple[int, int]]:
