@@ -98,6 +98,6 @@ class UNetOptions(NetworkOptions):
     blocks: Count = 1
     """Residual blocks of each map, on the way down and up."""
     patch: Literal[1, 2, 4] = 2
-    """Side of the squares of pixels that are one position of the largest map, which needs a channel per pixel and colour."""
+    """Side of the squares of pixels that are one position of the largest map."""
     embed: Count = 64
     """Length of the embedding of time and class."""

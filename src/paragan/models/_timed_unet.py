@@ -121,12 +121,12 @@ def _waves(t_B: Tensor) -> Tensor:
 
 
 def _check_bottleneck(options: UNetOptions, channels: int) -> None:
-    """Refuse a largest map of too few channels: the velocity has the noise of every pixel, and all of it passes there."""
+    """Refuse a largest map of too few channels: the noise of all pixels is a part of the velocity, and passes there."""
     width, needed = _widths(options)[0], channels * options.patch**2
     if width < needed:
         raise ConfigError(
-            f"model.width: a patch of {options.patch} x {options.patch} pixels has {needed} numbers, and a map of {width} "
-            f"channels cannot pass them on; give {needed} or more, or a smaller model.patch"
+            f"model.width: a patch of {options.patch} x {options.patch} pixels has {needed} numbers, "
+            f"and a map of {width} channels cannot pass them on; give {needed} or more, or a smaller model.patch"
         )
 
 
