@@ -101,6 +101,26 @@ def test_a_penalty_with_an_interval_counts_by_its_share():
     assert found == pytest.approx(without + (always - without) / 4, rel=1e-12)
 
 
+FLOW = ("model={name: flow_unet, width: 12, multiples: [1], steps: 50}", "penalties=[flow_matching]")
+
+
+def test_turn_without_an_adversarial_loss_is_that_of_its_penalties():
+    """A flow's turn calls its network once, however many steps its solver takes, and D never trains."""
+    words = (*FLOW, "adversarial={weight: 0, d_start_kimg: 1e9}")
+    found = operations(*words)
+    game = real_game(*words)
+    with FlopCounterMode(display=False) as counter:
+        game.g.compute_gradients(game.g_turn(real_batch()), against=game.d)
+    assert found.turn == {Side.G: counter.get_total_flops() / 2, Side.D: 0}
+    assert 0 < found.turn[Side.G] < found.forward[Side.G] / 10
+
+
+def test_losses_that_begin_within_the_training_are_planned_from_the_start():
+    plain = operations(SMALL["mlp"]).turn
+    assert operations(SMALL["mlp"], "train.kimg=4", "adversarial={start_kimg: 3, d_start_kimg: 3}").turn == plain
+    assert operations(SMALL["mlp"], "train.kimg=4", "adversarial={d_start_kimg: 4}").turn == plain | {Side.D: 0}
+
+
 @pytest.mark.parametrize("model", ["dcgan", pytest.param("biggan", marks=pytest.mark.slow)])
 def test_parameters_are_those_of_the_real_networks(model):
     found = planned(SMALL[model]).model

@@ -180,6 +180,11 @@ class RunConfig:
         return host, int(port)
 
     @property
+    def with_started_terms(self) -> RunConfig:
+        """This config with all losses that act during the training acting from its first batch."""
+        return dataclasses.replace(self, adversarial=self.adversarial.started_within(self.train.kimg))
+
+    @property
     def max_steps(self) -> range:
         """Range of the steps whose batches have `train.kimg` thousand real images."""
         images = round(self.train.kimg * 1000)

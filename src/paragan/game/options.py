@@ -142,6 +142,12 @@ class AdversarialOptions:
         """These options with all terms acting from the first batch."""
         return replace(self, weight=1.0, start_kimg=0.0, d_start_kimg=0.0)
 
+    def started_within(self, kimg: float) -> AdversarialOptions:
+        """Return these options with all terms that act within `kimg` acting from the first batch."""
+        start_kimg = self.start_kimg if self.start_kimg >= kimg else 0.0
+        d_start_kimg = self.d_start_kimg if self.d_start_kimg >= kimg else 0.0
+        return replace(self, weight=float(self.weight != 0), start_kimg=start_kimg, d_start_kimg=d_start_kimg)
+
 
 @dataclass(frozen=True)
 class WeightsOptions:

@@ -37,7 +37,7 @@ def measure_times(
     The first step of a batch size is not counted. No step is started that would exceed the budget.
     """
     with torch.random.fork_rng(devices=[]):
-        game = build.gan(replace(config, adversarial=config.adversarial.started), found, device)
+        game = build.gan(config.with_started_terms, found, device)
         scheme = build.scheme(config)
 
         def step(batches: Iterator[Batch]) -> None:

@@ -196,7 +196,7 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
             return makers[side].construct()
 
     fakes = {side: _FakeNetworks(partial(construct, side), None, device) for side in Side}
-    started = replace(config, adversarial=config.adversarial.started)
+    started = config.with_started_terms
 
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)

@@ -80,7 +80,7 @@ class TrialRun:
     def game(self, config: RunConfig) -> GAN:
         """Return a game of this rank's rows."""
         train = replace(config.train, batch=self.rows)
-        config = replace(config, train=train, adversarial=config.adversarial.started)
+        config = replace(config.with_started_terms, train=train)
         return build.gan(config, self.found, self.device, None, self.model)
 
     def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:

@@ -148,10 +148,12 @@ def _saved_bytes(record: AllocationRecord, game: GAN, side: Side, real: Batch) -
 
 
 def _turn(game: GAN, side: Side, real: Batch) -> None:
-    """Run the gradients of one turn; nothing is stepped."""
+    """Run the gradients of one turn, if it has any; nothing is stepped."""
     players = _players(game)
     other = Side.D if side is Side.G else Side.G
     turn = game.g_turn(real) if side is Side.G else game.d_turn(real)
+    if not turn.is_due:
+        return
     players[side].compute_gradients(turn, against=players[other])
     for weight in players[side].net.parameters():
         weight.grad = None
