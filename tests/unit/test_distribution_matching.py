@@ -16,6 +16,7 @@ from paragan.core.types import LossTerms, Side
 from paragan.game.network import CalledNetwork
 from paragan.parallel import none
 from paragan.penalties import distribution_matching, fake_flow_matching
+from tests.examples.stopped_runs import assert_equal_runs
 from tests.unit.test_flow import BATCH, ROWS, SEED, SHAPE, SMALL, inputs, network
 
 FAKE_SCORE = Side("fake_score")
@@ -73,12 +74,13 @@ def test_teacher_is_required():
         loss_and_gradients(Side.G, penalty, {Side.G: network(), FAKE_SCORE: network()})
 
 
-def test_recipe_trains_three_players_from_one_file_and_resumes(tmp_path, monkeypatch):
+def test_recipe_trains_three_players_from_one_file_and_resumes_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "flow-digits", *SMALL, "model.steps=3", "train.kimg=0.016", "--out", "runs/flow-digits"]) == 0
     assert main(["export", "runs/flow-digits"]) == 0
-    for kimg in ("0.032", "0.064"):
-        assert main(["train", "dmd2-digits", *SMALL, f"train.kimg={kimg}", "--out", "runs/three"]) == 0
+    for folder, kimg in (("runs/three", "0.032"), ("runs/three", "0.064"), ("runs/uninterrupted", "0.064")):
+        assert main(["train", "dmd2-digits", *SMALL, f"train.kimg={kimg}", "--out", folder]) == 0
     record = [json.loads(line) for line in (tmp_path / "runs/three/metrics.jsonl").read_text().splitlines()]
     names = {"g/loss/distribution_matching", "fake_score/loss/fake_flow_matching", "d/loss/approximate_r1"}
     assert [line["step"] for line in record if names <= line.keys()] == [1, 2, 3, 4]
+    assert_equal_runs(tmp_path / "runs/uninterrupted", tmp_path / "runs/three")
