@@ -55,6 +55,8 @@ class Sharded(none.Strategy):
             return shard(net, mesh, self.memory, self.reshards_after_forward)
 
         net = build_sharded(make, cut, self.memory.offload)
+        if not self.reshards_after_forward:
+            net.register_forward_pre_hook(_frees_outdated(tuple(net.parameters())), prepend=True)
         count_traffic(net, world, world.size // mesh["shard"].size())
         return attach_placement(net, Placement(world, net, mesh))
 
@@ -129,10 +131,7 @@ class Sharded(none.Strategy):
         return norm_over(once, group, here.world.device, here.world.count)
 
     def after_step(self, net: nn.Module) -> None:
-        for module in net.modules():
-            if isinstance(module, FSDPModule):
-                # Free gathered copies of the weights, which are those before the step.
-                module.reshard()
+        _reshard(net)  # gathered copies are those before the step
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         world = placement_of(net).world
@@ -145,3 +144,25 @@ class Sharded(none.Strategy):
 
     def device(self, net: nn.Module) -> torch.device:
         return placement_of(net).world.device
+
+
+def _reshard(net: nn.Module) -> None:
+    """Free the gathered copies of all weights."""
+    for module in net.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def _frees_outdated(weights: tuple[Tensor, ...]) -> Callable[[nn.Module, Any], None]:
+    """Return a hook before a forward that frees gathered copies whose `requires_grad` is not that of the weights.
+
+    Copies stay after a forward that no backward follows, as that of an opponent, which is frozen;
+    they get `requires_grad` when they are gathered, and would get no gradient in the turn of their own player.
+    """
+
+    def free(net: nn.Module, inputs: Any) -> None:
+        pairs = zip(net.parameters(), weights, strict=True)
+        if any(copy.requires_grad != weight.requires_grad for copy, weight in pairs):
+            _reshard(net)
+
+    return free
