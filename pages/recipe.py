@@ -113,8 +113,14 @@ def plots(folder: Path) -> dict[Path, str]:
 
 def _plot(name: str, record: list[Line]) -> str:
     scores = [line for line in record if line["kind"] == "score"]
-    curves = [_curve(f"loss of {side.upper()}", record, f"{side}/loss/adversarial", n) for n, side in enumerate("dg")]
-    panels = [Panel("adversarial losses", "thousands of real images", curves)]
+    title = "adversarial losses"
+    keys = {f"loss of {side.upper()}": f"{side}/loss/adversarial" for side in "dg"}
+    if not any(key in line for line in record for key in keys.values()):
+        title = "losses"
+        names = sorted({key for line in record for key in line if key.split("/")[1:2] == ["loss"]})
+        keys = {key.rpartition("/")[2]: key for key in names}
+    curves = [_curve(label, record, key, tone) for tone, (label, key) in enumerate(keys.items())]
+    panels = [Panel(title, "thousands of real images", curves)]
     if scores:
         main = _main(scores[-1])
         panels.insert(0, Panel(main, "thousands of real images", [_curve(main, scores, main, 2)]))
