@@ -122,7 +122,8 @@ def _waves(t_B: Tensor) -> Tensor:
 
 def _check_bottleneck(options: UNetOptions, channels: int) -> None:
     """Refuse a largest map of too few channels: the noise of all pixels is a part of the velocity, and passes there."""
-    width, needed = _widths(options)[0], channels * options.patch**2
+    width = _widths(options)[0]
+    needed = channels * options.patch**2
     if width < needed:
         raise ConfigError(
             f"model.width: a patch of {options.patch} x {options.patch} pixels has {needed} numbers, "
