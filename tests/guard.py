@@ -5,6 +5,7 @@ A test that is killed closes the pipe as well. Run as a script: `guard.py COMMAN
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -21,6 +22,9 @@ if __name__ == "__main__":
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none that has ended is left as a zombie; not inherited
     sys.stdin.read()
+    with contextlib.suppress(ChildProcessError):  # those that ended before the signal was ignored
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
     while below := children(os.getpid()):
         for pid in below:
             kill(pid)
