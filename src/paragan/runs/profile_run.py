@@ -116,7 +116,7 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns."""
     one = replace(config, devices=None, train=replace(config.train, executor="eager"))
     one = replace(one, g=replace(one.g, strategy=None), d=replace(one.d, strategy=None))
-    one = one.with_started_terms
+    one = replace(one, adversarial=one.adversarial.started)
     return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
 
 
