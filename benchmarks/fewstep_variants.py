@@ -15,20 +15,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchmarks.fewstep import ACCURACY, DISTANCE, FEW, exported, scored, train
 from benchmarks.record import write
+from paragan.core import registry
 
-R1 = {"name": "approximate_r1", "weight": 0.2, "sigma": 0.1, "divide_by_sigma_squared": True, "fraction": 0.5}
-TEACHER_STEPS = (50, 4, 1)
+TEACHER = {"teacher, 50 steps": 50, "teacher, 4 steps": 4, "teacher, 1 step": 1}
 
 
 def variants(weights: str) -> dict[str, dict[str, Any]]:
     """Return the settings of each variant. weights: file of the teacher."""
+    penalties = yaml.safe_load(registry.find_source("recipes", "fewstep-digits").read_text())["penalties"]
     distillation = {"name": "distillation", "weight": 0.5, "teacher": weights}
     return {
         "GAN alone": {},
         "without noise (APT)": {"augment.noise": False},
-        "with the teacher's images (ADD)": {"penalties": [R1, distillation]},
+        "with the teacher's images (ADD)": {"penalties": [*penalties, distillation]},
         "GAN alone, 4 steps": {"model.steps": 4},
     }
 
@@ -40,7 +43,7 @@ def one_seed(seed: int, settings: Mapping[str, Any], keep: Path, num_images: int
     teacher = here / f"flow-{seed}"
     seconds = {"teacher": train("flow-digits", base, teacher)}
     weights = exported(teacher)
-    rows = {f"teacher, steps {steps}": scored(teacher, steps, num_images) for steps in TEACHER_STEPS}
+    rows = {row: scored(teacher, steps, num_images) for row, steps in TEACHER.items()}
     for number, (name, chosen) in enumerate(variants(weights).items()):
         folder = here / (f"variant{number}-{seed}" if number else f"fewstep-{seed}")
         seconds[name] = train("fewstep-digits", {**base, "g.init": weights, "d.init.path": weights, **chosen}, folder)

@@ -118,7 +118,7 @@ def _plot(name: str, record: list[Line]) -> str:
     if not any(key in line for line in record for key in keys.values()):
         title = "losses"
         names = sorted({key for line in record for key in line if key.split("/")[1:2] == ["loss"]})
-        keys = {key.rpartition("/")[2]: key for key in names}
+        keys = {key: key for key in names}
     curves = [_curve(label, record, key, tone) for tone, (label, key) in enumerate(keys.items())]
     panels = [Panel(title, "thousands of real images", curves)]
     if scores:

@@ -17,14 +17,21 @@ from processes import children, kill
 
 PR_SET_CHILD_SUBREAPER = 36  # processes below whose parent ends become children of this one
 
-if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none that has ended is left as a zombie; not inherited
-    sys.stdin.read()
-    with contextlib.suppress(ChildProcessError):  # those that ended before the signal was ignored
+
+def reap(*_: object) -> None:
+    """Leave no child that has ended as a zombie."""
+    with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(
+        signal.SIGCHLD, reap
+    )  # a handler is not inherited, as an ignored signal would be
+    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    sys.stdin.read()
     while below := children(os.getpid()):
         for pid in below:
             kill(pid)
