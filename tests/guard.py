@@ -27,9 +27,7 @@ def reap(*_: object) -> None:
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(
-        signal.SIGCHLD, reap
-    )  # a handler is not inherited, as an ignored signal would be
+    signal.signal(signal.SIGCHLD, reap)  # a handler is not inherited, as an ignored signal would be
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     sys.stdin.read()
     while below := children(os.getpid()):
