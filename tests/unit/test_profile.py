@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -107,6 +108,25 @@ def test_a_silent_neighbour_is_not_waited_for_longer_than_the_time_out(config, m
 def test_profile_counts_the_collectives_of_batch_norm(measured):
     """G has one batch norm: forward and backward in its own turn, forward alone for D's fakes; D has none."""
     assert measured.g.norms == 2 and measured.generate_norms == 1 and measured.d.norms == 0
+
+
+@pytest.mark.usefixtures("_no_neighbours")
+def test_profile_of_a_discriminator_that_never_trains_costs_nothing(config):
+    started = replace(config.adversarial, weight=0, d_start_kimg=1e9)
+    flow = read_recipe("flow-digits", ["data.size=8", "model.width=16", "model.steps=2", "train.batch=4"])
+    assert flow.adversarial == started
+    found = measure_profile(flow, "flow-digits", build.open_data(flow), lambda batch: 0, [4])
+    assert (found.d.parameters, found.d.weight_bytes, found.d.norms, found.generate_norms) == (0, 0, 0, 0)
+    assert found.d.state_bytes > 0 and found.g.weight_bytes > 0
+    assert found.generate_s.values[0] + found.d.update_s.values[0] < 0.2 * found.g.update_s.values[0]
+
+
+@pytest.mark.usefixtures("_no_neighbours")
+def test_profile_of_a_discriminator_that_trains_at_random_is_that_of_its_turns(config, measured):
+    rare = replace(config, d=replace(config.d, update_probability=0.01))
+    found = measure_profile(rare, "digits", build.open_data(rare), lambda batch: 0, [4])
+    assert found.d.weight_bytes == measured.d.weight_bytes and found.generate_norms == 1
+    assert found.d.update_s.values[0] > 0.2 * found.g.update_s.values[0]
 
 
 @pytest.mark.usefixtures("_no_neighbours")

@@ -126,7 +126,7 @@ def _measure_busy(
     if not neighbours:
         return []
     timed.say(f"measuring generations next to {neighbours} other processes")
-    pair = replace(config, grid=None, adversarial=config.adversarial.started)
+    pair = replace(config.with_started_terms, grid=None)
     with busy_neighbours(pair, timed.factory.data, neighbours) as others:
         others.run(config.train.batch)
         return [timed.measure(place) for place in places]

@@ -113,10 +113,10 @@ def _measure_sizes(
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
-    """Return the config of one eager process whose players take turns."""
+    """Return the config of one eager process whose players take turns; D trains in each or in none."""
     one = replace(config, devices=None, train=replace(config.train, executor="eager"))
-    one = replace(one, g=replace(one.g, strategy=None), d=replace(one.d, strategy=None))
-    one = replace(one, adversarial=one.adversarial.started)
+    every_turn = replace(one.d, strategy=None, update_probability=1.0)
+    one = replace(one.with_started_terms, g=replace(one.g, strategy=None), d=every_turn)
     return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
 
 
@@ -225,7 +225,8 @@ def _player(
 ) -> PlayerProfile:
     seat = game.g if side is Side.G else game.d
     assert isinstance(seat, Player)
-    trained = [weight for weight in seat.net.parameters() if weight.requires_grad]
+    trains = side is Side.G or not game.d_pauses
+    trained = [weight for weight in seat.net.parameters() if weight.requires_grad and trains]
     state = seat.net.state_dict().values()
     return PlayerProfile(
         sum(weight.numel() for weight in trained),

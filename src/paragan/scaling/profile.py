@@ -43,10 +43,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class PlayerProfile:
-    """One player. weight_bytes: of its trained weights; state_bytes: of all weights and buffers.
+    """One player.
 
-    update_s: seconds of one update, D's without the generation of its fakes. norms: collectives of
-    batch norm in one update on several ranks, and `norm_bytes` of all of them together.
+    parameters, weight_bytes: of the weights that the run trains, 0 for a D that never begins;
+    state_bytes: of all weights and buffers. update_s: seconds of one update, D's without the
+    generation of its fakes. norms: collectives of batch norm in one update on several ranks, and
+    `norm_bytes` of all of them together.
     """
 
     parameters: int
