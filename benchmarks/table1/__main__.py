@@ -31,6 +31,10 @@ Ranks = Annotated[
     int,
     typer.Option(min=1, max=8, help="Processes for data parallel and ZeRO; the global batch grows with it."),
 ]
+OnlyPoster = Annotated[
+    bool,
+    typer.Option("--only-poster", help="Of pix2pix, only the poster's techniques: half of the time."),
+]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Output folder for the table (.md, .json, .svg).")]
 
 app = typer.Typer(
@@ -48,13 +52,14 @@ def table1(
     mnist: Mnist = None,
     rounds: Rounds = 20,
     ranks: Ranks = 1,
+    only_poster: OnlyPoster = False,
     out: Out = Path("benchmarks/results"),
 ) -> None:
     """Measure the poster's training techniques on pix2pix and a vanilla GAN.
 
     Data parallel, AMP, accumulation, clipping and ZeRO: epoch time, losses and quality against a baseline.
     """
-    run(Table1Options(images, epochs, data, mnist, rounds, ranks), out)
+    run(Table1Options(images, epochs, data, mnist, rounds, ranks, only_poster), out)
 
 
 if __name__ == "__main__":

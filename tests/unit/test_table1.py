@@ -168,6 +168,13 @@ def test_round_sizes_are_whole_updates_of_every_row(tmp_path):
         assert all(size % group.unit == 0 and size > 0 for size in sizes)
 
 
+def test_only_poster_measures_the_techniques_of_the_poster_and_no_others(tmp_path):
+    (table,) = rows.Table1Options(data=str(tmp_path), only_poster=True).tables()
+    measured = {row.name for group in table.groups for row in group.rows}
+    of_poster = {row.name for group in rows.PIX2PIX for row in group.rows if row.poster}
+    assert of_poster <= measured == of_poster | {"baseline again", "fused optimiser"}
+
+
 def test_interval_of_three_or_more_rounds_leaves_the_first_out():
     assert report.interval([9.0, 1.0, 1.2, 1.1]) == {"median": 1.1, "low": 1.0, "high": 1.2, "rounds": 3}
     assert report.interval([3.0, 1.0])["rounds"] == 2
