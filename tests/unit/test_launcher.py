@@ -101,14 +101,15 @@ def test_a_failure_that_would_come_again_is_not_tried_again(folder, capfd, monke
 
 def test_a_suspended_rank_is_killed_once_another_has_failed_and_the_rest_may_end(folder):
     code = """
+if rank == 2:
+    ignore_stops()
 leave_pid()
 if rank == 0:
     os.kill(os.getpid(), signal.SIGSTOP)
 if rank == 1:
-    wait_for(lambda: ready(0) and open(f"/proc/{open(folder + '/ready-0').read()}/stat").read().split()[2] == "T")
+    wait_for(lambda: ready(2) and ready(0) and open(f"/proc/{open(folder + '/ready-0').read()}/stat").read().split()[2] == "T")
     sys.exit(3)
 if rank == 2:
-    ignore_stops()
     zero = int(open(folder + "/ready-0").read()) if not wait_for(lambda: ready(0)) else 0
     wait_for(lambda: not os.path.exists(f"/proc/{zero}") or open(f"/proc/{zero}/stat").read().split()[2] == "Z")
     sys.exit(5)
