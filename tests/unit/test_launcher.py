@@ -107,7 +107,8 @@ leave_pid()
 if rank == 0:
     os.kill(os.getpid(), signal.SIGSTOP)
 if rank == 1:
-    wait_for(lambda: ready(2) and ready(0) and open(f"/proc/{open(folder + '/ready-0').read()}/stat").read().split()[2] == "T")
+    wait_for(lambda: ready(2))
+    wait_for(lambda: ready(0) and open(f"/proc/{open(folder + '/ready-0').read()}/stat").read().split()[2] == "T")
     sys.exit(3)
 if rank == 2:
     zero = int(open(folder + "/ready-0").read()) if not wait_for(lambda: ready(0)) else 0
