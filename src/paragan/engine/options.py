@@ -30,6 +30,11 @@ class TrainOptions:
     """Length of the run in thousands of real images."""
     threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
+    deterministic: bool = False
+    """Use torch's deterministic kernels, so that equal runs on an accelerator are equal bit for bit.
+
+    They are slower; an operation without one ends the run. On a CPU runs are equal without it.
+    """
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
     watchdog: WatchdogOptions | None = field(default_factory=WatchdogOptions)

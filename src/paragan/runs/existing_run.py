@@ -15,7 +15,7 @@ from paragan.runs.folder import RunFolder
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
-    *("train.watchdog", "train.trace_steps", "train.network"),
+    *("train.watchdog", "train.trace_steps", "train.network", "train.deterministic"),
     *("rollback.", "data.prefetch", "data.prefetch_mb", "data.readers", "data.threads"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
     *("g.strategy", "g.recompute", "g.offload", "d.strategy", "d.recompute", "d.offload"),

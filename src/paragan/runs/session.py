@@ -28,6 +28,7 @@ from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.hardware import device as devices
+from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, choose_layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
@@ -53,6 +54,12 @@ def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], b
 @contextmanager
 def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """Open a session at the newest checkpoint, or at step 0, and lock the folder. Collective."""
+    with deterministic_kernels(request.config.train.deterministic), _opened(request, world, stop) as session:
+        yield session
+
+
+@contextmanager
+def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
     rank_checks.refuse_different(request.config, world)
@@ -134,7 +141,7 @@ def share_failures(world: World) -> Iterator[None]:
 def record_failure(session: Session) -> Iterator[None]:
     """Record a failure inside and `exit.json`, inform the other ranks, re-raise."""
     try:
-        with share_failures(session.world), compiling():
+        with share_failures(session.world), compiling(), report_missing_kernels():
             yield
     except BaseException as error:
         code, line = outcome(error)

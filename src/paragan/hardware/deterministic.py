@@ -1,0 +1,44 @@
+"""Deterministic kernels; without them, equal runs on an accelerator differ in their last bits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from paragan.core.errors import ConfigError
+
+_MISSING = " does not have a deterministic implementation"  # in the message of torch
+
+
+@contextmanager
+def deterministic_kernels(enabled: bool) -> Iterator[None]:
+    """Let torch use deterministic kernels in the block, if enabled (`train.deterministic`).
+
+    cuBLAS reads its environment variable at its first product, which must not be before the block.
+    """
+    if not enabled:
+        yield
+        return
+    before = torch.get_deterministic_debug_mode()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
+@contextmanager
+def report_missing_kernels() -> Iterator[None]:
+    """Turn torch's error for an operation without a deterministic kernel into a `ConfigError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        operation, found, _ = str(error).partition(_MISSING)
+        if not found:
+            raise
+        problem = f"train.deterministic: torch has no deterministic kernel for {operation} on this device"
+        raise ConfigError(f"{problem}; set train.deterministic=false, or replace the layer that needs it") from error
