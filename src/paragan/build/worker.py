@@ -59,7 +59,8 @@ def join_coordinator(
         with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
             store = connect_store(host, welcome["store"], run.train.timeout_s)
             with deterministic_kernels(run.train.deterministic), report_missing_kernels():
-                return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()
+                folder = Path(welcome["folder"])
+                return _build_worker(run, line, folder, store, status, torch_device, say).run()
     finally:
         line.close()
 

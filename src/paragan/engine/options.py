@@ -31,7 +31,7 @@ class TrainOptions:
     threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
     deterministic: bool = False
-    """Use torch's deterministic kernels, so that equal runs on an accelerator are equal bit for bit.
+    """Use torch's deterministic kernels: equal runs on an accelerator are equal bit for bit.
 
     They are slower; an operation without one ends the run. On a CPU runs are equal without it.
     """

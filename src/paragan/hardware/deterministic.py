@@ -40,5 +40,7 @@ def report_missing_kernels() -> Iterator[None]:
         operation, found, _ = str(error).partition(_MISSING)
         if not found:
             raise
-        problem = f"train.deterministic: torch has no deterministic kernel for {operation} on this device"
-        raise ConfigError(f"{problem}; set train.deterministic=false, or replace the layer that needs it") from error
+        raise ConfigError(
+            f"train.deterministic: torch has no deterministic kernel for {operation} on this device; "
+            "set train.deterministic=false, or replace the layer that needs it"
+        ) from error
