@@ -82,8 +82,8 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
     ("text", "problem"),
     [
         ("train:\n  batchsize: 3\n", "run.yaml:5: train.batchsize: unknown key; choose one of batch, kimg, "
-                                     "threads, deterministic, timeout_s, watchdog, network, trace_steps, executor, layout, "
-                                     "change_rates; did you mean 'train.batch'?"),
+                                     "threads, deterministic, timeout_s, watchdog, network, trace_steps, "
+                                     "executor, layout, change_rates; did you mean 'train.batch'?"),
         ("mdoel: 3\n", "run.yaml:4: mdoel: unknown key; choose one of data, model, "),
         ("lr: 3\n", "run.yaml:4: lr: unknown key; use g.optimizer.lr=3 d.optimizer.lr=3"),
         ("d: {lr: 3}\n", "run.yaml:4: d.lr: unknown key; choose one of optimizer, "),
