@@ -142,6 +142,17 @@ def test_micro_batches_of_three_players_are_the_whole_batch():
     assert largest_difference(play(parts=1)[0], play(parts=3)[0]) < 1e-12
 
 
+@pytest.mark.parametrize("step", [scheme.step, synchronous.step])
+def test_further_players_train_while_d_has_not_begun(step):
+    nets = networks()
+    gan = game(nets)
+    gan.adversarial = AdversarialOptions(weight=WEIGHT, d_start_kimg=1)
+    step(gan, batches())
+    before = networks()
+    changed = {side: largest_difference({side: net}, {side: before[side]}) > 0 for side, net in nets.items()}
+    assert changed == {Side.G: True, Side.D: False, FAKE_SCORE: True}
+
+
 def test_player_that_a_term_calls_is_frozen_in_that_turn_and_trains_again():
     gan = game(networks(), 1, Pull())
     before = [weight.clone() for weight in gan.g.net.parameters()]

@@ -11,6 +11,7 @@ from torch import nn
 
 from paragan.config import RunConfig
 from paragan.core.fakes import detached_fakes
+from paragan.core.protocols import Turn
 from paragan.core.types import Batch
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -24,7 +25,7 @@ def count_norms(config: RunConfig, game: GAN, batches: Iterator[Batch]) -> dict[
     counts = {}
     turn = game.d_turn(next(batches))
     with _counted_norms(game) as seen:
-        fakes = detached_fakes(turn, game.g.network(), config.d.micro_batches)
+        fakes = fakes_of_turn(turn, game, config.d.micro_batches)
     counts["generate"] = (len(seen), sum(seen))
     with _counted_norms(game) as seen:
         game.d.update(turn.with_fakes(fakes), against=game.g)
@@ -33,6 +34,11 @@ def count_norms(config: RunConfig, game: GAN, batches: Iterator[Batch]) -> dict[
         game.g.update(game.g_turn(next(batches)), against=game.d)
     counts["g"] = (len(seen), sum(seen))
     return counts
+
+
+def fakes_of_turn(turn: Turn, game: GAN, parts: int) -> tuple[torch.Tensor, ...]:
+    """Generate the fakes of D's turn; none if it is not due."""
+    return detached_fakes(turn, game.g.network(), parts) if turn.is_due else ()
 
 
 @contextmanager

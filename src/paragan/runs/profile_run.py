@@ -17,7 +17,6 @@ import torch
 from paragan import build
 from paragan.build.data import batch_stream, sample_name
 from paragan.config import RunConfig, choose, to_tree
-from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Batch, Side
@@ -28,7 +27,7 @@ from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
 from paragan.runs.busy_host import measure_with_neighbours, workers_of_host
 from paragan.runs.measured_times import noise_batches
-from paragan.runs.norm_collectives import count_norms
+from paragan.runs.norm_collectives import count_norms, fakes_of_turn
 from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 
@@ -150,10 +149,10 @@ def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.devi
     batches = noise_batches(config, found, device, size)
     scheme = build.scheme(config)
     turn = game.d_turn(next(batches))
-    fakes = detached_fakes(turn, game.g.network(), config.d.micro_batches)
+    fakes = fakes_of_turn(turn, game, config.d.micro_batches)
 
     def generate() -> None:
-        detached_fakes(game.d_turn(next(batches)), game.g.network(), config.d.micro_batches)
+        fakes_of_turn(game.d_turn(next(batches)), game, config.d.micro_batches)
 
     def update_d() -> None:
         game.d.update(game.d_turn(next(batches)).with_fakes(fakes), against=game.g)
