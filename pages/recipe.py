@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from benchmarks.plots import Curve, Panel, line_plot
 from paragan.core import registry
 
 Line = Mapping[str, Any]
 _STEPS_KEPT = 100
+_MAX_SHEET = 1024
 _MAX_DEPTH = 2  # slashes in names that are stored: d/loss/adversarial
 _ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real", "directions"}
 _INDEX = """# Recipes
@@ -51,6 +53,7 @@ def pages(folder: Path) -> dict[Path, str]:
 def store_run(run: Path, folder: Path, name: str) -> None:
     """Store the scores, the end and about a hundred steps of a run's record, and its last sample sheet.
 
+    A sheet of more than `_MAX_SHEET` pixels in width is made smaller by a whole number.
     Values of each of several discriminators, such as d/real/mpd/0, are left out.
     """
     lines = _read(run / "metrics.jsonl")
@@ -59,7 +62,8 @@ def store_run(run: Path, folder: Path, name: str) -> None:
     stored = [line for number, line in enumerate(lines) if line["kind"] in ("score", "end") or number in chosen]
     brief = [{key: value for key, value in line.items() if key.count("/") <= _MAX_DEPTH} for line in stored]
     (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in brief), encoding="utf-8")
-    shutil.copy(max((run / "samples").glob("step-*.png")), folder / f"{name}.png")
+    with Image.open(max((run / "samples").glob("step-*.png"))) as sheet:
+        sheet.reduce(-(-sheet.width // _MAX_SHEET)).save(folder / f"{name}.png", optimize=True)
 
 
 def _blocks(folder: Path, name: str) -> Iterator[str]:

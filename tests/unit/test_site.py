@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 import paragan
 from pages import api, commands, pages, recipe
@@ -100,7 +101,7 @@ def run(tmp_path):
     folder = tmp_path / "run"
     (folder / "samples").mkdir(parents=True)
     for step in (0, 1000):
-        (folder / "samples" / f"step-{step:07d}.png").write_bytes(b"picture %d" % step)
+        Image.new("L", (2050, 4), step // 4).save(folder / "samples" / f"step-{step:07d}.png")
     lines = [line("score", 0, **{"fd[judge]": 100.0, "coverage": 0.01})]
     lines += [
         line("step", n, **{"d/loss/adversarial": 1.0, "g/loss/adversarial": float("nan")}) for n in range(1, 1000)
@@ -110,12 +111,13 @@ def run(tmp_path):
     return folder
 
 
-def test_store_run_thins_the_record_and_copies_the_last_sheet(run, tmp_path):
+def test_store_run_thins_the_record_and_stores_a_smaller_copy_of_the_last_sheet(run, tmp_path):
     recipe.store_run(run, tmp_path, "digits")
     kept = [json.loads(text) for text in (tmp_path / "digits.jsonl").read_text().splitlines()]
     assert [one["fd[judge]"] for one in kept if one["kind"] == "score"] == [100.0, 0.5]
     assert 50 <= sum(one["kind"] == "step" for one in kept) <= 100
-    assert (tmp_path / "digits.png").read_bytes() == b"picture 1000"
+    with Image.open(tmp_path / "digits.png") as sheet:
+        assert sheet.width == 684 and sheet.getextrema() == (250, 250)  # 2,050 pixels by three
 
 
 def test_recipe_page_describes_the_recorded_run(run, tmp_path):
