@@ -30,6 +30,7 @@ def variants(weights: str) -> dict[str, dict[str, Any]]:
     distillation = {"name": "distillation", "weight": 0.5, "teacher": weights}
     return {
         "GAN alone": {},
+        "averaged over 1 kimg": {"g.ema.half_life_kimg": 1, "g.ema.ramp": 0.1},
         "without noise (APT)": {"augment.noise": False},
         "with the teacher's images (ADD)": {"penalties": [*penalties, distillation]},
         "GAN alone, 4 steps": {"model.steps": 4},

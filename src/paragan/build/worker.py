@@ -20,7 +20,7 @@ from paragan.distributed.launch.handshake import worker_info
 from paragan.distributed.transports.control import ControlConnection, connect
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.hardware import device as devices, peers
-from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
+from paragan.hardware.deterministic import deterministic_kernels
 
 
 def join_coordinator(
@@ -58,7 +58,7 @@ def join_coordinator(
         # Heartbeats start before the data is read, which may take long.
         with closing(PeriodicHeartbeat(line.send, run.grid.heartbeat_s, status)):
             store = connect_store(host, welcome["store"], run.train.timeout_s)
-            with deterministic_kernels(run.train.deterministic), report_missing_kernels():
+            with deterministic_kernels(run.train.deterministic):
                 folder = Path(welcome["folder"])
                 return _build_worker(run, line, folder, store, status, torch_device, say).run()
     finally:

@@ -18,6 +18,7 @@ def deterministic_kernels(enabled: bool) -> Iterator[None]:
     """Let torch use deterministic kernels in the block, if enabled (`train.deterministic`).
 
     cuBLAS reads its environment variable at its first product, which must not be before the block.
+    Raises `ConfigError` as `report_missing_kernels`.
     """
     if not enabled:
         yield
@@ -26,7 +27,8 @@ def deterministic_kernels(enabled: bool) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     try:
-        yield
+        with report_missing_kernels():
+            yield
     finally:
         torch.set_deterministic_debug_mode(before)
 
@@ -41,6 +43,6 @@ def report_missing_kernels() -> Iterator[None]:
         if not found:
             raise
         raise ConfigError(
-            f"train.deterministic: torch has no deterministic kernel for {operation} on this device; "
-            "set train.deterministic=false, or replace the layer that needs it"
+            f"torch has no deterministic kernel for {operation} on this device; set train.deterministic=false, "
+            "do not call torch.use_deterministic_algorithms, or replace the layer that needs it"
         ) from error

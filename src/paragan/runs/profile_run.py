@@ -237,10 +237,12 @@ def _player(
 
 
 def updates_fingerprint(config: RunConfig) -> str:
-    """Return a word for the networks, losses and precision that a profile was measured with."""
+    """Return a word for the networks, losses that act, and precision that a profile was measured with."""
     tree = to_tree(config)
     parts = {name: tree[name] for name in _OF_THE_MODEL}
     parts["data"] = parts["data"]["name"]
+    started = config.with_started_terms.adversarial
+    parts["acting"] = [started.weight != 0, started.start_kimg == 0, started.d_start_kimg == 0]
     parts["precision"] = [config.g.precision, config.d.precision]
     parts["updates"] = [config.d.updates_per_step, config.g.micro_batches, config.d.micro_batches]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
