@@ -84,6 +84,17 @@ def test_sharded_weights_are_not_measured(strategy, is_plain):
     assert said == (["layout    plain: sharded weights have no layout"] if is_plain else [])
 
 
+def test_players_that_train_at_the_same_time_are_measured_in_turns(tmp_path):
+    measured = []
+
+    def find(config):
+        measured.append(config.scheme.name)
+        return with_layout(config)
+
+    found, _ = choose(read_recipe("digits", [*WORDS, "train.layout=auto", "scheme=asynchronous"]), tmp_path, find=find)
+    assert measured == ["synchronous"] and found.scheme.name == "asynchronous" and found.g.layout == FOUND
+
+
 def test_choice_leaves_what_a_user_set(tmp_path):
     words = ("train.layout=auto", "g.channels_last=true", "d.micro_batches=4")
     found, _ = choose(read_recipe("digits", [*WORDS, *words]), tmp_path)
@@ -94,7 +105,6 @@ def test_choice_leaves_what_a_user_set(tmp_path):
     ("words", "message"),
     [
         (["train.executor=compile"], "the executor compile chooses layouts itself"),
-        (["scheme=asynchronous"], "do not take turns"),
         (["d.recompute=true"], "recomputed activations"),
     ],
 )

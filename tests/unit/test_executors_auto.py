@@ -135,9 +135,15 @@ def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):
     assert way(found) == recorded
 
 
-def test_players_that_do_not_take_turns_are_not_measured(tmp_path):
-    found, said = choose(tmp_path, clock := Clock({}), *AUTO, "scheme=asynchronous")
-    assert way(found) == ("eager", "auto", None) and not clock.asked and len(said) == 1 and "asynchronous" in said[0]
+def test_players_that_train_at_the_same_time_are_measured_in_turns_and_not_compiled(tmp_path):
+    found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0}), LONG, "scheme=asynchronous")
+    assert way(found) == FIRST and found.scheme.name == "asynchronous" and clock.asked == [LAST, FIRST] * 4
+    assert said[2] == "executor  compile: not tried, the players train at the same time"
+
+
+def test_rows_of_a_trial_are_those_of_a_rank_of_d():
+    written = config("scheme={name: asynchronous, g_ranks: 2}")
+    assert TrialRun(written, World(rank=0, size=4), None).rows == 4
 
 
 def test_measuring_ends_with_its_budget(tmp_path, monkeypatch):
@@ -208,4 +214,4 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
 def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing():
     world = World(rank=0, size=2)
     assert TrialRun(config(), world, None).rows == 4
-    assert "other ranks would wait" in str(choose_executor._uncompiled(1e9, world))
+    assert "other ranks would wait" in str(choose_executor._uncompiled(1e9, world, False))

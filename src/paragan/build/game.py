@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from paragan.build.latent_prior import prior
 from paragan.build.networks import has_outside_networks, maker
 from paragan.build.players import away, copy, player
 from paragan.build.terms import adversarial, augmentation, balancing, penalties
-from paragan.config import RunConfig, outside_names
+from paragan.config import RunConfig, choose, outside_names
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.network_factory import Model, NetworkFactory
@@ -54,7 +55,7 @@ def gan(
     here = filter(roles.has, options)
     players = {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in here}
     stand_in = copy if roles.has_server else partial(away, has_state=roles.sends_states)
-    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
+    seats = {side: players.get(side) or stand_in(side, makers[side], options[side], executor=how) for side in options}
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
     for side, seat in players.items():
@@ -88,3 +89,8 @@ def scheme(config: RunConfig) -> Scheme:
         return FunctionScheme(module.step)
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
     return made
+
+
+def in_turns(config: RunConfig) -> RunConfig:
+    """Return the config with `synchronous` for a scheme whose players train at the same time."""
+    return replace(config, scheme=choose("schemes", "synchronous")) if scheme(config).is_concurrent else config

@@ -48,7 +48,8 @@ def trainer(
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        refuse_execution(config, device, game, roles.batch_world.size, order.is_concurrent)
+        in_threads = order.is_concurrent and not roles.is_split
+        refuse_execution(config, device, game, world.size, in_threads)
     describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)

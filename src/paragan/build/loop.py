@@ -49,14 +49,14 @@ def refuse_execution(
     device: torch.device,
     game: GAN,
     num_ranks: int,
-    is_concurrent: bool,
+    in_threads: bool,
 ) -> None:
     """Raise `ConfigError` for an executor or offload that this run does not support."""
     side = next((name for name, player in config.player_options.items() if player.offload), None)
     if device.type == "cpu" and side is not None:
         raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
     options = {Side(name): player for name, player in config.player_options.items()}
-    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, is_concurrent)
+    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, in_threads)
 
 
 def with_bases(

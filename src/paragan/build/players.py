@@ -43,8 +43,7 @@ def player(
     net = _laid_out(strategy.prepare(make, world), side, strategy, options)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
-    calling = _calling(options, net, make.device, scaled)
-    calling = replace(calling, compiler=executors.call_compiler(executor, make.device))
+    calling = _calling(options, net, make.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
     return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
 
@@ -75,6 +74,7 @@ def away(
     make: NetworkFactory,
     options: PlayerOptions,
     has_state: bool = False,
+    executor: str = "eager",
 ) -> RemotePlayer:
     """Return the slot of a player on other ranks, with its last received state.
 
@@ -83,12 +83,13 @@ def away(
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
-    return RemotePlayer(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
+    calling = _calling(options, net, make.device, executor=executor)
+    return RemotePlayer(side, policy(options), Snapshot(net, calling))
 
 
-def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
+def copy(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
     """Return a server's player for a rank that computes gradients and never steps."""
-    return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
+    return player(side, make, replace(options, ema=None, max_norm=None, offload=False), executor=executor)
 
 
 def _calling(
@@ -96,9 +97,11 @@ def _calling(
     net: nn.Module,
     device: torch.device,
     scaled: bool = False,
+    executor: str = "eager",
 ) -> Calling:
     dtype = precision.dtype_of(options.precision, net, device)
-    return Calling(dtype, precision.wants_channels_last(options.channels_last, net), scaled)
+    channels_last = precision.wants_channels_last(options.channels_last, net)
+    return Calling(dtype, channels_last, scaled, executors.call_compiler(executor, device))
 
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:

@@ -13,15 +13,15 @@ from paragan.hardware import executors
 
 
 def refuse_unsupported_executor(
-    executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, is_concurrent: bool = False
+    executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, in_threads: bool = False
 ) -> None:
     """Raise `ConfigError` if networks are to be compiled and a setting does not support it.
 
-    ranks: that share a batch. is_concurrent: of the scheme.
+    in_threads: whether the players train at the same time in one process.
     """
     if executor not in ("compile", "graphs"):
         return
-    obstacle = "a scheme whose players train at the same time" if is_concurrent else None
+    obstacle = "a scheme whose players train at the same time in one process" if in_threads else None
     if game.balancer is not None and game.balancer.layer is not None:
         obstacle = obstacle or "balancer.last_layer"
     for player in (seat for seat in game.slots.values() if isinstance(seat, Player)):

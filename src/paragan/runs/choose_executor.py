@@ -71,11 +71,12 @@ def recorded_config(config: RunConfig, out: Path) -> RunConfig | None:
 
 
 def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, measure: Measure | None) -> RunConfig:
-    """Measure precisions and layouts first, then compile the best if the run is long enough."""
-    plain = replace(config, train=replace(config.train, executor="eager"))
-    if build.scheme(config).is_concurrent:
-        say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
-        return plain
+    """Measure precisions and layouts first, then compile the best if the run is long enough.
+
+    Players that train at the same time are measured in turns.
+    """
+    is_concurrent = build.scheme(config).is_concurrent
+    plain = build.in_turns(replace(config, train=replace(config.train, executor="eager")))
     bench = TrialRun(config, world, model)
     trial = _Trial(measure or bench, len(config.max_steps), say)
     eager = list(candidates(plain, bench.device, bench.networks()))
@@ -86,7 +87,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
             break
     trial.print_times()
     run_s, best = trial.best()
-    if (why := _uncompiled(run_s, world)) is not None:
+    if (why := _uncompiled(run_s, world, is_concurrent)) is not None:
         say(f"executor  compile: not tried, {why}")
     else:
         names: tuple[Literal["compile", "graphs"], ...] = ("compile", "graphs")
@@ -178,8 +179,10 @@ def _pairs(g: Sequence[Any], d: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(g[min(n, len(g) - 1)], d[min(n, len(d) - 1)]) for n in range(max(len(g), len(d)))]
 
 
-def _uncompiled(run_s: float, world: World) -> str | None:
-    """Return why compiling is not tried; None if it is."""
+def _uncompiled(run_s: float, world: World, is_concurrent: bool) -> str | None:
+    """Return why compiling is not tried; None if it is. is_concurrent: of the scheme."""
+    if is_concurrent:
+        return "the players train at the same time"
     if world.size > 1:
         return "other ranks would wait for it: set train.executor=compile"
     if run_s < WORTH_S:

@@ -51,12 +51,9 @@ def choose_layout(
 
 
 def _found(config: RunConfig, world: World, say: Say, model: Model | None, find: Find | None) -> RunConfig:
-    """Measure, unless networks are compiled or players do not take turns."""
+    """Measure steps in turns, unless networks are compiled or have no layout."""
     if config.train.executor != "eager":
         say(f"layout    plain: the executor {config.train.executor} chooses layouts itself")
-        return config
-    if build.scheme(config).is_concurrent:
-        say(f"layout    plain: players of scheme {config.scheme.name} do not take turns, and are not measured")
         return config
     if config.g.recompute or config.d.recompute:
         say("layout    plain: recomputed activations have no layout")
@@ -64,7 +61,8 @@ def _found(config: RunConfig, world: World, say: Say, model: Model | None, find:
     if world.size > 1 and _shards_weights(config, world):
         say("layout    plain: sharded weights have no layout")
         return config
-    return find(config) if find is not None else find_layout(TrialRun(config, world, model), config, say).config
+    measured = build.in_turns(config)
+    return find(measured) if find is not None else find_layout(TrialRun(config, world, model), measured, say).config
 
 
 def _shards_weights(config: RunConfig, world: World) -> bool:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from paragan import build
 from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
-from paragan.config import RunConfig, choose, outside_names, read_recipe
+from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
@@ -158,10 +158,8 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
 def _simulated_config(config: RunConfig) -> RunConfig:
     """Return the config of one eager process whose players take turns, in their plain layout."""
     config = replace(config, g=replace(config.g, layout=None), d=replace(config.d, layout=None))
-    config = replace(config, devices=None, train=replace(config.train, executor="eager", layout="fixed"))
-    if build.scheme(config).is_concurrent:
-        return replace(config, scheme=choose("schemes", "synchronous"))
-    return config
+    train = replace(config.train, executor="eager", layout="fixed")
+    return build.in_turns(replace(config, devices=None, train=train))
 
 
 def open_planned_data(request: PlanRequest) -> build.Data:

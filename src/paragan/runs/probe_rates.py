@@ -15,7 +15,7 @@ import torch
 from paragan import build
 from paragan.build.data import sample_name
 from paragan.build.initial_weights import initial_paths, initialised
-from paragan.config import RunConfig, choose
+from paragan.config import RunConfig
 from paragan.core.errors import ConfigError, DivergedError, is_out_of_memory
 from paragan.core.files import create_subfolder, link_or_copy
 from paragan.evaluation.score import Score
@@ -110,11 +110,9 @@ def _trial_config(planned: RunConfig, parts: int) -> RunConfig:
         most = max(parts, player.micro_batches)
         return replace(player, strategy=None, reduce="fp32", micro_batches=most)
 
-    is_concurrent = build.scheme(planned).is_concurrent
     return replace(
-        planned,
+        build.in_turns(planned),
         devices=None,
-        scheme=choose("schemes", "synchronous") if is_concurrent else planned.scheme,
         g=alone(planned.g),
         d=alone(planned.d),
         train=replace(planned.train, executor="eager"),

@@ -16,7 +16,7 @@ import torch
 
 from paragan import build
 from paragan.build.data import batch_stream, sample_name
-from paragan.config import RunConfig, choose, to_tree
+from paragan.config import RunConfig, to_tree
 from paragan.core.network_factory import Model
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Batch, Side
@@ -116,7 +116,7 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     one = replace(config, devices=None, train=replace(config.train, executor="eager"))
     every_turn = replace(one.d, strategy=None, update_probability=1.0)
     one = replace(one.with_started_terms, g=replace(one.g, strategy=None), d=every_turn)
-    return replace(one, scheme=choose("schemes", "synchronous")) if build.scheme(one).is_concurrent else one
+    return build.in_turns(one)
 
 
 def _step_s(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> float:

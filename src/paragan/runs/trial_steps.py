@@ -47,7 +47,8 @@ class TrialRun:
         self.ranks = world.size
         is_alone = world.group is None
         self.device = devices.select_device(config.train.threads) if is_alone else world.device
-        self.rows = world.share(config.train.batch)[1]
+        num_ranks = len(build.scheme(config).assign(world.size)[Side.D])
+        self.rows = Rows(0, 0, config.train.batch, config.train.batch).shares(num_ranks)[0].count
         self.found = data or build.open_data(config, model=model)
 
     def networks(self) -> Mapping[Side, nn.Module]:
