@@ -5,6 +5,7 @@ R1 and path length differentiate twice through recomputed blocks; StyleGAN2 draw
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from itertools import count
 
@@ -83,3 +84,20 @@ def test_training_with_recomputed_blocks_equals_training_without(model):
     for name, value in plain.items():
         torch.testing.assert_close(recomputed[name], value, rtol=0, atol=1e-10, msg=name)
     assert max(float((plain[name] - start[name]).abs().max()) for name in plain) > 1e-3
+
+
+def test_copy_of_a_recomputed_network_has_its_own_weights():
+    """As an opponent's snapshot: its output changes with its weights, and no gradient reaches the original."""
+    strategy = none.Strategy(None, MemoryOptions(recompute=True))
+    net = strategy.prepare(lambda: network("biggan", Side.D, 16), None)
+    copied = deepcopy(net).requires_grad_(False)
+    with torch.no_grad():
+        for weight in copied.parameters():
+            weight.mul_(1.1)
+    plain = network("biggan", Side.D, 16)
+    plain.load_state_dict(copied.state_dict())
+    x = reals(0).requires_grad_()
+    found, expected = (torch.autograd.grad(one(x).logits_B.sum(), x)[0] for one in (copied, plain))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    copied(x).logits_B.sum().backward()
+    assert all(weight.grad is None for weight in net.parameters())

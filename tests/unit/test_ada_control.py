@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -95,6 +96,17 @@ def test_game_reports_the_sign_the_images_and_p(per_step):
         told.append(found["d/augment_p"])
     assert told == pytest.approx(by_hand(means, BATCH * per_step, SURE)[:-1], abs=1e-6)
     assert len(set(told)) == 3
+
+
+def test_batches_of_a_further_player_are_not_images_of_d():
+    augment = Augment(SURE)
+    gan = small(augment)
+    seen = []
+    augment.observe = lambda sign, images, total: seen.append(images) or {}
+    gan.further = {Side("fake_score"): SimpleNamespace(updates_per_step=5)}
+    update = gan.d.update(gan.d_turn(next(batches())), against=gan.g)
+    gan.report(BATCH, {Side.D: update})
+    assert gan.clock.images == 5 * BATCH and seen == [BATCH]
 
 
 def test_logits_that_are_no_numbers_have_no_sign():

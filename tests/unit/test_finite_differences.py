@@ -61,6 +61,22 @@ def test_it_is_the_plain_loop(name, wanted, parts):
     assert max(slope.abs().max() for slope in slopes) > 1e-6
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_micro_batch_without_rows_has_an_empty_term(name):
+    """Another rank has rows of that micro-batch, and waits for this one in D's layers."""
+    d = Quadratic()
+    x = torch.zeros(0, 5, dtype=torch.float64)
+    rows = Rows(0, 0, 2, 4).parts(4)[2]
+    assert not rows.count
+    feed = TurnInputs(rows, SEED, {}, Batch(rows, {"image": x}), (x,))
+    logits = DiscriminatorOutput.of(d(x))
+    called_rows = []
+    d.register_forward_pre_hook(lambda module, inputs: called_rows.append(len(inputs[0])))
+    penalty = FILES[name].Penalty(FILES[name].Options())
+    term = penalty(PenaltyContext(CalledNetwork(d), feed, Outputs(logits, logits), None))
+    assert term.shape == (0,) and term.requires_grad and called_rows == [0]
+
+
 class Quadratic(nn.Module):
     """x' A x + b' x, whose slope is known."""
 

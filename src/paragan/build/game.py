@@ -21,6 +21,8 @@ from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.game.state_buffers import attach_state, refuse_state
 from paragan.game.tensor_validation import validate_on
@@ -46,16 +48,12 @@ def gan(
     refuse_unpaired(config, found, has_outside_networks(config, model), model)
     roles = colocated_roles(ALONE) if roles is None else roles
     options = {Side(name): of_player for name, of_player in config.player_options.items()}
-    scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
-    # G's gradient passes through D: an fp16 D underflows it for any format of G.
-    scaled[Side.G] = any(scaled.values())
     is_validated = makers is None and (model is not None or bool(outside_names(config)) or not found.is_image)
     makers = makers or {side: maker(config, side, found, device, model) for side in options}
-    how = config.train.executor
-    here = filter(roles.has, options)
-    players = {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in here}
+    players = _players(options, makers, roles, config.train.executor)
     stand_in = copy if roles.has_server else partial(away, has_state=roles.sends_states)
-    seats = {side: players.get(side) or stand_in(side, makers[side], options[side], executor=how) for side in options}
+    stand_in = partial(stand_in, executor=config.train.executor)
+    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in options}
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
     for side, seat in players.items():
@@ -63,16 +61,28 @@ def gan(
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
     latents = prior(config, found, device, nets, model)
-    rest: dict[str, Any] = {"total": roles.batch_world.sum, "balancer": balancing(config)}
+    rest: dict[str, Any] = {"augment": augmentation(config, nets[Side.D]), "balancer": balancing(config)}
+    rest["total"] = roles.batch_world.sum
     rest["further"] = {side: seats[side] for side in seats if side.is_further}
     rest |= {"further_penalties": {side: mine[side] for side in rest["further"]}, "adversarial": config.adversarial}
-    game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augmentation(config), **rest)
+    game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], **rest)
     attach_state(game)
     if is_validated:  # on a separate pair, so that no state changes
         _validate(game, makers, found, turns)
     if roles.is_split:
         refuse_state(game, f"scheme.{config.scheme.name}", roles.has_server)
     return game
+
+
+def _players(
+    options: Mapping[Side, PlayerOptions], makers: Mapping[Side, NetworkFactory], roles: Roles, executor: str
+) -> dict[Side, Player]:
+    """Return the players of this rank."""
+    scaled = {side: of_player.precision == "fp16" for side, of_player in options.items()}
+    # G's gradient passes through D: an fp16 D underflows it for any format of G.
+    scaled[Side.G] = any(scaled.values())
+    here = filter(roles.has, options)
+    return {side: player(side, makers[side], options[side], scaled[side], roles.batch_world, executor) for side in here}
 
 
 def _validate(game: GAN, makers: Mapping[Side, NetworkFactory], found: Data, turns: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from paragan.build.data import Data
 from paragan.config import RunConfig
 from paragan.core import registry
@@ -58,11 +60,22 @@ def _penalty(chosen: Choice, model: Model | None) -> Penalty:
     return made
 
 
-def augmentation(config: RunConfig) -> Augment | None:
-    """Return the augmentation of D's inputs; None: none."""
+def augmentation(config: RunConfig, d: nn.Module) -> Augment | None:
+    """Return the augmentation of D's inputs; None: none. d: the discriminator.
+
+    Raises `ConfigError` for one that appends channels that D does not read.
+    """
     if config.augment is None:
         return None
-    made: Augment = registry.load_module("augment", config.augment.name).Augment(config.augment.options)
+    name = config.augment.name
+    made: Augment = registry.load_module("augment", name).Augment(config.augment.options)
+    appended = getattr(made, "extra_channels", 0)
+    if appended and not any(getattr(module, "extra_channels", 0) == appended for module in d.modules()):
+        raise ConfigError(
+            f"augment {name} appends {appended} channel to D's images, which D of {config.model.name} "
+            f"does not read; use model flow_unet, leave augment out, or set extra_channels = {appended} "
+            "in a D of your own that reads it"
+        )
     return made
 
 

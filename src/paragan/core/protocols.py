@@ -113,8 +113,8 @@ class Penalty(ABC):
 class Augment(Protocol):
     """Differentiable transform of D's inputs, by draws for the global batch (`augment/`).
 
-    `extra_channels` of a file is the number of channels that it appends for D to read; none
-    without.
+    `extra_channels` is the number of channels that it appends; without it, none. A D that reads them
+    has an attribute of this name and number.
     """
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...

@@ -189,7 +189,7 @@ class GAN:
             scalars |= {f"{side.value}/{name}": value for name, value in update.scalars.items()}
             weights |= varying_weights(side, self.adversarial, self.penalties[side], update.rows)
         if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None and d.scalars:
-            values = adapts.observe(d.scalars["sign"], num_real, self.total)
+            values = adapts.observe(d.scalars["sign"], images * self.d.updates_per_step, self.total)
             share = d.rows.count / d.rows.total
             scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
         return Report(self.clock.step, self.clock.images, scalars, weights)

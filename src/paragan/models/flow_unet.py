@@ -56,6 +56,8 @@ class Generator(BlockGenerator):
 class Discriminator(BlockDiscriminator):
     """x_BCHW (and y_B) to logits and features; one more channel holds the time (`augment/flow_noise`)."""
 
+    extra_channels = 1  # that an augmentation may append
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         encoder = TimedEncoder(options, shape, self.num_classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, update_wrapper
 from itertools import chain
 from typing import Any
 
@@ -35,19 +35,19 @@ def _declared(net: nn.Module) -> list[nn.Module]:
 
 
 def checkpoint_activations(net: nn.Module) -> None:
-    """Recompute each block in the backward pass, without advancing state (Chen et al. 2016)."""
+    """Recompute each block in the backward pass, without advancing state (Chen et al. 2016).
+
+    A deep copy of the network runs its copied weights: `deepcopy` follows a partial, not a closure.
+    """
     for block in blocks(net):
-        block.forward = _with_recompute(block.forward)  # type: ignore[method-assign]
+        forward = block.forward
+        block.forward = update_wrapper(partial(_run_checkpointed, forward), forward)  # type: ignore[method-assign]
 
 
-def _with_recompute(forward: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(forward)
-    def again(*inputs: Any, **named: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*inputs, **named)
-        return checkpoint(forward, *inputs, use_reentrant=False, **named)
-
-    return again
+def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*inputs, **named)
+    return checkpoint(forward, *inputs, use_reentrant=False, **named)
 
 
 def _members(module: nn.Module) -> list[nn.Module]:

@@ -56,8 +56,8 @@ class Penalty(protocols.Penalty):
         if self.options.divide_by_sigma_squared:
             weight /= self.options.sigma**2
         if not len(places):  # D is called nevertheless: in its layers, ranks wait for one another
-            places = torch.zeros(1, dtype=torch.int64)
-            noise = noise.new_zeros(1, *x.shape[1:])
+            places = torch.zeros(min(1, feed.rows.count), dtype=torch.int64)
+            noise = noise.new_zeros(len(places), *x.shape[1:])
             share = 0.0
         places = places.to(x.device, non_blocking=True)
         noise = noise.to(x.device, x.dtype, non_blocking=True)

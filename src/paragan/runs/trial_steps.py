@@ -86,7 +86,7 @@ class TrialRun:
 
     def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:
         """Return a function that makes one step of this game."""
-        players = {Side.G: config.g, Side.D: config.d}
+        players = {Side(name): options for name, options in config.player_options.items()}
         refuse_unsupported_executor(config.train.executor, game, players, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 
