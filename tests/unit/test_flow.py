@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import paragan as pg
 from paragan import build
@@ -233,6 +233,19 @@ def test_discriminator_from_the_exported_encoder_has_only_new_heads(teacher, tmp
     assert "G all 67 tensors" in said
     record = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any("d/loss/approximate_r1" in entry for entry in record)
+
+
+def test_resume_with_another_teacher_is_refused(teacher, tmp_path, capsys):
+    file = tmp_path / "teacher.safetensors"
+    weights = load_file(teacher / "export" / "generator.safetensors")
+    save_file(weights, file)
+    term = f"penalties=[{{name: distillation, teacher: {file}}}]"
+    words = ["train", "fewstep-digits", *SMALL, "g.init=null", "d.init=null", term, "--out", str(tmp_path / "run")]
+    assert main([*words, "train.kimg=0.016"]) == 0
+    save_file({name: value + 1 for name, value in weights.items()}, file)
+    capsys.readouterr()
+    assert main([*words, "train.kimg=0.032"]) == 2
+    assert "g: the frozen network of penalty distillation had other weights" in capsys.readouterr().err
 
 
 def test_steps_of_sample_export_and_load_agree(teacher, tmp_path):

@@ -198,14 +198,14 @@ class Judge(Net):
         return super().forward(image)
 
 
-def trainer(folder, draw: int = 0, kimg: float = 0.016, width: int = 0) -> pg.Trainer:
+def trainer(folder, draw: int = 0, kimg: float = 0.016, width: int = 0, of_term: int = 3) -> pg.Trainer:
     """A run of four steps with a frozen backbone of D and a perceptual term."""
     torch.manual_seed(0)
     inner = extractor(draw)
     inner.register_buffer("unused", torch.zeros(width))
     data = {"image": torch.randn(16, *SHAPE), "low": torch.randn(16, 16)}
     settings = {"train.batch": 4, "train.kimg": kimg, "d.ema.half_life_kimg": 0.01, "every.sample_kimg": 0}
-    terms = (pg.PerceptualLoss(pg.Frozen(extractor(3)), ["0"], weight=0.5),)
+    terms = (pg.PerceptualLoss(pg.Frozen(extractor(of_term)), ["0"], weight=0.5),)
     nets = Low(), Judge(pg.Frozen(inner, torch.float32), 1, torch.float32)
     return pg.Trainer(*nets, data, settings=settings, terms=terms, out=folder)
 
@@ -227,12 +227,14 @@ def test_a_run_with_frozen_networks_resumes_bit_for_bit_and_its_checkpoint_does_
     assert "distance='l1'" in text and "weight=0.5" in text
 
 
-def test_a_resume_with_other_frozen_weights_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [({"draw": 7}, "d: the frozen network features"), ({"of_term": 7}, "g: the frozen network of penalty perceptual")],
+)
+def test_a_resume_with_other_frozen_weights_is_refused(tmp_path, other, name):
     trainer(tmp_path / "run", kimg=0.008).run()
-    with pytest.raises(
-        pg.CheckpointError, match=r"d: the frozen network features had other weights \(sha256 .{13}, now"
-    ):
-        trainer(tmp_path / "run", draw=7).run()
+    with pytest.raises(pg.CheckpointError, match=rf"{name} had other weights \(sha256 .{{13}}, now"):
+        trainer(tmp_path / "run", **other).run()
 
 
 def test_a_trainer_without_a_weight_to_train_is_one_line():

@@ -97,6 +97,11 @@ class Penalty(ABC):
     def __call__(self, context: PenaltyContext) -> Tensor:
         """Return the weighted loss of each sample, (B,)."""
 
+    @property
+    def frozen_sha256(self) -> str | None:
+        """Fingerprint of the frozen network that it calls; a resume with another one is refused."""
+        return None
+
     def weight_at(self, rows: Rows) -> float:
         """Return the weight for a batch, times `interval`."""
         return weight_at(self.weight, rows) * self.interval

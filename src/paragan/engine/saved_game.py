@@ -17,6 +17,7 @@ from paragan.core.event import Event
 from paragan.core.phases import Phase, PhaseClock, phase
 from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles, colocated_roles
+from paragan.core.types import Side
 from paragan.engine.divergence import raise_if_not_finite
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -100,7 +101,7 @@ class SavedGame:
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         values: dict[str, Any] = {"players": counters}
         # their weights are not in the checkpoint
-        frozen = self.roles.gather_merged({name: _fingerprints(player) for name, player in self.players.items()})
+        frozen = self.roles.gather_merged({name: self._frozen_sha256(player) for name, player in self.players.items()})
         if any(frozen.values()):
             values["frozen"] = frozen
         bases = self.roles.gather_merged(self._bases())
@@ -140,22 +141,25 @@ class SavedGame:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
             counts = read_counts(checkpoint.values["players"][name], "version", "images")
-            _refuse_other_frozen_networks(checkpoint, player)
+            _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)
 
+    def _frozen_sha256(self, player: Player) -> dict[str, str]:
+        """Return the fingerprints of the frozen networks that a player and its penalties call."""
+        found = {name: frozen.sha256 for name, frozen in frozen_networks(player.net).items()}
+        for penalty in self.gan.penalties[player.side]:
+            if penalty.frozen_sha256 is not None:
+                found[f"of penalty {penalty.name}"] = penalty.frozen_sha256
+        return found
 
-def _fingerprints(player: Player) -> dict[str, str]:
-    return {name: frozen.sha256 for name, frozen in frozen_networks(player.net).items()}
 
-
-def _refuse_other_frozen_networks(checkpoint: Checkpoint, player: Player) -> None:
-    """Raise `CheckpointError` if a network in a `Frozen` differs from that of the save."""
-    side = player.side.value
-    saved = checkpoint.values.get("frozen", {}).get(side, {})
-    for name, frozen in frozen_networks(player.net).items():
-        if saved.get(name, frozen.sha256) != frozen.sha256:
+def _refuse_other_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:
+    """Raise `CheckpointError` if a frozen network differs from that of the save. frozen: sha256 by name."""
+    saved = checkpoint.values.get("frozen", {}).get(side.value, {})
+    for name, sha256 in frozen.items():
+        if saved.get(name, sha256) != sha256:
             raise CheckpointError(
-                f"checkpoint {checkpoint.path}: {side}: the frozen network {name} had other weights (sha256 "
-                f"{saved[name][:12]}…, now {frozen.sha256[:12]}…); provide those, or start anew with --fresh"
+                f"checkpoint {checkpoint.path}: {side.value}: the frozen network {name} had other weights (sha256 "
+                f"{saved[name][:12]}…, now {sha256[:12]}…); provide those, or start anew with --fresh"
             )

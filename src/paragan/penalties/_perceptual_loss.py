@@ -65,6 +65,11 @@ class PerceptualLoss(Penalty):
         distances = [self._weights.get(name, 1.0) * self._distance(fake[name], real[name]) for name in fake]
         return self.weight_at(context.feed.rows) * torch.stack(distances).sum(0)
 
+    @property
+    def frozen_sha256(self) -> str:
+        """Fingerprint of the network."""
+        return self._frozen.sha256
+
     def features(self, x: Tensor) -> dict[str, Tensor]:
         """Return the compared features of samples by layer, in at least float32."""
         found: dict[str, Any] = {}

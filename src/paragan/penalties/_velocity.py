@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_bytes
+from paragan.core.pieces import fingerprint
 from paragan.layers.frozen import Frozen
 
 _MAX_BYTES = 1 << 34
@@ -45,6 +46,7 @@ class Teacher:
     def __init__(self, path: str | None, penalty: str) -> None:
         self._penalty = penalty
         self._weights = {} if path is None else _read(path, penalty)
+        self.sha256 = fingerprint(self._weights)
         self._network: Frozen | None = None
 
     def velocity(self, like: nn.Module, x: Tensor, y_B: Tensor | None, t_B: Tensor) -> Tensor:

@@ -44,6 +44,11 @@ class Penalty(protocols.Penalty):
         self.weight = options.weight
         self._teacher = Teacher(options.teacher, self.name)
 
+    @property
+    def frozen_sha256(self) -> str:
+        """Fingerprint of the teacher's weights."""
+        return self._teacher.sha256
+
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
         images = context.outputs.images
