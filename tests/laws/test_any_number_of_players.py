@@ -115,6 +115,13 @@ def plain_loop(nets, shares_images):
             descend(g, matching - WEIGHT * d(x).mean())
 
 
+def test_dropout_of_g_differs_between_the_batches_of_a_step(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(scheme, "seed_layers", lambda turn, version, *nets: seeds.append(version))
+    play()
+    assert seeds == [0, 1, 2, 3, 4, 5]
+
+
 def largest_difference(a, b):
     pairs = (zip(a[side].parameters(), b[side].parameters(), strict=True) for side in a)
     return max(float((x - y).detach().abs().max()) for of_side in pairs for x, y in of_side)

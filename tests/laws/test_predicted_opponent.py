@@ -57,6 +57,14 @@ def test_predicted_opponent_forgets_the_change():
     assert opponent.network().module.weight.tolist() == [5.0, -5.0]
 
 
+def test_predicted_opponent_has_the_exact_state_of_a_version_that_was_rounded():
+    opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
+    opponent.follow(message(3.0, 0.0), 1)
+    opponent.snapshot.is_exact = False
+    opponent.follow(message(3.25, 0.0), 1)
+    assert opponent.network().module.weight.tolist() == [3.25, -3.25]
+
+
 def played(pace, order):
     """G's and D's networks after some steps whose delays are given."""
     on_g, on_d = (game(*(player(side, none.Strategy()) for side in Side)) for _ in range(2))

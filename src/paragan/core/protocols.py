@@ -55,11 +55,13 @@ class PenaltyContext:
 
         stream: another name for each draw of a turn. like: gives type, device and shape.
         """
-        return rng.normal(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
+        drawn = rng.normal(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:]))
+        return drawn.to(like, non_blocking=True)
 
     def uniform(self, stream: str, like: Tensor) -> Tensor:
         """Draw uniform numbers in [0, 1), as `normal`."""
-        return rng.uniform(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:])).to(like)
+        drawn = rng.uniform(self.feed.seed, stream, self.feed.rows, tuple(like.shape[1:]))
+        return drawn.to(like, non_blocking=True)
 
 
 class Penalty(ABC):

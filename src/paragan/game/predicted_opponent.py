@@ -56,3 +56,5 @@ class PredictedOpponent:
         if steps > 0:
             for predicted, now in zip(self._net.parameters(), self.snapshot.net.parameters(), strict=True):
                 predicted.lerp_(now, 1 + self._factor / steps)
+        else:  # the exact state of the same version
+            self.forget()

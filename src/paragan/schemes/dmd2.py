@@ -34,6 +34,6 @@ def _on_same_images(gan: GAN, turns: dict[Side, Turn], real: Batch) -> dict[Side
     feed = gan.prior.feed("critics", real)
     first = replace(next(iter(turns.values())), feed=feed)
     generator = gan.g.network()
-    seed_layers(first, gan.g.version, generator)
+    seed_layers(first, real.rows.step, generator)
     fakes = detached_fakes(first, generator, parts=1)
     return {side: replace(turn, feed=replace(feed, fakes=fakes)) for side, turn in turns.items()}
