@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from paragan.cli.plan import format_decisions
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, ScheduleOptions
+from paragan.hardware import device
 from paragan.parallel import ddp, local_sgd
+from paragan.runs import plan_settings
 from paragan.runs.planned_training import settings_of_run, to_words
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
+from tests.probed_plans import source_of
 from tests.simulated_workers import cluster, game
 
 LINK = Link(1e-4, 1e8)
@@ -143,3 +147,21 @@ def test_existing_run_keeps_the_settings_that_a_plan_chose(tmp_path, word):
     config = read_recipe("digits", [word])
     words = to_words(settings_of_run(config, tmp_path))
     assert read_recipe("digits", [word, *words]) == planned
+
+
+@pytest.mark.parametrize(("memory", "model", "parts"), [(89e6, None, 1), (72e6, None, 8), (72e6, object(), 1)])
+def test_plan_of_this_host_fits_into_its_memory(monkeypatch, memory, model, parts):
+    """0.85 of a process's memory is used. That of networks from memory is not planned."""
+    monkeypatch.setattr(device, "memory_per_process", lambda kind, num: int(memory) if num == 1 else 0)
+    monkeypatch.setattr(plan_settings.build, "gan", lambda *given, **named: None)
+    source = replace(source_of(), model=model)
+    made = plan_settings.plan_here(source, 1, 16)
+    assert made.settings.get("g.micro_batches", 1) == parts
+    reasons = [one.reason for one in made.decisions]
+    assert any("within" in reason for reason in reasons) == (model is None)
+
+
+def test_memory_of_a_process_is_its_share_of_the_host():
+    cpu = torch.device("cpu")
+    whole = device.memory_per_process(cpu, 1)
+    assert 1e9 < whole and device.memory_per_process(cpu, 4) == whole // 4

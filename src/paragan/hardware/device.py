@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from paragan.core.errors import ConfigError
+from paragan.core.process_environment import host_memory_bytes
 from paragan.hardware import heap
 
 
@@ -77,6 +78,19 @@ def device_by_name(name: str | torch.device) -> torch.device:
 def num_accelerators() -> int:
     """Return the number of accelerators of this host; 0 if it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def memory_per_process(device: torch.device, num_processes: int) -> int | None:
+    """Return the bytes of memory for each of so many processes of this host; None: not known.
+
+    Each has an accelerator, or all share the memory of the host.
+    """
+    if device.type == "cpu":
+        return host_memory_bytes() // num_processes
+    try:
+        return torch.accelerator.get_memory_info(device)[1]
+    except RuntimeError:  # a device without this information
+        return None
 
 
 def mark_ready(tensor: torch.Tensor) -> torch.Event | None:

@@ -54,7 +54,9 @@ class Penalty(protocols.Penalty):
         fake_score = context.players["fake_score"]
         with torch.no_grad():
             t_B111 = torch.lerp(
-                x.new_full((), _EARLIEST), x.new_full((), _LATEST), context.uniform(f"{self.name}/time", x[:, :1, :1, :1])
+                x.new_full((), _EARLIEST),
+                x.new_full((), _LATEST),
+                context.uniform(f"{self.name}/time", x[:, :1, :1, :1]),
             )
             x_t = torch.lerp(x, context.normal(f"{self.name}/noise", x), t_B111)
             real = x_t - t_B111 * self._teacher.velocity(context.network.module, x_t, y_B, t_B111.flatten())

@@ -30,6 +30,7 @@ from paragan.scaling.profile import RunProfile
 _LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
 _THIS_HOST = "loopback"
+_USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
 _SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
 
 
@@ -163,8 +164,13 @@ def choose_settings(
 
 
 def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:
-    """Choose the settings of so many workers of this host."""
-    is_cpu = source.profile.device == "cpu"
-    cores = num_cores() if is_cpu else None
+    """Choose the settings of so many workers of this host, within its memory.
+
+    The memory of networks from memory is not planned.
+    """
+    device = torch.device(source.profile.device)
+    cores = num_cores() if device.type == "cpu" else None
     cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=cores)
-    return plan_settings(source, cluster, batch, rule=rule)
+    memory = devices.memory_per_process(device, workers) if source.model is None else None
+    limit = None if memory is None else int(_USABLE * memory)
+    return plan_settings(source, cluster, batch, limit, rule=rule)

@@ -152,7 +152,9 @@ class _Fit:
     def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
         if self.peak is None:
             unchanged = "strategy and micro-batches as configured"
-            return [PlannedSetting("", unchanged, "no memory limit is known")]
+            return [
+                PlannedSetting("", unchanged, "no memory limit is known, or the memory of the networks is not planned")
+            ]
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         values: dict[str, Any] = {}
         for side in Side:
