@@ -19,12 +19,14 @@ from paragan.runs.planned_training import settings_of_run, to_words
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
+from paragan.scaling.profile import Curve, PlayerProfile
 from tests.probed_plans import source_of
 from tests.simulated_workers import cluster, game
 
 LINK = Link(1e-4, 1e8)
 GOAL = PlanGoal(64, 64, 100)
 PLAYERS = {side: PlayerOptions() for side in Side}
+COSTS = {Side.G: 0.001, Side.D: 0.003}
 HALF = {"g.strategy": {"name": "local_sgd", "every": 2}}
 
 
@@ -165,3 +167,25 @@ def test_memory_of_a_process_is_its_share_of_the_host():
     cpu = torch.device("cpu")
     whole = device.memory_per_process(cpu, 1)
     assert whole > 1e9 and device.memory_per_process(cpu, 4) == whole // 4
+
+
+def per_row(seconds):
+    return Curve((1, 65), (seconds, 65 * seconds))
+
+
+def test_ranks_of_g_are_chosen_for_an_asynchronous_config():
+    """D's turn costs three times G's: most ranks are D's. A number that the config sets stays."""
+    source = source_of("preset=paragan")
+    costs = {side: PlayerProfile(1000, 4000, 4000, per_row(s), 0, 0) for side, s in COSTS.items()}
+    whole = dict.fromkeys(("step_s", "alone_step_s", "busy_step_s"), per_row(sum(COSTS.values())))
+    source = replace(source, profile=replace(source.profile, g=costs[Side.G], d=costs[Side.D], **whole))
+    made = plan_settings.plan_settings(source, cluster(8, LINK), 64)
+    assert sorted(one.name for one in made.predictions) == [
+        "2 ranks of G",
+        "3 ranks of G",
+        "4 ranks of G",
+        "as configured",
+    ]
+    assert made.settings["scheme.g_ranks"] == 2 and made.chosen == "2 ranks of G"
+    fixed = replace(source, config=read_recipe("digits", ["preset=paragan", "scheme.g_ranks=4"]))
+    assert "scheme.g_ranks" not in plan_settings.plan_settings(fixed, cluster(8, LINK), 64).settings

@@ -118,6 +118,10 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     found = [_candidate(source, "as configured", sharded, 0.0)]
     config = source.config
+    if config.scheme.name == "asynchronous" and config.scheme.options.g_ranks is None:
+        for num_g in _numbers_of_g_ranks(workers):
+            settings = {**sharded, "scheme.g_ranks": num_g}
+            found.append(_candidate(source, f"{num_g} ranks of G", settings, 0.05))
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
     is_open = strategy == "ddp" and not has_strategies and workers > 1
     if not is_open or build.scheme(config).is_concurrent:
@@ -125,13 +129,17 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     found.append(_candidate(source, "bf16 reductions", _BF16, 0.05))
     if _supports_local_sgd(game):
         found.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
-    for num_g in sorted({max(1, round(share * workers)) for share in _SHARES_OF_G}):
+    for num_g in _numbers_of_g_ranks(workers):
         settings = {"scheme": {"name": "asynchronous", "g_ranks": num_g}}
-        if num_g < workers and _allows(source, game, settings):
+        if _allows(source, game, settings):
             name = f"asynchronous, {num_g} ranks of G"
             found.append(_candidate(source, name, settings, 0.15))
             found.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
     return found
+
+
+def _numbers_of_g_ranks(workers: int) -> list[int]:
+    return sorted({num for share in _SHARES_OF_G if (num := max(1, round(share * workers))) < workers})
 
 
 def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
