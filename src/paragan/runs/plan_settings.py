@@ -30,6 +30,7 @@ from paragan.scaling.profile import RunProfile
 _LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
 _THIS_HOST = "loopback"
+_WRITE_PLAN = "write one with: plan RECIPE --workers N --choose --json > {}"
 _SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
 
 
@@ -106,10 +107,11 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
         return ParallelPlan.of(tree["parallel"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {str(error)[:100]}"
-        hint = "write one with: plan RECIPE --workers N --choose --json"
-        raise ConfigError(f"{path} is no plan with settings ({reason}); {hint}") from error
+    except OSError as error:
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise ConfigError(f"{path} {reason}; {_WRITE_PLAN.format(path)}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a plan with settings; {_WRITE_PLAN.format(path)}") from error
 
 
 def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> list[Candidate]:
