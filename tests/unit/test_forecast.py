@@ -9,6 +9,7 @@ import pytest
 from paragan.cli.main import main
 from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
+from paragan.runs.plan_settings import read_parallel_plan
 from paragan.scaling.cluster import INTERCONNECTS, Link, Storage, Unevenness
 from paragan.scaling.forecast import Goal, forecast, forecasts
 from paragan.scaling.plan import ForecastPlan
@@ -137,3 +138,12 @@ def test_plan_help_lists_every_network(capsys, monkeypatch):
     assert main(["plan", "--help"]) == 0
     text = capsys.readouterr().out
     assert [name for name in INTERCONNECTS if name not in text] == []
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"version": 1e9, "parallel": 3}', "{}"])
+def test_file_that_is_no_plan_is_refused_in_one_line(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_parallel_plan(path)
+    assert str(caught.value).startswith(f"{path} is ") and "Error" not in str(caught.value)

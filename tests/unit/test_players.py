@@ -135,7 +135,7 @@ def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
     tmp_path, words, capsys, scheme, is_noted
 ):
     assert main(["train", "digits", *words, f"scheme={scheme}", "--out", str(tmp_path / "run")]) == 0
-    assert ("the players update in turn" in capsys.readouterr().out) is is_noted
+    assert ("players update in turn" in capsys.readouterr().out) is is_noted
 
 
 def test_plan_of_further_players_is_refused(words, capsys):

@@ -94,7 +94,7 @@ def _print_warning(line: str) -> None:
 
 
 def _refuse_unfinished(words: Sequence[str]) -> None:
-    """Raise `ConfigError` for words that are settings with spaces, a colon or no value, or other files."""
+    """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
     for number, word in enumerate(words):
         path = Path(word)
         if is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
@@ -114,7 +114,7 @@ def _refuse_unfinished(words: Sequence[str]) -> None:
 
 
 def _without_spaces(words: Sequence[str]) -> str | None:
-    """Return a setting written with a colon or with spaces, in one word or three, as it should be."""
+    """Return a setting that has spaces or a colon, in one word or three, without them, or None."""
     text = " ".join(words) if words[1:2] == ["="] else words[0]
     match = _SPACED.fullmatch(text)
     if match is None or (match[2] == ":" and not _is_setting(match[1])):

@@ -116,10 +116,8 @@ class RunConfig:
         if "jsonl" not in names:
             others = [name for name in names if name not in _WRITERS]
             needed = [*_WRITERS, *others] if others else ["jsonl", *names]
-            raise ValueError(
-                f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}; "
-                f"use writers=[{','.join(needed)}]"
-            )
+            found = f"not only {', '.join(names) or 'none'}; use writers=[{','.join(needed)}]"
+            raise ValueError(f"writers must include jsonl, the record of the run, {found}")
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")

@@ -16,5 +16,7 @@ def advise_missing(path: Path) -> str:
         return f"give a run folder, or a file of `{command} export`"
     run = path.parent.parent
     export = f"`{command} export {shlex.quote(str(run))}`"
-    is_untrained = run.parent == Path("runs") and run.name in registry.names("recipes") and not run.exists()
-    return f"run `{command} train {run.name}`, then {export}" if is_untrained else f"run {export}"
+    is_of_recipe = run.parent == Path("runs") and run.name in registry.names("recipes")
+    if is_of_recipe and not run.exists():
+        return f"run `{command} train {run.name}`, then {export}"
+    return f"run {export}"

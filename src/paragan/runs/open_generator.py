@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def open_generator(
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
         source = f"{path} (config)"
-        config = read_with_steps(lambda words: parse_recipe(file.config, source, outside, words), steps)
+        read = partial(parse_recipe, file.config, source, outside)
+        config = read_with_steps(read, steps)
         module = _model_module(config, model, str(path))
         return _sampler(config, module, file.weights, file.info, str(path), device)
     if not (path / "config.yaml").is_file():
@@ -72,7 +74,8 @@ def open_generator(
             f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
             f"or a file written by `{program_command()} export`"
         )
-    config = read_with_steps(lambda words: read_recipe(str(path / "config.yaml"), words, outside), steps)
+    source = str(path / "config.yaml")
+    config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
     module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
     info = _generator_info(state)

@@ -30,7 +30,6 @@ from paragan.scaling.profile import RunProfile
 _LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
 _THIS_HOST = "loopback"
-_WRITE_PLAN = "write one with: plan RECIPE --workers N --choose --json > {}"
 _SHARES_OF_G = (0.25, 1 / 3, 0.5)  # of the ranks, in asynchronous candidates
 
 
@@ -102,16 +101,18 @@ def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: 
 
 def read_parallel_plan(path: Path) -> ParallelPlan:
     """Return the plan in a document of `plan --choose --json`; `ConfigError` for another file."""
+    hint = f"write one with: plan RECIPE --workers N --choose --json > {path}"
     try:
         tree = json.loads(path.read_text())
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
         return ParallelPlan.of(tree["parallel"])
     except OSError as error:
-        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise ConfigError(f"{path} {reason}; {_WRITE_PLAN.format(path)}") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        problem = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
+        raise ConfigError(f"{path} {problem}; {hint}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a plan with settings; {_WRITE_PLAN.format(path)}") from error
+        raise ConfigError(f"{path} is not a plan with settings; {hint}") from error
 
 
 def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> list[Candidate]:
