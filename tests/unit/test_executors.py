@@ -185,7 +185,7 @@ def test_other_errors_stay_what_they_are():
         (["d.strategy=zero3"], "d.strategy=zero3, which shards weights"),
         (["g.recompute=true"], "g.recompute=true"),
         (["scheme=asynchronous"], "a scheme whose players train at the same time in one process"),
-        (["train.executor=graphs"], "the device cpu, which has no graphs"),
+        (["train.executor=graphs"], "needs an accelerator; use train.executor=eager"),
         (["grid={shape: 2x2}"], "not available for a grid"),
     ],
 )

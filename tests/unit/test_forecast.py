@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from paragan.cli.main import main
 from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
-from paragan.scaling.cluster import Link, Storage, Unevenness
+from paragan.runs.plan_settings import read_parallel_plan
+from paragan.scaling.cluster import INTERCONNECTS, Link, Storage, Unevenness
 from paragan.scaling.forecast import Goal, forecast, forecasts
 from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.simulated_loading import Loading
@@ -129,3 +131,19 @@ def test_thousand_workers_cost_no_more_simulated_operations_than_64():
         time.run(10)
         calls.append(len(counted))
     assert calls[0] == calls[1] == 30
+
+
+def test_plan_help_lists_every_network(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["plan", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert [name for name in INTERCONNECTS if name not in text] == []
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"version": 1e9, "parallel": 3}', "{}"])
+def test_file_that_is_no_plan_is_refused_in_one_line(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_parallel_plan(path)
+    assert str(caught.value).startswith(f"{path} is ") and "Error" not in str(caught.value)

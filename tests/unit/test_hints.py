@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
+from torch import nn
 
 from paragan import config
 from paragan.config.hints import NAMES, SETTINGS
 from paragan.core import registry
 from paragan.core.errors import ConfigError
+from paragan.game.ema import Ema
+from paragan.game.options import EmaOptions
 
 
 def keys(tree, path=""):
@@ -49,6 +53,20 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
         ("loss=BCE", "'BCE' is called nonsaturating in paragan; use loss.name=nonsaturating"),
         ("loss=vanilla", "use loss.name=nonsaturating"),
         ("loss=lsgan", "use loss.name=least_squares"),
+        ("loss=wgan_gp", "is wasserstein with a gradient penalty; use loss=wasserstein penalties=gradient_penalty"),
+        ("evaluation.metrics=FID", "use evaluation.metrics=fd evaluation.features=inception"),
+        ("precision=16", "use g.precision=fp16 d.precision=fp16"),
+        ("precision=fp16", "use g.precision=fp16 d.precision=fp16"),
+        ("fp16=true", "use g.precision=fp16 d.precision=fp16"),
+        ("fp16=false", "use g.precision=fp32 d.precision=fp32"),
+        ("amp=true", "use g.precision=bf16 d.precision=bf16"),
+        ("num_workers=8", "use data.threads=8"),
+        ("num_workers=0", "use data.prefetch=0"),
+        ("gp_weight=5", "use penalties='[{name: gradient_penalty, weight: 5}]'"),
+        ("ema={decay: 0.9}", "did you mean 'g.ema'?"),
+        ("ema=0.99", "K = ln(2) / (1 - 0.99) x train.batch / 1000"),
+        ("g.ema=0.99", "K = ln(2) / (1 - 0.99) x train.batch / 1000"),
+        ("g.ema=2", "must be a map of half_life_kimg, start_kimg, ramp, not 2"),
         ("penalties=gp", "use penalties.0.name=gradient_penalty"),
         ("scheme.age=1", "unknown key; it belongs to asynchronous: pass scheme.name=asynchronous too"),
         ("model.mixing=0.5", "unknown key; it belongs to stylegan2: pass model.name=stylegan2 too"),
@@ -61,6 +79,27 @@ def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, gi
         config.read_recipe("digits", [word])
     assert str(caught.value).startswith("command line: ")
     assert str(caught.value).endswith(given)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["loss=wasserstein", "penalties=gradient_penalty"],
+        ["penalties=[{name: gradient_penalty, weight: 10}]"],
+        ["evaluation.metrics=fd", "evaluation.features=inception"],
+        ["data.threads=8"],
+        ["writers=[images,jsonl,console,report,wandb]"],
+    ],
+)
+def test_settings_of_hints_are_accepted(words):
+    config.read_recipe("digits", words)
+
+
+def test_half_life_of_the_hint_is_that_of_the_decay():
+    batch, decay = 64, 0.999
+    kimg = math.log(2) / (1 - decay) * batch / 1000
+    ema = Ema(nn.Linear(1, 1), EmaOptions(half_life_kimg=kimg))
+    assert 1 - ema.weight(10_000_000, batch) == pytest.approx(decay, abs=1e-6)
 
 
 @pytest.mark.parametrize("word", ["data.path=photos", "scheme.aeg=1", "zzzzzz=3"])

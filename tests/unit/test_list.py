@@ -52,6 +52,18 @@ def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
     assert sum(line.startswith(" " * 13) for line in wrapped.splitlines()) == len(wrapped.splitlines()) - 3
 
 
+@pytest.mark.parametrize(
+    ("other", "name"), [("strategies", "parallel"), ("optimizers", "optim"), ("optimisers", "optim")]
+)
+def test_list_accepts_other_words_for_a_category(other, name, capsys):
+    main(["list", name])
+    expected = capsys.readouterr().out
+    assert main(["list", other]) == 0
+    assert capsys.readouterr().out == expected
+    assert main(["list", other, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == list(registry.descriptions(name))
+
+
 def test_list_without_a_shelf_shows_all(capsys):
     main(["list", "--json"])
     assert list(json.loads(capsys.readouterr().out)) == registry.categories()

@@ -130,6 +130,14 @@ def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.parametrize(("scheme", "is_noted"), [("separate_ranks", True), ("synchronous", False)])
+def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
+    tmp_path, words, capsys, scheme, is_noted
+):
+    assert main(["train", "digits", *words, f"scheme={scheme}", "--out", str(tmp_path / "run")]) == 0
+    assert ("players update in turn" in capsys.readouterr().out) is is_noted
+
+
 def test_plan_of_further_players_is_refused(words, capsys):
     assert main(["plan", "digits", *words]) == 2
     assert "plan supports one pair of networks, not players" in capsys.readouterr().err

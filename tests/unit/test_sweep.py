@@ -207,3 +207,12 @@ def test_run_that_is_still_queued_is_not_submitted_again(tmp_path, starts, monke
     (tmp_path / program).write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
     with pytest.raises(ConfigError, match=f"{program} does not say which jobs wait: no controller"):
         run(plan)
+
+
+def test_sweep_help_describes_the_folder_and_the_seeds_of_a_sweep(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["sweep", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: runs/RECIPE-sweep)" in text
+    assert "Each combination of settings is trained once with each." in text
+    assert "object store" not in text

@@ -38,7 +38,7 @@ _TIME = "Time limit. Slurm: of one start; Kubernetes: of all together."
 TimeLimit = Annotated[int | None, typer.Option("--time-limit", metavar="MINUTES", help=_TIME)]
 _SAVE = "Time to save before the cluster ends the job."
 SaveS = Annotated[int, typer.Option(metavar="SECONDS", help=_SAVE)]
-_RETRIES = "Starts after a failure that may pass."
+_RETRIES = "Restarts after a temporary failure."
 Retries = Annotated[int, typer.Option(help=_RETRIES)]
 _SEEDS = "A run for each seed, in DIR/seed-N: 0,1,2 or 0-9."
 Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help=_SEEDS)]

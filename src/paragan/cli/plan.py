@@ -36,7 +36,10 @@ Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", 
 
 _WORKERS = "Simulate the run or grid on these numbers of workers, such as 1,8,64,1024, from a profile of one."
 WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
-_NETWORK = "With --workers: a network of `paragan.scaling.cluster`, or its LATENCY_US,GBIT."
+_NETWORK = (
+    "With --workers: loopback, ethernet-1g, ethernet-10g, ethernet-25g, v100-infiniband or ici-v3, "
+    "or LATENCY_US,GBIT of another."
+)
 NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
 _SCALING = "With --workers: the batch or grid grows with them (weak), or is the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]

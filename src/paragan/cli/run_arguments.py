@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Container, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
+_SPACED = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)\s*([=:])\s*(\S.*)", re.DOTALL)
 ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
@@ -37,9 +39,7 @@ def parse_words(
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
-    unfinished = next((word for word in recipes if _is_key(word)), None)
-    if unfinished is not None:
-        raise ConfigError(f"{unfinished} has no value; use {unfinished}=VALUE")
+    _refuse_unfinished(recipes)
     if len(recipes) > 1:
         found = f"{' and '.join(recipes)} are several recipes"
         raise ConfigError(f"{found}; use one, and settings as key.path=value")
@@ -93,9 +93,39 @@ def _print_warning(line: str) -> None:
         print(to_printable(line), file=sys.stderr)
 
 
-def _is_key(word: str) -> bool:
-    is_path = os.sep in word or word.endswith((".yaml", ".yml"))
-    return "." in word and not is_path and not Path(word).is_dir()
+def _refuse_unfinished(words: Sequence[str]) -> None:
+    """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
+    for number, word in enumerate(words):
+        path = Path(word)
+        if is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
+            continue
+        if path.is_file():
+            raise ConfigError(f"{word} is not a recipe; give a .yaml file")
+        if (setting := _without_spaces(words[number : number + 3])) is not None:
+            raise ConfigError(f"write settings as key.path=value, without spaces: {setting}")
+        if word in registry.names("recipes") or os.sep in word:
+            continue
+        if "." in word and not _is_setting(word):
+            raise ConfigError(f"{word} is not a recipe; give a .yaml file")
+        if "." in word:
+            raise ConfigError(f"{word} has no value; use {word}=VALUE")
+        if _is_setting(word):
+            raise ConfigError(f"{word!r} is not a recipe; a setting needs a value: {word}=VALUE")
+
+
+def _without_spaces(words: Sequence[str]) -> str | None:
+    """Return a setting that has spaces or a colon, in one word or three, without them, or None."""
+    text = " ".join(words) if words[1:2] == ["="] else words[0]
+    match = _SPACED.fullmatch(text)
+    if match is None or (match[2] == ":" and not _is_setting(match[1])):
+        return None
+    return shlex.quote(f"{match[1]}={match[3]}") if " " in match[3] else f"{match[1]}={match[3]}"
+
+
+def _is_setting(key: str) -> bool:
+    from paragan.config import RunConfig
+
+    return key.partition(".")[0] in {field.name for field in fields(RunConfig)}
 
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paragan.cli.arguments import Words
-from paragan.cli.launch import Seeds, parse_seeds
+from paragan.cli.launch import parse_seeds
 from paragan.cli.run_arguments import load_config, parse_words
-from paragan.cli.train import Out
 from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from paragan.runs.sweep import Sweep
 
+_OUT = "Folder of all runs, on this machine (default: runs/RECIPE-sweep)."
+Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
+_SEEDS = "Seeds: 0,1,2 or 0-9. Each combination of settings is trained once with each."
+Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help=_SEEDS)]
 _LAUNCH = "Target and options of `launch` for each run, such as 'slurm --gpus 1'."
 Launch = Annotated[str, typer.Option(metavar="WORDS", help=_LAUNCH)]
 _JOBS = "Runs at a time on this machine."

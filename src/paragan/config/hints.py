@@ -23,8 +23,8 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use train.threads={}": "threads",
     "use devices={}": "gpus num_gpus n_gpu ngpu nproc nproc_per_node",
     "leave it out; an accelerator is used where one is visible, else the CPU; devices=N takes several": "device",
-    "leave it out; images are decoded in the training process": "num_workers n_workers",
-    "use g.precision=bf16 d.precision=bf16": "precision amp fp16 bf16 mixed_precision",
+    "use data.threads={}": "num_workers n_workers",
+    "use g.precision={} d.precision={}": "precision amp fp16 bf16 mixed_precision",
     "use g.micro_batches={} d.micro_batches={}": "grad_accum gradient_accumulation_steps accumulate_grad_batches",
     "use g.max_norm={} d.max_norm={}": "clip grad_clip clip_grad_norm max_grad_norm gradient_clip_val",
     "use d.updates_per_step={}": "n_critic critic_iters d_steps num_d_steps n_dis",
@@ -35,6 +35,10 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use model.latent={}": "latent z_dim dim_z latent_dim nz noise_dim",
     "use augment={}": "aug augmentation",
     "use g.ema.half_life_kimg={}": "ema_kimg half_life_kimg",
+    "use g.ema.half_life_kimg=K, thousands of images: K = ln(2) / (1 - {}) x train.batch / 1000": (
+        "ema ema_decay ema_beta g.ema g.ema.decay g.ema_decay"
+    ),
+    "use penalties='[{name: gradient_penalty, weight: {}}]'": "gp_weight gp_lambda lambda_gp",
     "use --out {}": "output output_dir out_dir outdir outf save_dir logdir log_dir",
     "use --out runs/{}": "run_name exp_name experiment",
     "use the recipe as the first word: train {}": "config cfg recipe",
@@ -55,7 +59,7 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
 }
 _NAMES = {  # category -> file here -> names in other programs, in lower case
     "losses": {
-        "wasserstein": "wgan wgan-gp wgangp",
+        "wasserstein": "wgan",
         "nonsaturating": "bce vanilla gan ns softplus logistic standard",
         "least_squares": "lsgan mse l2",
         "relativistic": "rgan rsgan rpgan",
@@ -77,6 +81,16 @@ _NAMES = {  # category -> file here -> names in other programs, in lower case
     "parallel": {"zero3": "fsdp fsdp2", "ddp": "dp", "zero1": "zero", "local_sgd": "localsgd averaged"},
     "schemes": {"synchronous": "sync", "asynchronous": "async"},
 }
+_WGAN_GP = "wasserstein with a gradient penalty; use loss=wasserstein penalties=gradient_penalty"
+_FID = "fd in the features of Inception; use evaluation.metrics=fd evaluation.features=inception"
+_COMBINATIONS = {  # names of what takes several settings here
+    "losses": dict.fromkeys(("wgan-gp", "wgan_gp", "wgangp"), _WGAN_GP),
+    "metrics": {"fid": _FID},
+}
+_FORMATS = {  # of a computation, in other programs
+    **dict.fromkeys(("fp16", "float16", "half", "16", "fp16-mixed", "16-mixed"), "fp16"),
+    **dict.fromkeys(("fp32", "float32", "32", "32-true", "no"), "fp32"),
+}
 
 
 def _by_foreign_name(table: Mapping[str, str]) -> dict[str, str]:
@@ -93,13 +107,42 @@ NAMES = {category: _by_foreign_name(table) for category, table in _NAMES.items()
 def setting_hint(key: str, value: Any) -> str | None:
     """Return the setting here for one of another trainer, or None; a prefix `train.` is ignored."""
     plain = key.casefold().replace("-", "_")
-    text = SETTINGS.get(plain, SETTINGS.get(plain.removeprefix("train.")))
-    return None if text is None else text.replace("={}", _assigned(value)).replace("{}", _short(value))
+    if plain not in SETTINGS:
+        plain = plain.removeprefix("train.")
+    text = SETTINGS.get(plain)
+    if text is None or ("1 - {}" in text and not _is_decay(value)):
+        return None
+    if "data.threads" in text and str(value) == "0":
+        return "use data.prefetch=0"
+    if "g.precision" in text:
+        value = _format(plain, value)
+    return text.replace("={}", _assigned(value)).replace("{}", _short(value))
 
 
-def name_hint(category: str, name: str) -> str | None:
-    """Return the file of a category that other programs call `name`, or None."""
-    return NAMES.get(category, {}).get(name.casefold())
+def name_hint(category: str, name: str, key: str) -> str | None:
+    """Return the message for the name of another program, or None. key: the setting."""
+    folded = name.casefold()
+    if (settings := _COMBINATIONS.get(category, {}).get(folded)) is not None:
+        return f"{name!r} is {settings}"
+    if (ours := NAMES.get(category, {}).get(folded)) is not None:
+        return f"{name!r} is called {ours} in paragan; use {key}={ours}"
+    return None
+
+
+def _is_decay(value: Any) -> bool:
+    """Return whether a value is that of an average per update, or missing."""
+    try:
+        return value is None or 0 < float(value) < 1
+    except (TypeError, ValueError):
+        return False
+
+
+def _format(key: str, value: Any) -> str:
+    """Return the precision here for `precision=16`, `fp16=true` or `amp=true`."""
+    word = str(value).casefold()
+    if key not in ("precision", "mixed_precision") and value in (None, True, "true"):
+        word = key
+    return "fp32" if value is False else _FORMATS.get(word, "bf16")
 
 
 def _assigned(value: Any) -> str:

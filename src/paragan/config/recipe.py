@@ -101,11 +101,20 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         return strict_yaml.read_file(Path(recipe), problems)
     known = registry.names("recipes")
     if recipe not in known:
-        hint = registry.did_you_mean(registry.closest_name(recipe, known))
+        hint = _similar_recipes(recipe, known)
         choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
         raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
     path = registry.find_source("recipes", recipe)
     return strict_yaml.read_file(path, problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _similar_recipes(recipe: str, known: Sequence[str]) -> str:
+    """Return the end of a message: a misspelled recipe, or all that have the word in their name."""
+    close = registry.closest_name(recipe, known)
+    containing = [name for name in known if recipe.casefold() in name]
+    if len(containing) < 2 or len(recipe) < 3 or registry.closest_name(recipe, known, 0.8):
+        return registry.did_you_mean(close)
+    return f"; recipes with {recipe!r} in their name: {', '.join(containing)}"
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:

@@ -19,6 +19,7 @@ from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
 
 FORMAT = 1
+_WRITERS = ("images", "jsonl", "console", "report")
 _PLAYER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
@@ -59,7 +60,7 @@ class RunConfig:
     evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
     """Scores, and how the generator is sampled."""
     writers: tuple[Annotated[Choice, Category("writers")], ...] = field(
-        default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
+        default_factory=lambda: tuple(choose("writers", name) for name in _WRITERS)
     )
     """Outputs written during the run; jsonl is required, it is the record."""
     grid: GridOptions | None = None
@@ -113,9 +114,10 @@ class RunConfig:
             )
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
-            raise ValueError(
-                f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}"
-            )
+            others = [name for name in names if name not in _WRITERS]
+            needed = [*_WRITERS, *others] if others else ["jsonl", *names]
+            found = f"not only {', '.join(names) or 'none'}; use writers=[{','.join(needed)}]"
+            raise ValueError(f"writers must include jsonl, the record of the run, {found}")
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")

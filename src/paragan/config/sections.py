@@ -177,9 +177,8 @@ def _describe_bad_name(
     place: SourceLocation,
     error: str,
 ) -> str:
-    name_here = name_hint(category, name)
-    if name_here:
-        return f"{name!r} is called {name_here} in paragan; use {key}={name_here}"
+    if (hint := name_hint(category, name, key)) is not None:
+        return hint
     file = f"{name.replace('.', '/')}.py"
     is_missing = error.startswith((f"unknown {registry.noun(category)} {name!r}", "cannot import "))
     if is_missing and os.path.isfile(outside_code.absolute_path(file, place.source)):

@@ -116,6 +116,8 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
         else:
             keys_here = ", ".join(section.keys) or "nothing"
             text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
+            if (hint := setting_hint(section.path, section.node.plain())) is not None:
+                text = f"{text}; {hint}"
             text = str(one.get("ctx", {}).get("error", text))  # raised by `__post_init__`
             problems[section.path, key] = Problem(_place_of(text, section.node), section.path, text)
     found = [problem for problem in problems.values() if problem is not None]

@@ -50,6 +50,7 @@ _NOUNS = {  # category -> name of one of its files, for messages
     "recipes": "recipe",
     "presets": "preset",
 }
+SYNONYMS = {"strategies": "parallel", "optimizers": "optim", "optimisers": "optim"}  # of categories
 _MAX_RECIPE_BYTES = 1 << 20
 FROM_MEMORY = "from_memory"  # name of what a program passes
 # written by programs, not a choice
@@ -93,6 +94,7 @@ def names(category: str) -> list[str]:
 def descriptions(category: str) -> dict[str, str]:
     """Return names with one sentence each, not imported; `ConfigError` for an unknown category."""
     known = categories()
+    category = SYNONYMS.get(category, category)
     if category not in known:
         meant = did_you_mean(closest_name(category, known))
         raise ConfigError(f"unknown category {category!r}; choose one of {', '.join(known)}{meant}")
@@ -162,10 +164,14 @@ def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the most similar known word, or None. least: similarity as in `get_close_matches`."""
+    """Return the most similar known word, or None. least: similarity as in `get_close_matches`.
+
+    A similar word that the given one continues is preferred: `hinge` for `hinge_loss`.
+    """
     folded = {name.casefold(): name for name in known}
-    close = get_close_matches(word.casefold(), folded, 1, least)
-    return folded[close[0]] if close else None
+    close = get_close_matches(word.casefold(), folded, 3, least)
+    starts = [name for name in close if re.match(rf"{re.escape(name)}[-_]", word.casefold())]
+    return folded[[*starts, *close][0]] if close else None
 
 
 def did_you_mean(word: str | None) -> str:

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 from PIL import Image
 
+from paragan.core.addresses import is_url
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
@@ -65,6 +67,8 @@ def check_dataset(
     """
     if size is not None and size not in _SIZES:
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
+    if path and not is_url(path) and not Path(path).exists():
+        raise DataError(f"no folder {path!r}; pass the folder of your images")
     checked = _check_shards(path) if has_shards(path) else _check_files(path)
     report = DatasetReport(path, len(checked.names), classes=checked.classes, warnings=checked.warnings)
     sides = []

@@ -41,10 +41,13 @@ def _obstacle(player: Player, options: PlayerOptions) -> str | None:
 
 
 def _graph_obstacle(player: Player, ranks: int) -> str | None:
-    """Return what CUDA graphs do not support: a second replay overwrites the first's results."""
+    """Return what CUDA graphs do not support: a second replay overwrites the first's results.
+
+    Raises `ConfigError` on a device without graphs.
+    """
     device = player.strategy.device(player.net)
     if not executors.can_record(device):
-        return f"the device {device.type}, which has no graphs"
+        raise ConfigError("train.executor=graphs needs an accelerator; use train.executor=eager")
     if ranks > 1:
         return f"{ranks} ranks"
     parts = player.policy.micro_batches

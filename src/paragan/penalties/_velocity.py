@@ -10,6 +10,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.exported_file import advise_missing
 from paragan.core.files import read_bytes
 from paragan.core.pieces import fingerprint
 from paragan.layers.frozen import Frozen
@@ -78,6 +79,9 @@ class Teacher:
 def _read(path: str, penalty: str) -> dict[str, Tensor]:
     try:
         return load(read_bytes(Path(path), _MAX_BYTES))
+    except FileNotFoundError:
+        problem = f"penalty {penalty}: teacher {path} does not exist"
+        raise ConfigError(f"{problem}; {advise_missing(Path(path))}") from None
     except (OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:100]
         problem = f"penalty {penalty}: teacher {path} cannot be read ({reason})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from paragan.game.state import check_same
 from paragan.hardware.device import device_by_name
 from paragan.layers.init import initialise
 from paragan.layers.modes import remember_modes
-from paragan.runs.open_run import print_line, steps_override
+from paragan.runs.open_run import print_line, read_with_steps
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -56,14 +57,15 @@ def open_generator(
     checkpoint or an exported file, `ConfigError` for an invalid config.
     """
     outside = ANY if trust else ()
-    overrides = steps_override(steps)
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
         if best:
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
-        config = parse_recipe(file.config, f"{path} (config)", outside, overrides)
+        source = f"{path} (config)"
+        read = partial(parse_recipe, file.config, source, outside)
+        config = read_with_steps(read, steps)
         module = _model_module(config, model, str(path))
         return _sampler(config, module, file.weights, file.info, str(path), device)
     if not (path / "config.yaml").is_file():
@@ -72,7 +74,8 @@ def open_generator(
             f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
             f"or a file written by `{program_command()} export`"
         )
-    config = read_recipe(str(path / "config.yaml"), overrides, outside)
+    source = str(path / "config.yaml")
+    config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
     module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, say)
     info = _generator_info(state)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from paragan import build
 from paragan.build import grid
-from paragan.config import read_recipe
+from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.command import program_command
-from paragan.core.errors import CheckpointError
+from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.printable import to_printable
 from paragan.engine.training_loop import TrainingLoop
 
@@ -31,9 +32,17 @@ def config_path(run: Path) -> Path:
     raise CheckpointError(f"{run} {found}; pass a run folder, made by `{program_command()} train`")
 
 
-def steps_override(steps: int | None) -> list[str]:
-    """Return the setting of a generator's solver steps as words over a config; None: unchanged."""
-    return [] if steps is None else [f"model.steps={steps}"]
+def read_with_steps(read: Callable[[list[str]], RunConfig], steps: int | None) -> RunConfig:
+    """Return a config with a number of solver steps of the generator; None: unchanged.
+
+    read: reads the config with words over it. `ConfigError` for a model without solver steps.
+    """
+    config = read([])
+    if steps is None:
+        return config
+    if not hasattr(config.model.options, "steps"):
+        raise ConfigError(f"--steps: {config.model.name} has no solver steps; leave it out")
+    return read([f"model.steps={steps}"])
 
 
 def open_run(
@@ -48,10 +57,10 @@ def open_run(
     Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes
     nothing; scoring saves a judge that it had to train, if the folder is writable.
     """
-    overrides = steps_override(steps)
-    if num_images is not None:
-        overrides.append(f"evaluation.num_images={num_images}")
-    config = read_recipe(str(config_path(path)), overrides, ANY if trust else ())
+    source = str(config_path(path))
+    number = [] if num_images is None else [f"evaluation.num_images={num_images}"]
+    outside = ANY if trust else ()
+    config = read_with_steps(lambda words: read_recipe(source, [*words, *number], outside), steps)
     make = build.trainer if config.grid is None else grid.evolution
     trainer = make(config, path, print_line, lambda: False, reading=True)
     if not trainer.resume(best):

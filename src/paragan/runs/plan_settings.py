@@ -102,15 +102,18 @@ def apply_plan(config: RunConfig, plan: ParallelPlan, num_workers: int, source: 
 
 def read_parallel_plan(path: Path) -> ParallelPlan:
     """Return the plan in a document of `plan --choose --json`; `ConfigError` for another file."""
+    hint = f"write one with: plan RECIPE --workers N --choose --json > {path}"
     try:
         tree = json.loads(path.read_text())
         if tree["version"] != VERSION:
             raise ConfigError(f"{path} is a plan of version {tree['version']}, not {VERSION}; plan it anew")
         return ParallelPlan.of(tree["parallel"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {str(error)[:100]}"
-        hint = "write one with: plan RECIPE --workers N --choose --json"
-        raise ConfigError(f"{path} is no plan with settings ({reason}); {hint}") from error
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        problem = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
+        raise ConfigError(f"{path} {problem}; {hint}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a plan with settings; {hint}") from error
 
 
 def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> list[Candidate]:

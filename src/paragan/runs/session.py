@@ -15,9 +15,9 @@ from paragan.build import grid, workers
 from paragan.build.initial_weights import initial_paths, initialised
 from paragan.coevolution.evolution import Evolution
 from paragan.config import RunConfig, dump
-from paragan.core.command import program_command
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
+from paragan.core.exported_file import advise_missing
 from paragan.core.files import write_text
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status
@@ -194,8 +194,7 @@ def _refuse_missing_init(request: RunRequest) -> None:
                 found = f"{key}.path {source} is in the run folder, which --fresh moves"
                 raise ConfigError(f"{found}; give another --out DIR")
             if not source.exists() and not (request.out / "config.yaml").exists():
-                hint = f"give a run folder, or a file of `{program_command()} export`"
-                raise ConfigError(f"{key}.path {source} does not exist; {hint}")
+                raise ConfigError(f"{key}.path {source} does not exist; {advise_missing(source)}")
 
 
 def _starts_fresh(request: RunRequest) -> bool:

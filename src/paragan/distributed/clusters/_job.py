@@ -28,7 +28,7 @@ class ClusterJob:
     of the runs `seed-N`. directory: working directory; None: that of the submission or the image.
     python: None: this interpreter, or `python` of the image. memory_mb: of one rank.
     time_limit_min: of one start; on Kubernetes of all together. save_s: from the request to stop
-    until the job is killed. retries: starts after a failure that may pass. volumes: (claim, path)
+    until the job is killed. retries: restarts after a temporary failure. volumes: (claim, path)
     of Kubernetes. site: words for the site's program, which each target checks.
     """
 
