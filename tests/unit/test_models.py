@@ -10,6 +10,7 @@ from torch import nn
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
+from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
 from paragan.layers.update_once import mixes_samples
@@ -91,6 +92,17 @@ def test_parameter_counts(case, counts):
 def test_the_poster_counts_both(name, total):
     nets = [on_meta(name, side, (3, 128, 128), 1000) for side in SIDES]
     assert sum(p.numel() for net in nets for p in net.parameters()) == total
+
+
+@pytest.mark.parametrize("size", [8, 1024])
+@pytest.mark.parametrize("name", ["biggan", "biggan_deep", "contragan", "reacgan", "stylegan2"])
+def test_smallest_and_largest_images_pass_through_both_networks(name, size):
+    """In full width, without values."""
+    g, d = (on_meta(name, side, (3, size, size), 5) for side in SIDES)
+    y_B = torch.zeros(2, dtype=torch.int64, device="meta")
+    x_BCHW = g(torch.zeros(2, g.latent, device="meta"), y_B)
+    assert x_BCHW.shape == (2, 3, size, size)
+    assert DiscriminatorOutput.of(d(x_BCHW, y_B)).logits_B.shape == (2,)
 
 
 @pytest.mark.parametrize("side", SIDES)
