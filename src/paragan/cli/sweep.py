@@ -47,7 +47,7 @@ def sweep_command(
     if folder is not None:
         raise ConfigError(f"{folder} is a run; a sweep needs a recipe, and its folder by --out")
     sweep = _sweep(recipe, overrides, parse_seeds(seeds), out, {"jobs": jobs, "halving_kimg": halving})
-    sweep = replace(sweep, launch=tuple(shlex.split(launch)))
+    sweep = replace(sweep, launch=_split_launch(launch))
     from paragan.core.interrupt import install
     from paragan.runs.sweep import refuse_launch, run_sweep
     from paragan.runs.sweep_page import save_sweep_page
@@ -64,6 +64,13 @@ def sweep_command(
         print("  ".join(row))
     print(sweep.folder / "sweep.html")
     raise typer.Exit(code)
+
+
+def _split_launch(launch: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(launch))
+    except ValueError as error:
+        raise ConfigError(f"--launch {launch}: {error}; close the quotation") from None
 
 
 def _sweep(

@@ -12,9 +12,10 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
 from paragan.core.files import read_bytes, write_text
@@ -61,6 +62,10 @@ class Sweep:
     halving_kimg: float | None = None
     timeout_s: float = 60.0
 
+    def __post_init__(self) -> None:
+        if self.halving_kimg is not None and not self.halving_kimg > 0:
+            raise ConfigError(f"--halving {self.halving_kimg:g} is invalid; pass a number above 0")
+
     def job_name(self, run: SweepRun) -> str:
         """Return the name of a run's job, which no other run has."""
         return "sweep-" + hashlib.sha256(str(self.folder.resolve() / run.name).encode()).hexdigest()[:10]
@@ -96,7 +101,10 @@ class SweepScore:
 
 
 def run_sweep(sweep: Sweep, interrupt: Interrupt, report: Callable[[str], None]) -> int:
-    """Train what has not finished; return the exit code. report: called with news."""
+    """Train what has not finished; return the exit code. report: called with news.
+
+    Raises `ConfigError` if the folder holds a sweep with other settings.
+    """
     rungs: list[Rung] = []
     recorded = _recorded_rungs(sweep)
     runs = sweep.runs
@@ -232,12 +240,41 @@ def _rank_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float) -> Rung:
 
 
 def _recorded_rungs(sweep: Sweep) -> list[Rung]:
-    """Return the rungs of an earlier call; their scores are those that the runs had then."""
+    """Return the rungs of an earlier call; their scores are those that the runs had then.
+
+    Raises `ConfigError` if that was for another sweep: its runs have the same names.
+    """
     try:
-        found = json.loads(read_bytes(sweep.folder / _FILE, _MOST_BYTES))["rungs"]
-        return [Rung(x["kimg"], tuple(x["runs"]), x["scores"], tuple(x["selected"])) for x in found]
+        found = json.loads(read_bytes(sweep.folder / _FILE, _MOST_BYTES))
+        rungs = [Rung(x["kimg"], tuple(x["runs"]), x["scores"], tuple(x["selected"])) for x in found["rungs"]]
+        changed = _changed(found, sweep)
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    if changed:
+        problem = f"{sweep.folder} holds a sweep with another value of {', '.join(changed)}"
+        raise ConfigError(f"{problem}; give the former values, or use another --out DIR")
+    return rungs
+
+
+def _changed(recorded: Mapping[str, Any], sweep: Sweep) -> list[str]:
+    """Return which common settings differ so that recorded results are not those of the sweep.
+
+    Runs may get longer, as at any resume.
+    """
+    before = _without_length(recorded["settings"])
+    now = _without_length(sweep.settings)
+    changed = sorted({word.partition("=")[0] for word in before ^ now})
+    if recorded["kimg"] > sweep.kimg:
+        changed.append("train.kimg")
+    if recorded["recipe"] != sweep.recipe:
+        changed.append("the recipe")
+    if recorded["halving_kimg"] != sweep.halving_kimg:
+        changed.append("--halving")
+    return changed
+
+
+def _without_length(settings: Sequence[str]) -> set[str]:
+    return {str(word) for word in settings if not str(word).startswith("train.kimg=")}
 
 
 def _write_plan(sweep: Sweep, rungs: Sequence[Rung]) -> None:
