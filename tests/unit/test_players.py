@@ -14,6 +14,7 @@ from paragan.config import dump, parse_recipe, read_recipe
 from paragan.config.reference import of_run
 from paragan.core.errors import ConfigError
 from tests.tiny_run import TINY, newest
+from tests.unit.test_collapse import COLLAPSED, GOOD
 
 MODEL = """
 from dataclasses import dataclass
@@ -84,6 +85,15 @@ def test_player_of_a_models_file_trains_and_is_in_the_checkpoint(tmp_path, words
     group = read_checkpoint(newest(tmp_path / "run")).groups["denoiser"]
     assert torch.equal(group["net/weight"], trainer.players["denoiser"].net.weight)
     assert trainer.players["denoiser"].policy.lr == 1e-3
+
+
+def test_rollback_slows_further_players_too(tmp_path, words):
+    rules = ["rollback.patience=1", "rollback.lr_factor=0.1", "every.sample_kimg=0.016"]
+    trainer = build.trainer(read_recipe("digits", [*words, *rules]), tmp_path, print, lambda: False)
+    trainer.telemetry = lambda gan, scalars: COLLAPSED if gan.clock.step == 2 else GOOD
+    (event,) = [event for event in trainer.run() if "rollback" in event.values]
+    assert event.values["rollback"]["lr_factors"] == {"g": 0.1, "d": 0.1, "denoiser": 0.1}
+    assert trainer.players["denoiser"].policy.lr == pytest.approx(1e-4)
 
 
 def test_player_starts_from_a_file_of_weights(tmp_path, words):
