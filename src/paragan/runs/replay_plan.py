@@ -74,6 +74,9 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if follows_order(config, ranks):
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
+    elif _reads_late_states(config, ranks):
+        last = _last_in_session(recorded, start, step)
+        first, checkpoint = _start_of_session(path, recorded, start)
     else:
         steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
         last = next((one for one in steps if one >= step), steps[-1])
@@ -92,6 +95,11 @@ def follows_order(config: RunConfig, ranks: int) -> bool:
     if config.scheme.name == "parameter_server":
         return ranks > 1 and config.scheme.options.staleness > 0
     return config.scheme.name == "asynchronous"
+
+
+def _reads_late_states(config: RunConfig, ranks: int) -> bool:
+    """Return whether players read former states of others, which no checkpoint holds."""
+    return config.scheme.name == "separate_ranks" and ranks > 1 and config.scheme.options.staleness > 0
 
 
 def _trains_d(config: RunConfig, step: int) -> bool:
@@ -128,14 +136,27 @@ def _read_recorded(path: Path) -> _Recorded:
     return _Recorded(sessions, images, by_step, rollbacks)
 
 
+def _end_of_session(recorded: _Recorded, start: int) -> float:
+    return min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
+
+
+def _last_in_session(recorded: _Recorded, start: int, step: int) -> int:
+    """Return the first recorded step from `step` on in the session that began at `start`."""
+    end = _end_of_session(recorded, start)
+    last = next((one for one in recorded.steps if step <= one <= end), None)
+    if last is None:
+        raise ConfigError(f"no losses from step {step} to {end:g} are recorded; pass another --step")
+    return last
+
+
 def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: int, step: int) -> int:
     """Return the last step to repeat in a session whose order of updates is recorded."""
     used = {side: read_used(path, side, start) for side in Side}
     num_g = min(map(len, used[Side.G]))
     num_d = min(map(len, used[Side.D]))
     num_steps = min(num_g, num_d // config.d.updates_per_step)
-    next_start = min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
-    inside = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
+    end = min(_end_of_session(recorded, start), start + num_steps)
+    inside = [one for one in recorded.steps if start < one <= end]
     steps = [one for one in inside if _can_end_at(config, used, start, one)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
