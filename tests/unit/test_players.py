@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -10,9 +13,12 @@ from paragan import build
 from paragan.build.initial_weights import initialised
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
-from paragan.config import dump, parse_recipe, read_recipe
+from paragan.config import compare, dump, parse_recipe, read_recipe
 from paragan.config.reference import of_run
-from paragan.core.errors import ConfigError
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.game.options import PlayerOptions
+from paragan.runs.existing_run import former_run
+from paragan.runs.folder import RunFolder
 from tests.tiny_run import TINY, newest
 from tests.unit.test_collapse import COLLAPSED, GOOD
 
@@ -61,6 +67,8 @@ class Penalty(pg.Penalty):
         return (context.network(x + context.normal("denoise", x)) - x).square().mean((1, 2, 3))
 """
 
+ORDERS = [{name: PlayerOptions() for name in names} for names in (("denoiser", "doubt"), ("doubt", "denoiser"))]
+
 
 @pytest.fixture
 def words(tmp_path, monkeypatch):
@@ -85,6 +93,32 @@ def test_player_of_a_models_file_trains_and_is_in_the_checkpoint(tmp_path, words
     group = read_checkpoint(newest(tmp_path / "run")).groups["denoiser"]
     assert torch.equal(group["net/weight"], trainer.players["denoiser"].net.weight)
     assert trainer.players["denoiser"].policy.lr == 1e-3
+
+
+def test_resume_may_change_placement_and_rates_of_further_players(tmp_path, words, capsys):
+    def train(*more):
+        return main(["train", "digits", *words, "every.log_steps=1", *more, "--out", str(tmp_path / "run")])
+
+    assert train() == 0
+    rate = ("players.denoiser.strategy=ddp", "players.denoiser.optimizer.lr=2e-3", "train.kimg=0.128")
+    assert train(*rate) == 2
+    error = capsys.readouterr().err
+    assert "(players.denoiser.optimizer.lr was 0.001, now 0.002); " in error and "add --change" in error
+    assert train(*rate, "--change") == 0
+    assert "players.denoiser.optimizer.lr changed from 0.001 to 0.002 at step 4" in capsys.readouterr().out
+    record = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [line["denoiser/lr"] for line in map(json.loads, record) if line["kind"] == "step"]
+    assert rates == [1e-3] * 4 + [2e-3] * 4
+
+
+def test_order_of_players_is_compared_and_refused_at_a_resume(tmp_path, words):
+    tree = dump(read_recipe("digits", words))
+    before, after = (replace(parse_recipe(tree, "x"), players=players) for players in ORDERS)
+    assert compare(before, after) == {"players": (["denoiser", "doubt"], ["doubt", "denoiser"])}
+    assert compare(before, before) == {}
+    (tmp_path / "config.yaml").write_text(dump(before))
+    with pytest.raises(CheckpointError, match=r"\(players was \['denoiser', 'doubt'\], now \['doubt', 'denoiser'\]\)"):
+        former_run(RunFolder(tmp_path), after, print)
 
 
 def test_rollback_slows_further_players_too(tmp_path, words):

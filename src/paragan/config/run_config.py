@@ -219,9 +219,15 @@ def outside_names(config: RunConfig) -> frozenset[str]:
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the differences: dotted key -> values of both; None for a key that one does not have."""
+    """Return the differences: dotted key -> values of both; None for a key that one does not have.
+
+    `players` is the order of their updates, if the same players have another one.
+    """
     before = flatten(to_tree(a))
     after = flatten(to_tree(b))
+    if a.players.keys() == b.players.keys() and a.players:
+        before["players"] = list(a.players)
+        after["players"] = list(b.players)
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
     return {key: both for key, both in pairs.items() if both[0] != both[1]}
 
