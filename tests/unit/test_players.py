@@ -161,6 +161,14 @@ def test_players_survive_writing_and_reading_a_config(words):
         (["penalties=[]"], "players.denoiser has no loss"),
         (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
         (["players.denoiser.update_probability=0.5"], "players.denoiser.update_probability is not supported"),
+        (
+            ["players.denoiser.train=[weight]", "players.denoiser.precision=pure"],
+            "players.denoiser.freeze do not support players.denoiser.precision=pure",
+        ),
+        (
+            ["players.denoiser.layout={taps: [x]}", "players.denoiser.recompute=true"],
+            "players.denoiser.layout does not support players.denoiser.recompute",
+        ),
         (["scheme=shared_fakes"], "scheme shared_fakes does not support players"),
         (["scheme=asynchronous"], "scheme asynchronous does not support players"),
         (["grid.shape=1x2"], "players are not available for a grid"),

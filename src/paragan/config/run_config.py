@@ -134,9 +134,10 @@ class RunConfig:
         """Raise `ValueError` for a layout that the executor, a grid or a player does not support."""
         if self.grid is not None and self.train.layout == "auto":
             raise ValueError("train.layout=auto is not available for a grid; leave it out")
-        for key, player in self.player_options.items():
+        for name, player in self.player_options.items():
             if player.layout is None:
                 continue
+            key = player_key(name)
             if self.grid is not None:
                 raise ValueError(f"{key}.layout is not available for a grid; leave it out")
             if self.train.executor in ("compile", "graphs"):
@@ -147,9 +148,10 @@ class RunConfig:
 
     def _refuse_part(self) -> None:
         """Raise `ValueError` for a player that trains a part where the whole network has to train."""
-        for key, player in (("g", self.g), ("d", self.d)):
+        for name, player in self.player_options.items():
             if not player.trains_part:
                 continue
+            key = player_key(name)
             problem = "" if self.grid is None else "are not available for a grid"
             if player.precision == "pure":
                 problem = f"do not support {key}.precision=pure"
