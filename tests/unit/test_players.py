@@ -15,10 +15,12 @@ from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.config import compare, dump, parse_recipe, read_recipe
 from paragan.config.reference import of_run
+from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.game.options import PlayerOptions
 from paragan.runs.existing_run import former_run
 from paragan.runs.folder import RunFolder
+from paragan.schemes import separate_ranks
 from tests.tiny_run import TINY, newest
 from tests.unit.test_collapse import COLLAPSED, GOOD
 
@@ -180,6 +182,12 @@ def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys
     error = capsys.readouterr().err.strip()
     assert problem in error and "Traceback" not in error
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_ranks_of_an_invalid_name_are_refused():
+    scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "D": 1}))
+    with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):
+        scheme.roles(World(rank=0, size=2), 5.0)
 
 
 def test_plan_of_further_players_is_refused(words, capsys):
