@@ -14,9 +14,10 @@ import pytest
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import Interrupt
-from paragan.runs.sweep import Sweep, SweepRun, history_of, is_complete, run_sweep
+from paragan.runs.sweep import history_of, is_complete, run_sweep
 from paragan.runs.sweep_grid import expand_grid
 from paragan.runs.sweep_page import save_sweep_page
+from paragan.runs.sweep_plan import Sweep, SweepRun
 from tests.processes import ROOT
 from tests.tiny_run import SMALL
 

@@ -18,7 +18,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.runs.sweep import Sweep
+    from paragan.runs.sweep_plan import Sweep
 
 _LAUNCH = "Target and options of `launch` for each run, such as 'slurm --gpus 1'."
 Launch = Annotated[str, typer.Option(metavar="WORDS", help=_LAUNCH)]
@@ -78,8 +78,8 @@ def _sweep(
 ) -> Sweep:
     """Return the sweep; `ConfigError` for settings of any run that are invalid."""
     from paragan.runs.folder import run_name
-    from paragan.runs.sweep import Sweep
     from paragan.runs.sweep_grid import expand_grid
+    from paragan.runs.sweep_plan import Sweep
 
     if out is not None and is_url(out):
         raise ConfigError(f"--out {out}: a sweep needs a local folder; pass --out DIR")

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from paragan.coevolution.options import GridOptions
 from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
+from paragan.core.settings_tree import flatten
 from paragan.engine.options import Change, EveryOptions, InitOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
@@ -242,15 +243,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def flatten(tree: Any, path: str = "") -> dict[str, Any]:
-    """Return leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
-    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
-    entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
-    if not isinstance(entries, dict) or not entries:
-        return {path: tree}
-    flat: dict[str, Any] = {}
-    for key, item in entries.items():
-        flat |= flatten(item, f"{path}.{key}" if path else key)
-    return flat
