@@ -38,6 +38,11 @@ RUNS = CONFIGURATIONS | {
         "model.d_norm=batch",
         "devices=4",
     ),
+    "late-separate_ranks": (
+        "scheme={name: separate_ranks, ranks: {g: 1, d: 1}, staleness: 1}",
+        "train.kimg=0.4",
+        "devices=2",
+    ),
     "ddp-on-3-ranks": ("g.strategy=ddp", "d.strategy=ddp", "penalties=[{name: r1, interval: 4}]", "devices=3"),
     "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
     "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),

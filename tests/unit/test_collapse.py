@@ -33,6 +33,8 @@ def score(value, direction=-1, images=0) -> Event:
         (COLLAPSED, "mode_collapse"), (SATURATED, "d_saturated"),
         ({**GOOD, "d/accuracy_train": 0.2, "d/saturation": 0.3}, "d_certain_and_wrong"),
         (WRONG, "d_wrong"), ({**GOOD, "d/moment_ratio": 0.005}, "stalled"),
+        ({**GOOD, "fake_score/moment_ratio": 0.005}, "stalled"),
+        ({**GOOD, "fake_score/moment_ratio": float("nan")}, "not_finite"),
         ({**GOOD, "d/accuracy_fake": float("nan")}, "not_finite"), ({"diversity": float("inf")}, "not_finite"),
     ],
 )  # fmt: skip

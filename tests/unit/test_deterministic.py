@@ -10,8 +10,13 @@ import torch
 
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
+from paragan.engine.training_loop import TrainingLoop
+from paragan.evaluation.score import Score
 from paragan.game.player import Player
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
+from paragan.runs.evaluate import evaluate_run
+from paragan.runs.score_checkpoints import _Scorer
+from tests import tiny_run
 
 SHORT = [
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "train.kimg=0.016"),
@@ -50,6 +55,24 @@ def test_updates_of_a_run_use_deterministic_kernels_if_enabled(tmp_path, flags, 
     assert main(["train", "digits", *words, "--out", str(tmp_path / "run")]) == 0
     assert flags and set(flags) == {enabled}
     assert (os.environ.get("CUBLAS_WORKSPACE_CONFIG") == ":4096:8") is enabled
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_background_scores_and_eval_use_deterministic_kernels_if_enabled(tmp_path, monkeypatch, enabled):
+    tiny_run.train(tmp_path, f"train.deterministic={str(enabled).lower()}")
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace("features: null", "features: judge"))
+    seen = []
+
+    def noted(self, prior=None):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return Score({}, 16, {})
+
+    monkeypatch.setattr(TrainingLoop, "compute_score", noted)
+    checkpoint = str(tiny_run.newest(tmp_path))
+    assert "score" in _Scorer(tmp_path, 1).reply_to({"checkpoint": checkpoint})
+    evaluate_run(tmp_path)
+    assert seen == [enabled, enabled]
 
 
 def test_setting_may_change_on_a_resume(tmp_path, flags):

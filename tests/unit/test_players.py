@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -10,10 +13,16 @@ from paragan import build
 from paragan.build.initial_weights import initialised
 from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
-from paragan.config import dump, parse_recipe, read_recipe
+from paragan.config import compare, dump, parse_recipe, read_recipe
 from paragan.config.reference import of_run
-from paragan.core.errors import ConfigError
+from paragan.core.dist import World
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.game.options import PlayerOptions
+from paragan.runs.existing_run import former_run
+from paragan.runs.folder import RunFolder
+from paragan.schemes import separate_ranks
 from tests.tiny_run import TINY, newest
+from tests.unit.test_collapse import COLLAPSED, GOOD
 
 MODEL = """
 from dataclasses import dataclass
@@ -60,6 +69,8 @@ class Penalty(pg.Penalty):
         return (context.network(x + context.normal("denoise", x)) - x).square().mean((1, 2, 3))
 """
 
+ORDERS = [{name: PlayerOptions() for name in names} for names in (("denoiser", "doubt"), ("doubt", "denoiser"))]
+
 
 @pytest.fixture
 def words(tmp_path, monkeypatch):
@@ -84,6 +95,41 @@ def test_player_of_a_models_file_trains_and_is_in_the_checkpoint(tmp_path, words
     group = read_checkpoint(newest(tmp_path / "run")).groups["denoiser"]
     assert torch.equal(group["net/weight"], trainer.players["denoiser"].net.weight)
     assert trainer.players["denoiser"].policy.lr == 1e-3
+
+
+def test_resume_may_change_placement_and_rates_of_further_players(tmp_path, words, capsys):
+    def train(*more):
+        return main(["train", "digits", *words, "every.log_steps=1", *more, "--out", str(tmp_path / "run")])
+
+    assert train() == 0
+    rate = ("players.denoiser.strategy=ddp", "players.denoiser.optimizer.lr=2e-3", "train.kimg=0.128")
+    assert train(*rate) == 2
+    error = capsys.readouterr().err
+    assert "(players.denoiser.optimizer.lr was 0.001, now 0.002); " in error and "add --change" in error
+    assert train(*rate, "--change") == 0
+    assert "players.denoiser.optimizer.lr changed from 0.001 to 0.002 at step 4" in capsys.readouterr().out
+    record = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [line["denoiser/lr"] for line in map(json.loads, record) if line["kind"] == "step"]
+    assert rates == [1e-3] * 4 + [2e-3] * 4
+
+
+def test_order_of_players_is_compared_and_refused_at_a_resume(tmp_path, words):
+    tree = dump(read_recipe("digits", words))
+    before, after = (replace(parse_recipe(tree, "x"), players=players) for players in ORDERS)
+    assert compare(before, after) == {"players": (["denoiser", "doubt"], ["doubt", "denoiser"])}
+    assert compare(before, before) == {}
+    (tmp_path / "config.yaml").write_text(dump(before))
+    with pytest.raises(CheckpointError, match=r"\(players was \['denoiser', 'doubt'\], now \['doubt', 'denoiser'\]\)"):
+        former_run(RunFolder(tmp_path), after, print)
+
+
+def test_rollback_slows_further_players_too(tmp_path, words):
+    rules = ["rollback.patience=1", "rollback.lr_factor=0.1", "every.sample_kimg=0.016"]
+    trainer = build.trainer(read_recipe("digits", [*words, *rules]), tmp_path, print, lambda: False)
+    trainer.telemetry = lambda gan, scalars: COLLAPSED if gan.clock.step == 2 else GOOD
+    (event,) = [event for event in trainer.run() if "rollback" in event.values]
+    assert event.values["rollback"]["lr_factors"] == {"g": 0.1, "d": 0.1, "denoiser": 0.1}
+    assert trainer.players["denoiser"].policy.lr == pytest.approx(1e-4)
 
 
 def test_player_starts_from_a_file_of_weights(tmp_path, words):
@@ -117,6 +163,14 @@ def test_players_survive_writing_and_reading_a_config(words):
         (["penalties=[]"], "players.denoiser has no loss"),
         (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
         (["players.denoiser.update_probability=0.5"], "players.denoiser.update_probability is not supported"),
+        (
+            ["players.denoiser.train=[weight]", "players.denoiser.precision=pure"],
+            "players.denoiser.freeze do not support players.denoiser.precision=pure",
+        ),
+        (
+            ["players.denoiser.layout={taps: [x]}", "players.denoiser.recompute=true"],
+            "players.denoiser.layout does not support players.denoiser.recompute",
+        ),
         (["scheme=shared_fakes"], "scheme shared_fakes does not support players"),
         (["scheme=asynchronous"], "scheme asynchronous does not support players"),
         (["grid.shape=1x2"], "players are not available for a grid"),
@@ -136,6 +190,12 @@ def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
 ):
     assert main(["train", "digits", *words, f"scheme={scheme}", "--out", str(tmp_path / "run")]) == 0
     assert ("players update in turn" in capsys.readouterr().out) is is_noted
+
+
+def test_ranks_of_an_invalid_name_are_refused():
+    scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "D": 1}))
+    with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):
+        scheme.roles(World(rank=0, size=2), 5.0)
 
 
 def test_plan_of_further_players_is_refused(words, capsys):

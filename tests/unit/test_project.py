@@ -66,10 +66,12 @@ def test_project_command_writes_the_images_and_the_latent(folder, sampler, tmp_p
     [
         (("none.png",), "none.png is not a file; pass an image"),
         (("five.txt",), "five.txt"),
-        (("good.png", "--class", "eleven"), "unknown class 'eleven'"),
+        (("good.png", "--class", "eleven"), "--class: unknown class 'eleven'"),
+        (("good.png", "--out", "sheet.txt"), "--out: cannot write 'sheet.txt'"),
     ],
 )
-def test_project_invalid_input_is_one_line(folder, tmp_path, capsys, words, message):
+def test_project_invalid_input_is_one_line(folder, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.setattr("paragan.runs.write_projection.project", None)  # the input is refused before
     (tmp_path / "five.txt").write_text("no image")
     Image.new("L", (9, 9)).save(tmp_path / "good.png")
     name, *rest = words

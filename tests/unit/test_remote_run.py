@@ -11,6 +11,7 @@ import pytest
 
 import paragan as pg
 from paragan.cli.main import main
+from paragan.engine.rollback_state import rollback_targets
 from paragan.runs import remote_run, run_mirror
 from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import ADDRESS, failing
@@ -206,6 +207,31 @@ def test_best_checkpoint_comes_back_and_a_better_one_replaces_it(bucket, cache, 
     assert train("train.kimg=0.08") == 0
     names = {name.split("/")[1] for name in bucket.names() if name.startswith("best/")}
     assert names == {"step-000000004"}
+
+
+def test_run_on_another_machine_rolls_back_to_a_checkpoint_that_is_not_the_newest(bucket, cache, capsys):
+    guarded = ("rollback.lr_factor=1e-27", "every.keep=1", "every.sample_kimg=0.032")
+    assert train(*guarded) == 0
+    newest = remote_run.working_folder(ADDRESS) / "checkpoints" / "step-000000004"
+    targets = rollback_targets(newest)
+    assert [path.name for path in targets]
+    shutil.rmtree(cache)
+    diverging = ("--change", "d.optimizer.lr=1e25", "train.kimg=0.128")
+    assert train(*guarded, *diverging) == 0
+    said = capsys.readouterr()
+    assert f"rollback 1 of 3, to the players of step {int(targets[-1].name[5:])}" in said.out
+    assert "cannot roll back" not in said.err
+
+
+def test_damaged_checkpoint_to_roll_back_to_does_not_stop_the_mirror_or_a_restart(bucket, cache, capsys):
+    guarded = ("rollback={}", "every.keep=1")
+    assert train(*guarded, "train.kimg=0.032") == 0
+    name = "checkpoints/step-000000000/g.safetensors"
+    bucket.write(name, bucket.content(name)[:-1])
+    shutil.rmtree(cache)
+    assert train(*guarded) == 0
+    assert "the run cannot roll back to step-000000000" in capsys.readouterr().err
+    assert stored(bucket, 4)
 
 
 def test_cache_that_cannot_be_written_is_one_line_with_code_2(bucket, monkeypatch, tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image
 
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
+from paragan.runs import report_server, sample_server
 from paragan.runs.open_generator import open_generator
 from paragan.runs.sample_server import MOST_IMAGES, SampleServer
 from paragan.storage.image_sheet import make_sheet
@@ -90,6 +92,37 @@ def test_sample_server_walk_goes_from_one_seed_to_the_next(server):
 def test_sample_server_invalid_query_is_one_line(server, query, message):
     status, _, body = fetch(server, f"images?{query}")
     assert status == 400 and message in body.decode() and body.count(b"\n") == 1
+
+
+def test_sample_server_answer_that_takes_long_arrives(server, sampler, monkeypatch):
+    monkeypatch.setattr(report_server, "_REQUEST_S", 0.2)
+    real = sampler.generate
+
+    def slow(_, *args, **options):
+        time.sleep(1)
+        return real(*args, **options)
+
+    monkeypatch.setattr(type(sampler), "generate", slow)
+    assert fetch(server, "images?num=1")[0] == 200
+
+
+def test_sample_server_error_is_an_answer_and_a_line_of_the_terminal(server, sampler, monkeypatch, capsys):
+    def fails(*args, **options):
+        raise RuntimeError("out of\nmemory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(sampler), "generate", fails)
+        status, _, body = fetch(server, "images?num=1")
+    assert status == 500 and body.startswith(b"cannot make images; see the terminal of ")
+    assert capsys.readouterr().err == "cannot make images: RuntimeError: out of memory\n"
+    assert fetch(server, "images?num=1")[0] == 200
+
+
+def test_sample_server_wait_for_others_ends(server, monkeypatch, capsys):
+    monkeypatch.setattr(sample_server, "_TURN_S", 0.1)
+    with server.running:
+        assert fetch(server, "images?num=1")[0] == 500
+    assert capsys.readouterr().err == "cannot make images: TimeoutError: other requests took 0.1 s\n"
 
 
 def test_sample_server_refuses_other_hosts_secrets_and_pages(server):

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from paragan.cli.main import main
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import Interrupt
-from paragan.runs.sweep import Sweep, SweepRun, history_of, is_complete, run_sweep
+from paragan.runs.sweep import history_of, is_complete, run_sweep
 from paragan.runs.sweep_grid import expand_grid
 from paragan.runs.sweep_page import save_sweep_page
+from paragan.runs.sweep_plan import Sweep, SweepRun
 from tests.processes import ROOT
 from tests.tiny_run import SMALL
 
@@ -89,6 +91,34 @@ def test_same_command_starts_only_what_has_not_finished(tmp_path, starts, monkey
     assert len(starts()) == 4
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"settings": ("train.batch=16",)}, "train.batch"),
+        ({"settings": ()}, "train.batch"),
+        ({"recipe": "cifar10"}, "the recipe"),
+        ({"halving_kimg": 2.0}, "--halving"),
+        ({"kimg": 4.0}, "train.kimg"),
+    ],
+)
+def test_sweep_with_other_common_settings_is_refused_in_the_same_folder(tmp_path, starts, options, named):
+    former = replace(sweep(tmp_path, "1,2"), settings=("train.batch=32", "train.kimg=8"))
+    assert run(former) == 0
+    plan = (former.folder / "sweep.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"another value of {named}; .*use another --out DIR$"):
+        run(replace(former, **options))
+    assert (former.folder / "sweep.json").read_bytes() == plan
+    assert len(starts()) == 2
+
+
+def test_sweep_with_longer_or_further_runs_continues(tmp_path, starts):
+    former = replace(sweep(tmp_path, "1,2"), settings=("train.kimg=8",))
+    assert run(former) == 0
+    runs = sweep(tmp_path, "1,2,3").runs
+    assert run(replace(former, runs=runs, settings=("train.kimg=16",), kimg=16.0)) == 0
+    assert starts() == ["x-1 16", "x-1 8", "x-2 16", "x-2 8", "x-3 16"]
+
+
 def test_failed_run_does_not_end_the_others(tmp_path, starts, monkeypatch):
     monkeypatch.setenv("CODE_1", "2")
     assert run(sweep(tmp_path, "1,2,3")) == 2
@@ -155,6 +185,9 @@ def test_run_that_was_only_submitted_ends_the_command_without_an_error(tmp_path,
         ("digits train.kimg=1,2", "train.kimg differs"),
         ("digits --seeds 0-1 --out s3://bucket/x", "a sweep needs a local folder"),
         ("digits --seeds 0-1 --launch 'slurm --ranks x'", "--launch slurm --ranks x: "),
+        ("""digits --seeds 0-1 --launch "slurm 'x" """, "--launch slurm 'x: No closing quotation; close the quotation"),
+        ("digits --seeds 0-1 --halving 0", "--halving 0 is invalid; pass a number above 0"),
+        ("digits --seeds 0-1 --halving nan", "--halving nan is invalid; pass a number above 0"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, expected, tmp_path, monkeypatch, capsys):

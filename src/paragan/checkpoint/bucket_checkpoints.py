@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,11 +89,11 @@ class BucketCheckpoints:
         self.refuse()
         self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
 
-    def prune(self, keep: int) -> None:
-        """Remove all but the newest `keep` checkpoints, and unfinished uploads before them."""
+    def prune(self, keep: int, protected: Collection[str] = ()) -> None:
+        """Remove all but the newest `keep` and protected checkpoints, and unfinished older uploads."""
         newest = self.committed()[-keep:]
         for name in self._files():
-            if newest and name not in newest and name < newest[-1]:
+            if newest and name not in (*newest, *protected) and name < newest[-1]:
                 self.remove(name)
 
     def download(self, name: str, path: Path) -> None:

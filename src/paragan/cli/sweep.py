@@ -17,7 +17,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.runs.sweep import Sweep
+    from paragan.runs.sweep_plan import Sweep
 
 _OUT = "Folder of all runs, on this machine (default: runs/RECIPE-sweep)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -50,7 +50,7 @@ def sweep_command(
     if folder is not None:
         raise ConfigError(f"{folder} is a run; a sweep needs a recipe, and its folder by --out")
     sweep = _sweep(recipe, overrides, parse_seeds(seeds), out, {"jobs": jobs, "halving_kimg": halving})
-    sweep = replace(sweep, launch=tuple(shlex.split(launch)))
+    sweep = replace(sweep, launch=_split_launch(launch))
     from paragan.core.interrupt import install
     from paragan.runs.sweep import refuse_launch, run_sweep
     from paragan.runs.sweep_page import save_sweep_page
@@ -69,13 +69,20 @@ def sweep_command(
     raise typer.Exit(code)
 
 
+def _split_launch(launch: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(launch))
+    except ValueError as error:
+        raise ConfigError(f"--launch {launch}: {error}; close the quotation") from None
+
+
 def _sweep(
     recipe: str, overrides: Sequence[str], seeds: Sequence[int], out: str | None, options: Mapping[str, Any]
 ) -> Sweep:
     """Return the sweep; `ConfigError` for settings of any run that are invalid."""
     from paragan.runs.folder import run_name
-    from paragan.runs.sweep import Sweep
     from paragan.runs.sweep_grid import expand_grid
+    from paragan.runs.sweep_plan import Sweep
 
     if out is not None and is_url(out):
         raise ConfigError(f"--out {out}: a sweep needs a local folder; pass --out DIR")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from paragan.config.overrides import Overrides, merge
-from paragan.config.run_config import FORMAT, RunConfig, compare, flatten, outside_names, to_tree
+from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
-from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, shorten
+from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, flatten, shorten
 
 _PRESET = "preset="
 _RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from paragan.coevolution.options import GridOptions
 from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
+from paragan.core.settings_tree import flatten
 from paragan.engine.options import Change, EveryOptions, InitOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
@@ -136,9 +137,10 @@ class RunConfig:
         """Raise `ValueError` for a layout that the executor, a grid or a player does not support."""
         if self.grid is not None and self.train.layout == "auto":
             raise ValueError("train.layout=auto is not available for a grid; leave it out")
-        for key, player in self.player_options.items():
+        for name, player in self.player_options.items():
             if player.layout is None:
                 continue
+            key = player_key(name)
             if self.grid is not None:
                 raise ValueError(f"{key}.layout is not available for a grid; leave it out")
             if self.train.executor in ("compile", "graphs"):
@@ -149,9 +151,10 @@ class RunConfig:
 
     def _refuse_part(self) -> None:
         """Raise `ValueError` for a player that trains a part where the whole network has to train."""
-        for key, player in (("g", self.g), ("d", self.d)):
+        for name, player in self.player_options.items():
             if not player.trains_part:
                 continue
+            key = player_key(name)
             problem = "" if self.grid is None else "are not available for a grid"
             if player.precision == "pure":
                 problem = f"do not support {key}.precision=pure"
@@ -221,9 +224,15 @@ def outside_names(config: RunConfig) -> frozenset[str]:
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the differences: dotted key -> values of both; None for a key that one does not have."""
+    """Return the differences: dotted key -> values of both; None for a key that one does not have.
+
+    `players` is the order of their updates, if the same players have another one.
+    """
     before = flatten(to_tree(a))
     after = flatten(to_tree(b))
+    if a.players.keys() == b.players.keys() and a.players:
+        before["players"] = list(a.players)
+        after["players"] = list(b.players)
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
     return {key: both for key, both in pairs.items() if both[0] != both[1]}
 
@@ -236,15 +245,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def flatten(tree: Any, path: str = "") -> dict[str, Any]:
-    """Return leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
-    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
-    entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
-    if not isinstance(entries, dict) or not entries:
-        return {path: tree}
-    flat: dict[str, Any] = {}
-    for key, item in entries.items():
-        flat |= flatten(item, f"{path}.{key}" if path else key)
-    return flat

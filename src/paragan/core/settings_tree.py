@@ -114,3 +114,15 @@ def shorten(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def flatten(tree: Any, path: str = "") -> dict[str, Any]:
+    """Return leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
+    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
+    entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
+    if not isinstance(entries, dict) or not entries:
+        return {path: tree}
+    flat: dict[str, Any] = {}
+    for key, item in entries.items():
+        flat |= flatten(item, f"{path}.{key}" if path else key)
+    return flat

@@ -13,15 +13,15 @@ from paragan.evaluation.score import Score
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
 _WRONG = 0.4
 _NEAR = 1.1  # times the best score
-# of either player's `moment_ratio`. Measured: 0.04 to 3.5 in runs that train, 0.001 to 0.003 after a poisoned batch
+# of any player's `moment_ratio`. Measured: 0.04 to 3.5 in runs that train, 0.001 to 0.003 after a poisoned batch
 _STALLED = 0.01
 _JUDGED = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
-_MOMENTS = ("g/moment_ratio", "d/moment_ratio")
+_MOMENT_RATIO = "/moment_ratio"  # after the name of a player
 DIVERGED = "diverged"  # a `DivergedError`
 DIVERGED_SCORE = "score_diverges"
 PAST_BEST = "past_best"
 OF_ONE_BATCH = (DIVERGED, "stalled", "d_wrong")  # signs that a single batch can cause
-SLOWED = {"d_saturated": ("d",)}  # players that cause the sign; others: both
+SLOWED = {"d_saturated": ("d",)}  # players that cause the sign; others: all
 _MEANS = {rule.name: rule.means for rule in RULES} | {
     "not_finite": "Numbers of the telemetry are not finite.",
     "stalled": "One gradient was so large that Adam's second moment holds a player still.",
@@ -84,10 +84,11 @@ class CollapseMonitor:
         self.is_repeated = is_repeated
 
     def _of_telemetry(self, event: Event) -> dict[str, bool]:
-        names = (*_JUDGED, *_MOMENTS, "diversity")
+        moments = [name for name in event.values if name.endswith(_MOMENT_RATIO)]
+        names = (*_JUDGED, *moments, "diversity")
         values = {name: float(event.values[name]) for name in names if name in event.values}
         signs = {"not_finite": not all(map(isfinite, values.values()))}
-        signs["stalled"] = any(values.get(name, 1.0) < _STALLED for name in _MOMENTS)
+        signs["stalled"] = any(values.get(name, 1.0) < _STALLED for name in moments)
         if values.keys() >= set(_JUDGED):
             on_train, on_fake, saturation = (values[name] for name in _JUDGED)
             signs["d_saturated"] = saturation > SATURATED

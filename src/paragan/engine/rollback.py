@@ -175,7 +175,7 @@ class RollbackLoop(TrainingLoop):
         state.count += 1
         state.power *= not has_helped
         if name not in OF_ONE_BATCH or state.count > 1:
-            state.slow(SLOWED.get(name, ("g", "d")), factor)
+            state.slow(SLOWED.get(name, tuple(self.players)), factor)
         repeated = lost_images - state.lost_images
         state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MOST_IMAGES)
         state.lost_images = lost_images

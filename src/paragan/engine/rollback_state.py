@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from paragan.checkpoint.reader import read_counts
+from paragan.checkpoint.reader import open_verified, read_counts, restoring
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.engine.collapse import CollapseMonitor
 
 _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
@@ -76,3 +78,18 @@ class RollbackState:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""
         steps = [*self.older, self.good]
         return max((step for step in steps if step < self.target), default=min(steps))
+
+
+def rollback_targets(path: Path) -> list[Path]:
+    """Return the folders of the older checkpoints that a run resumed from this one may return to.
+
+    Raises `CheckpointError` if it cannot be read.
+    """
+    checkpoint = open_verified(path)
+    saved = checkpoint.values.get("rollback")
+    if saved is None:
+        return []
+    with restoring(checkpoint):
+        steps = [saved["good"], *saved["older"]]
+    older = sorted(step for step in steps if type(step) is int and 0 <= step < checkpoint.step)
+    return [CheckpointWriter(path.parent).path_of(step) for step in older]

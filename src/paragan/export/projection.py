@@ -58,7 +58,7 @@ def project(
     target = target_CHW[None].to(device)
     starts_BZ = sampler.latents(_STARTS, seed)
     labels = range(sampler.num_classes) if label is None and sampler.num_classes else label
-    classes_B = sampler.labels(_STARTS, labels, seed) if labels is not None else None
+    classes_B = sampler.labels(_STARTS, labels, seed, "label") if labels is not None else None
     made = sampler.generate(starts_BZ, classes_B, mode="eval").tensor
     best_K = _errors(made, target_CHW[None]).argsort()[:_REFINED]
     z_KZ = starts_BZ[best_K].to(device).requires_grad_()

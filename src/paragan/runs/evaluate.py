@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from paragan.config import read_recipe
+from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 from paragan.evaluation.score import Score
-from paragan.runs.open_run import open_run
+from paragan.hardware.deterministic import deterministic_kernels
+from paragan.runs.open_run import config_path, open_run
 from paragan.writers.console import score_line
 
 
@@ -52,10 +55,12 @@ def evaluate_run(
     trust: import outside code that the config names. steps: of the generator's solver, in place of
     `model.steps`. Raises children of `paragan.ParaganError`.
     """
-    trainer = open_run(Path(path), num_images, trust, best, steps=steps)
-    if trainer.score is None:
-        key, value = ("metrics", "[l1]") if trainer.prior.reads_batches else ("features", "auto")
-        hint = f"resume it with evaluation.{key}={value}"
-        raise ConfigError(f"{path} has no scores (evaluation.{key}=null); {hint}")
-    prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
-    return RunScore(trainer.clock.step, trainer.compute_score(prior))
+    config = read_recipe(str(config_path(Path(path))), outside=ANY if trust else ())
+    with deterministic_kernels(config.train.deterministic):
+        trainer = open_run(Path(path), num_images, trust, best, steps=steps)
+        if trainer.score is None:
+            key, value = ("metrics", "[l1]") if trainer.prior.reads_batches else ("features", "auto")
+            hint = f"resume it with evaluation.{key}={value}"
+            raise ConfigError(f"{path} has no scores (evaluation.{key}=null); {hint}")
+        prior = trainer.prior if seed is None else replace(trainer.prior, seed=seed)
+        return RunScore(trainer.clock.step, trainer.compute_score(prior))

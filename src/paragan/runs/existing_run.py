@@ -18,9 +18,10 @@ _MAY_CHANGE = (
     *("train.watchdog", "train.trace_steps", "train.network", "train.deterministic"),
     *("rollback.", "data.prefetch", "data.prefetch_mb", "data.readers", "data.threads"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
-    *("g.strategy", "g.recompute", "g.offload", "d.strategy", "d.recompute", "d.offload"),
 )
-_RATES = re.compile(r"[gd]\.(optimizer\.(lr|groups.*)|schedule\.\w+)")
+_PLAYER = r"(g|d|players\.\w+)\."
+_PLACEMENT = re.compile(_PLAYER + r"(strategy|recompute|offload)")
+_RATES = re.compile(_PLAYER + r"(optimizer\.(lr|groups.*)|schedule\.\w+)")
 _MOST_NAMED = 5
 
 
@@ -43,7 +44,7 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         ) from None
     config = with_recorded_init(config, before)
     compared = compare(before, config).items()
-    changed = {key: both for key, both in compared if not key.startswith(_MAY_CHANGE)}
+    changed = {key: both for key, both in compared if not _may_change(key)}
     if changed and folder.failed_before_start:
         say(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
         return None
@@ -58,6 +59,10 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
             f"values, {cure}choose another folder with --out DIR, or start anew with --fresh"
         )
     return before
+
+
+def _may_change(key: str) -> bool:
+    return key.startswith(_MAY_CHANGE) or _PLACEMENT.match(key) is not None
 
 
 def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:

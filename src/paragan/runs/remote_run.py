@@ -18,6 +18,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.files import open_lock_file, read_bytes
 from paragan.core.printable import to_printable
+from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
 from paragan.runs.mirrored_files import MirroredFiles
 from paragan.runs.run_mirror import UPLOADS, RunMirror
@@ -129,7 +130,19 @@ def _restore(mirror: RunMirror, bucket: ObjectBucket, folder: Path) -> None:
         mirror.checkpoints.withdraw(name)  # the run will reach that step again
     if newest:
         mirror.take_as_uploaded(folder / "checkpoints" / newest)
+        _restore_rollback_targets(mirror, folder / "checkpoints" / newest)
     mirror.files.know(stored)
+
+
+def _restore_rollback_targets(mirror: RunMirror, newest: Path) -> None:
+    """Download the older checkpoints to which the run may roll back from the newest one."""
+    for path in rollback_targets(newest):
+        try:
+            if not mirror.checkpoints.is_copied(path.name, path):
+                mirror.checkpoints.download(path.name, path)
+            mirror.take_as_uploaded(path)
+        except CheckpointError as error:
+            _warn(f"warning: {error}; the run cannot roll back to {path.name}")
 
 
 def _is_continued(checkpoints: BucketCheckpoints, bucket: ObjectBucket, folder: Path) -> bool:

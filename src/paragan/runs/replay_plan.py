@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,16 +11,15 @@ from pathlib import Path
 from paragan.build.initial_weights import initial_paths
 from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import read_checkpoint, read_counts, restoring
-from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import read_json_lines
 from paragan.core.types import Side
 from paragan.engine.options import Change
 from paragan.models.from_memory import missing_networks
 from paragan.runs.folder import read_environment
 from paragan.runs.open_run import print_line
+from paragan.runs.replay_record import RecordedRun, read_recorded
 from paragan.schemes._update_order import read_used
 
 
@@ -39,32 +37,13 @@ class ReplayPlan:
     overrides: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """Content of a record and of its checkpoints.
-
-    sessions: (finished steps, ranks) at each start. images: through D, by log point. checkpoints:
-    folders by step. rollbacks: images that had been lost after each, by step.
-    """
-
-    sessions: Sequence[tuple[int, int]]
-    images: Mapping[int, int]
-    checkpoints: Mapping[int, Path]
-    rollbacks: Mapping[int, int]
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps with recorded losses or a checkpoint."""
-        return sorted({*self.images, *self.checkpoints} - {0})
-
-
 def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     """Plan the repetition of a step up to the next recorded losses or checkpoint.
 
     step: None: the last recorded one. Raises `ConfigError` if the step cannot be repeated.
     """
     _refuse_unrepeatable(config)
-    recorded = _read_recorded(path)
+    recorded = read_recorded(path)
     if not recorded.sessions or not recorded.steps:
         raise ConfigError(f"{path}/metrics.jsonl has no losses to compare with; pass a run that has trained")
     step = step or recorded.steps[-1]
@@ -73,6 +52,9 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     start, ranks = [session for session in recorded.sessions if session[0] < step][-1]
     if follows_order(config, ranks):
         last = _last_in_order(path, config, recorded, start, step)
+        first, checkpoint = _start_of_session(path, recorded, start)
+    elif _reads_late_states(config, ranks):
+        last = _last_in_session(recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
     else:
         steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
@@ -94,6 +76,11 @@ def follows_order(config: RunConfig, ranks: int) -> bool:
     return config.scheme.name == "asynchronous"
 
 
+def _reads_late_states(config: RunConfig, ranks: int) -> bool:
+    """Return whether players read former states of others, which no checkpoint holds."""
+    return config.scheme.name == "separate_ranks" and ranks > 1 and config.scheme.options.staleness > 0
+
+
 def _trains_d(config: RunConfig, step: int) -> bool:
     """Return whether D is updated in a step: all except those that `skipping` leaves out."""
     return config.scheme.name != "skipping" or (step - 1) % config.scheme.options.every == 0
@@ -107,35 +94,23 @@ def _refuse_unrepeatable(config: RunConfig) -> None:
         raise ConfigError(f"replay {problem}; run the same command with grid.age=0 to repeat it")
 
 
-def _read_recorded(path: Path) -> _Recorded:
-    sessions: list[tuple[int, int]] = []
-    images: dict[int, int] = {}
-    rollbacks: dict[int, int] = {}
-    try:
-        for line in read_json_lines(path / "metrics.jsonl"):
-            if line.get("kind") == "start":
-                sessions.append((int(line["step"]), int(line["ranks"])))
-            elif line.get("kind") == "step":
-                images[int(line["step"])] = round(line["kimg"] * 1000)
-            elif "rollback" in line:
-                rollbacks[int(line["step"])] = int(line["rollback"]["lost_images"])
-    except OSError as error:
-        raise ConfigError(f"cannot read the record {path}/metrics.jsonl: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise ConfigError(f"{path}/metrics.jsonl has an invalid line; pass a run folder made by `train`") from None
-    folders = CheckpointWriter(path / "checkpoints").paths()
-    by_step = {int(name): folder for folder in folders if (name := folder.name[5:]).isdecimal()}
-    return _Recorded(sessions, images, by_step, rollbacks)
+def _last_in_session(recorded: RecordedRun, start: int, step: int) -> int:
+    """Return the first recorded step from `step` on in the session that began at `start`."""
+    end = recorded.end_of_session(start)
+    last = next((one for one in recorded.steps if step <= one <= end), None)
+    if last is None:
+        raise ConfigError(f"no losses from step {step} to {end:g} are recorded; pass another --step")
+    return last
 
 
-def _last_in_order(path: Path, config: RunConfig, recorded: _Recorded, start: int, step: int) -> int:
+def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:
     """Return the last step to repeat in a session whose order of updates is recorded."""
     used = {side: read_used(path, side, start) for side in Side}
     num_g = min(map(len, used[Side.G]))
     num_d = min(map(len, used[Side.D]))
     num_steps = min(num_g, num_d // config.d.updates_per_step)
-    next_start = min((begin for begin, _ in recorded.sessions if begin > start), default=math.inf)
-    inside = [one for one in recorded.steps if start < one <= min(next_start, start + num_steps)]
+    end = min(recorded.end_of_session(start), start + num_steps)
+    inside = [one for one in recorded.steps if start < one <= end]
     steps = [one for one in inside if _can_end_at(config, used, start, one)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
@@ -161,7 +136,7 @@ def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]],
     return newest_of_g <= k * step and newest_of_d <= deliveries
 
 
-def _start_of_session(path: Path, recorded: _Recorded, start: int) -> tuple[int, Path | None]:
+def _start_of_session(path: Path, recorded: RecordedRun, start: int) -> tuple[int, Path | None]:
     """Return the step from which a session began, and its checkpoint."""
     if start and start not in recorded.checkpoints:
         raise ConfigError(
@@ -171,7 +146,7 @@ def _start_of_session(path: Path, recorded: _Recorded, start: int) -> tuple[int,
     return start, recorded.checkpoints.get(start) if start else None
 
 
-def _nearest_checkpoint(recorded: _Recorded, step: int) -> tuple[int, Path | None]:
+def _nearest_checkpoint(recorded: RecordedRun, step: int) -> tuple[int, Path | None]:
     """Return the newest undamaged checkpoint before a step; (0, None): the start of the run."""
     for first in sorted((one for one in recorded.checkpoints if one < step), reverse=True):
         try:
@@ -181,7 +156,7 @@ def _nearest_checkpoint(recorded: _Recorded, step: int) -> tuple[int, Path | Non
     return 0, None
 
 
-def _ranks_of(recorded: _Recorded, history: Sequence[Change], first: int, last: int) -> int:
+def _ranks_of(recorded: RecordedRun, history: Sequence[Change], first: int, last: int) -> int:
     """Return the number of ranks of these steps. Raises `ConfigError` if it or a rate changed."""
     before = [session for session in recorded.sessions if session[0] <= first][-1:]
     inside = [session for session in recorded.sessions if first < session[0] < last]
@@ -197,7 +172,7 @@ def _ranks_of(recorded: _Recorded, history: Sequence[Change], first: int, last: 
     return counts[0]
 
 
-def _overrides(path: Path, config: RunConfig, recorded: _Recorded, plan: ReplayPlan) -> Iterator[str]:
+def _overrides(path: Path, config: RunConfig, recorded: RecordedRun, plan: ReplayPlan) -> Iterator[str]:
     """Yield the settings of the repetition that differ from those of the run."""
     at_last = recorded.checkpoints.get(plan.last)
     images = recorded.images.get(plan.last)
@@ -239,7 +214,7 @@ def _former_rates(history: Sequence[Change], last: int) -> Iterator[str]:
             yield f"{change.key}={json.dumps(change.before)}"
 
 
-def _grid_overrides(config: RunConfig, recorded: _Recorded, at_last: Path | None) -> Iterator[str]:
+def _grid_overrides(config: RunConfig, recorded: RecordedRun, at_last: Path | None) -> Iterator[str]:
     """Yield the executor that the run chose, and no ensemble unless it has one at the last step."""
     states = {folder: read_json(folder / STATE).get("values") for folder in recorded.checkpoints.values()}
     known = {folder: values for folder, values in states.items() if isinstance(values, dict)}

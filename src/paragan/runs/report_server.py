@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ADDRESS = "127.0.0.1"
 _MAX_REQUESTS = 16
 _SILENCE_S = 10.0  # longest pause of a client
-_REQUEST_S = 30.0  # longest duration of a request, so that a slow trickle of bytes ends
+_REQUEST_S = 30.0  # longest duration of reading a request, so that a slow trickle of bytes ends
 _HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE | re.ASCII)
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -97,13 +97,9 @@ class LoopbackServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        end = threading.Timer(_REQUEST_S, _shut_down, (request,))
-        end.daemon = True
-        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
-            end.cancel()
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -142,7 +138,18 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     server_version = "paragan"
     sys_version = ""
 
+    def setup(self) -> None:
+        super().setup()
+        self._reading = threading.Timer(_REQUEST_S, _shut_down, (self.connection,))
+        self._reading.daemon = True
+        self._reading.start()
+
+    def finish(self) -> None:
+        self._reading.cancel()
+        super().finish()
+
     def do_GET(self) -> None:
+        self._reading.cancel()  # an answer may take longer: it is ours
         host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
         if not _HOSTS.fullmatch(host):  # DNS rebinding: another name for this address
             text = "open this page as 127.0.0.1 or localhost\n"

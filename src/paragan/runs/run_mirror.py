@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from paragan.checkpoint.bucket_checkpoints import BucketCheckpoints
@@ -16,6 +17,7 @@ from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
 from paragan.core.errors import CheckpointError, DataError, StorageError
 from paragan.core.files import open_to_append
+from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.mirrored_files import MirroredFiles
 from paragan.storage.bucket import ConflictError, ObjectBucket
 from paragan.storage.lease import Lease
@@ -98,38 +100,55 @@ class RunMirror:
         else:
             self.files.upload_if_due()
         for path in CheckpointWriter(self._folder / "checkpoints").paths()[-1:]:
-            self._upload(self.checkpoints, path, path.name, self._keep)
+            self._upload_run(path)
         best = self._folder / "best"
         if (best / MANIFEST).is_file():
             name = f"step-{int(read_json(best / STATE)['step']):09d}"
-            self._upload(self.best, best, name, 1)
+            if self._upload(self.best, best, name):
+                self.best.prune(1)
 
-    def _upload(self, checkpoints: BucketCheckpoints, path: Path, name: str, keep: int) -> None:
-        """Upload a checkpoint, unless that was done or another has replaced it."""
+    def _upload_run(self, newest: Path) -> None:
+        """Upload the newest checkpoint, after those to which the run may roll back."""
+        try:
+            if _key(newest) in self._uploaded:
+                return
+            protected = rollback_targets(newest)
+        except (CheckpointError, FileNotFoundError):
+            if (newest / MANIFEST).exists():
+                raise
+            return  # another has replaced it
+        for path in protected:
+            with suppress(CheckpointError):  # damaged: it must not hold up the newest one
+                self._upload(self.checkpoints, path, path.name)
+        if self._upload(self.checkpoints, newest, newest.name):
+            self.checkpoints.prune(self._keep, [path.name for path in protected])
+
+    def _upload(self, checkpoints: BucketCheckpoints, path: Path, name: str) -> bool:
+        """Upload a checkpoint, unless that was done or another has replaced it; return whether it was."""
         began = time.time()
         staged = self._staging / path.name
         shutil.rmtree(staged, ignore_errors=True)
         try:
             key = _key(path)
             if key in self._uploaded:
-                return
+                return False
             link_checkpoint(path, staged)  # the folder may be pruned during the upload
         except FileNotFoundError:
             if (path / MANIFEST).exists():
                 raise
-            return
+            return False
         num_bytes = checkpoints.upload(staged, name, self.files.upload)
         self._uploaded.add(key)
         if not num_bytes:
-            return  # the bucket had it
+            return False  # the bucket had it
         now = time.time()
         values = {"checkpoint": f"{checkpoints.folder}/{name}", "bytes": num_bytes}
         values["seconds"] = round(now - began, 3)
         values["behind_s"] = round(now - key[1] / 1e9, 3)  # since the checkpoint was complete
         with open_to_append(self._folder / UPLOADS) as file:
             file.write(json.dumps(values).encode() + b"\n")
-        checkpoints.prune(keep)
         shutil.rmtree(staged, ignore_errors=True)
+        return True
 
 
 def _key(path: Path) -> tuple[str, int]:

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.game import latents
+from paragan.report.record_values import single_line
 from paragan.report.rendering import sampler_page
 from paragan.runs.report_server import LoopbackHandler, LoopbackServer
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
 
 MOST_IMAGES = 64
+_TURN_S = 600.0  # longest wait for other requests
 _TILE_PX = 64  # images below are enlarged
 _LARGEST_SEED = 2**53 - 1  # the largest integer of JavaScript
 
@@ -42,14 +48,17 @@ class SampleServer(LoopbackServer):
         super().__init__(port, _Handler)
 
     def sheet(self, query: str) -> bytes:
-        """Return the images of a query as PNG. Raises `ConfigError` for an invalid one."""
+        """Return the images of a query as PNG.
+
+        Raises `ConfigError` for an invalid one, `TimeoutError` if others run for too long.
+        """
         values = _values(query)
         num = _number(values, "num", 16, 1, MOST_IMAGES)
         seed = _number(values, "seed", self.sampler.seed, 0, _LARGEST_SEED)
         walk = _fraction(values, "walk") or 0.0
         truncation = _fraction(values, "truncation")
         label = values.get("class")
-        with self.running:
+        with self._turn():
             z_BZ = self.sampler.latents(num, seed, truncation)
             if walk:
                 z_BZ = latents.slerp(z_BZ, self.sampler.latents(num, seed + 1, truncation), walk)
@@ -58,6 +67,15 @@ class SampleServer(LoopbackServer):
         file = io.BytesIO()
         to_pil_image(make_sheet(made, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
         return file.getvalue()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self.running.acquire(timeout=_TURN_S):
+            raise TimeoutError(f"other requests took {_TURN_S:g} s")
+        try:
+            yield
+        finally:
+            self.running.release()
 
 
 class _Handler(LoopbackHandler):
@@ -77,6 +95,11 @@ class _Handler(LoopbackHandler):
             sheet = self.server.sheet(query)
         except ConfigError as error:
             self.answer(HTTPStatus.BAD_REQUEST, "text/plain", f"{error}\n")
+        except Exception as error:  # such as too little memory: another request may succeed
+            reason = single_line(f"{type(error).__name__}: {error}")
+            print(f"cannot make images: {reason}", file=sys.stderr, flush=True)
+            text = f"cannot make images; see the terminal of `{program_command()} serve`\n"
+            self.answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
         else:
             self.answer(HTTPStatus.OK, "image/png", sheet)
 

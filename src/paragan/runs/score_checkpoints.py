@@ -19,6 +19,7 @@ from paragan.core.answering_processes import requests, reserve_output
 from paragan.core.errors import outcome
 
 if TYPE_CHECKING:
+    from paragan.config import RunConfig
     from paragan.engine.training_loop import TrainingLoop
 
 _LOWEST_PRIORITY = 19
@@ -35,22 +36,28 @@ class _Scorer:
     def reply_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the score of a checkpoint, with all warnings so far, or an error."""
         from paragan.checkpoint.reader import read_checkpoint
+        from paragan.hardware.deterministic import deterministic_kernels
 
         try:
-            trainer = self._trainer
-            trainer.resume_from(read_checkpoint(Path(request["checkpoint"])))
-            return {"score": asdict(trainer.compute_score()), "warnings": self._warnings}
+            with deterministic_kernels(self._config.train.deterministic):
+                trainer = self._trainer
+                trainer.resume_from(read_checkpoint(Path(request["checkpoint"])))
+                return {"score": asdict(trainer.compute_score()), "warnings": self._warnings}
         except Exception as error:
             return {"error": outcome(error)[1] or f"{type(error).__name__}: {error}"}
 
     @cached_property
-    def _trainer(self) -> TrainingLoop:
-        from paragan import build
+    def _config(self) -> RunConfig:
         from paragan.config import read_recipe
         from paragan.config.sections import ANY
 
-        config = read_recipe(str(self._run / "config.yaml"), [f"train.threads={self._threads}"], ANY)
-        return build.trainer(config, self._run, self._say, lambda: False, reading=True)
+        return read_recipe(str(self._run / "config.yaml"), [f"train.threads={self._threads}"], ANY)
+
+    @cached_property
+    def _trainer(self) -> TrainingLoop:
+        from paragan import build
+
+        return build.trainer(self._config, self._run, self._say, lambda: False, reading=True)
 
     def _say(self, line: str) -> None:
         with suppress(OSError):  # a full disk

@@ -1,23 +1,21 @@
 """Sweep: one run for each combination of settings, each started by `launch` in a folder of the sweep.
 
-`sweep.json` is the plan and what became of it. All else is read from the run folders, so that the
-same command continues a sweep: what has finished is not trained again.
+All but `sweep.json` is read from the run folders, so that the same command continues a sweep: what
+has finished is not trained again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
-from paragan.core.files import read_bytes, write_text
+from paragan.core.files import read_bytes
 from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import LocalProcesses
 from paragan.core.printable import to_printable
@@ -26,64 +24,13 @@ from paragan.report.record import History, open_record
 from paragan.report.record_entry import metric_names
 from paragan.runs.cluster_runs import is_queued
 from paragan.runs.folder import RunFolder
+from paragan.runs.sweep_plan import Rung, Sweep, SweepRun, recorded_rungs, write_plan
 
-_FILE = "sweep.json"
 _PAUSE_S = 0.1
 _LAUNCH_S = 300.0
 _SAVE_S = 30.0  # added to `timeout_s`
 _MOST_BYTES = 1 << 24
 _FINAL = (1, ParaganError.exit_code)
-
-
-@dataclass(frozen=True)
-class SweepRun:
-    """A run of a sweep: its folder's name, and the settings that only it has."""
-
-    name: str
-    settings: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep. kimg: length of a whole run. launch: target and options. jobs: runs at a time.
-
-    settings: of all runs. halving_kimg: length after which the worse half ends, doubled for each
-    further half; None: all runs train to the end.
-    """
-
-    recipe: str
-    settings: tuple[str, ...]
-    runs: tuple[SweepRun, ...]
-    folder: Path
-    kimg: float
-    launch: tuple[str, ...] = ("local",)
-    jobs: int = 1
-    halving_kimg: float | None = None
-    timeout_s: float = 60.0
-
-    def job_name(self, run: SweepRun) -> str:
-        """Return the name of a run's job, which no other run has."""
-        return "sweep-" + hashlib.sha256(str(self.folder.resolve() / run.name).encode()).hexdigest()[:10]
-
-    def log(self, run: SweepRun) -> Path:
-        """Return the file of what a run prints, which exists once it has been started."""
-        return self.folder / "logs" / f"{run.name}.log"
-
-    def command(self, run: SweepRun, kimg: float) -> list[str]:
-        """Return the command that trains a run to a length, or submits it."""
-        length = [] if self.halving_kimg is None else [f"train.kimg={kimg:g}"]
-        words = [self.recipe, *self.settings, *run.settings, *length, "--out", str(self.folder / run.name)]
-        return [sys.executable, "-P", "-m", "paragan", "launch", *self.launch, "--name", self.job_name(run), *words]
-
-
-@dataclass(frozen=True)
-class Rung:
-    """Runs that trained to one length. scores: of those that have one. selected: go further."""
-
-    kimg: float
-    runs: tuple[str, ...]
-    scores: dict[str, float]
-    selected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -96,15 +43,18 @@ class SweepScore:
 
 
 def run_sweep(sweep: Sweep, interrupt: Interrupt, report: Callable[[str], None]) -> int:
-    """Train what has not finished; return the exit code. report: called with news."""
+    """Train what has not finished; return the exit code. report: called with news.
+
+    Raises `ConfigError` if the folder holds a sweep with other settings.
+    """
     rungs: list[Rung] = []
-    recorded = _recorded_rungs(sweep)
+    recorded = recorded_rungs(sweep)
     runs = sweep.runs
     kimg = sweep.kimg if sweep.halving_kimg is None else min(sweep.halving_kimg, sweep.kimg)
     while kimg < sweep.kimg and len(runs) > 1:
         rung = _find(recorded, runs, kimg)
         if rung is None:
-            _write_plan(sweep, rungs)
+            write_plan(sweep, rungs)
             if (code := _train_rung(sweep, runs, kimg, interrupt, report)) is not None:
                 return code
             rung = _rank_runs(sweep, runs, kimg)
@@ -112,7 +62,7 @@ def run_sweep(sweep: Sweep, interrupt: Interrupt, report: Callable[[str], None])
         rungs.append(rung)
         runs = tuple(run for run in runs if run.name in rung.selected)
         kimg *= 2
-    _write_plan(sweep, rungs)
+    write_plan(sweep, rungs)
     code = _train_rung(sweep, runs, sweep.kimg, interrupt, report)
     return code or max((_failure(sweep.folder / run.name) for run in runs), default=0)
 
@@ -229,18 +179,3 @@ def _rank_runs(sweep: Sweep, runs: Sequence[SweepRun], kimg: float) -> Rung:
         raise ConfigError(f"--halving: no run has a score after {kimg:g} kimg; {hint}")
     values = {name: score.value for name, score in scores.items()}
     return Rung(kimg, tuple(run.name for run in runs), values, tuple(best))
-
-
-def _recorded_rungs(sweep: Sweep) -> list[Rung]:
-    """Return the rungs of an earlier call; their scores are those that the runs had then."""
-    try:
-        found = json.loads(read_bytes(sweep.folder / _FILE, _MOST_BYTES))["rungs"]
-        return [Rung(x["kimg"], tuple(x["runs"]), x["scores"], tuple(x["selected"])) for x in found]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
-def _write_plan(sweep: Sweep, rungs: Sequence[Rung]) -> None:
-    sweep.folder.mkdir(parents=True, exist_ok=True)
-    plan = asdict(sweep) | {"folder": str(sweep.folder), "rungs": [asdict(rung) for rung in rungs]}
-    write_text(sweep.folder / _FILE, json.dumps(plan, indent=1) + "\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from paragan.core.errors import ConfigError
-from paragan.runs.sweep import SweepRun
+from paragan.runs.sweep_plan import SweepRun
 
 MOST_RUNS = 1000
 _CLOSING = {"[": "]", "{": "}", '"': '"', "'": "'"}

@@ -9,7 +9,8 @@ from paragan.report.comparison import MAX_RUNS, read_comparison
 from paragan.report.comparison_page import save_comparison
 from paragan.report.run_state import run_state
 from paragan.report.scale import format_number
-from paragan.runs.sweep import Sweep, SweepRun, SweepScore, history_of, newest_score
+from paragan.runs.sweep import SweepScore, history_of, newest_score
+from paragan.runs.sweep_plan import Sweep, SweepRun
 
 
 def save_sweep_page(sweep: Sweep) -> Sequence[Sequence[str]]:

@@ -17,6 +17,7 @@ from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.loading.loader import normalise
+from paragan.storage.image_formats import check_sheet_path
 
 
 def write_projection(
@@ -35,6 +36,10 @@ def write_projection(
     path: of the generator.
     """
     refuse_other_inputs(sampler, "project")
+    if out is not None:
+        check_sheet_path("--out", out)
+    if label is not None:
+        sampler.labels(1, label, option="--class")
     if not image.is_file():
         raise ConfigError(f"project: {image} is not a file; pass an image, such as photo.png")
     channels, height, width = sampler.info.shape

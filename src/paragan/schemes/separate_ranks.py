@@ -58,12 +58,16 @@ class Scheme(ConcurrentScheme["_Session"]):
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Assign ranks to the players, in order. Collective. `ConfigError` for another number of ranks."""
+        """Assign ranks to the players, in order. Collective.
+
+        Raises `ConfigError` for another number of ranks, or an invalid name.
+        """
         counts = self.options.ranks
+        sides = [_side(name) for name in counts]
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
         elif sum(counts.values()) == world.size and next(iter(counts)) == "g":
-            self._roles = group_roles(world, {Side(name): count for name, count in counts.items()}, timeout_s)
+            self._roles = group_roles(world, dict(zip(sides, counts.values(), strict=True)), timeout_s)
         else:
             raise ConfigError(
                 f"scheme.ranks={dict(counts)} does not fit {world.size} ranks; give each player a number, g first, "
@@ -179,6 +183,14 @@ class _Session:
             sender.close()
         for receiver in self._receivers.values():
             receiver.close()
+
+
+def _side(name: str) -> Side:
+    try:
+        return Side(name)
+    except ValueError:
+        problem = f"scheme.ranks: {name!r} is not the name of a player"
+        raise ConfigError(f"{problem}; use g, d and the names in players") from None
 
 
 def _pairs(gan: GAN) -> list[tuple[Side, Side]]:
