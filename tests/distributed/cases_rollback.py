@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from paragan import build
 from paragan.checkpoint.writer import CheckpointWriter
+from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Side
@@ -21,6 +25,7 @@ from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.matrix_gan import BATCH, Switches, game, player
 from tests.laws.small_gan import CLASSES, distance
+from tests.unit.test_collapse import COLLAPSED, GOOD as MEASURED
 
 ON = Switches(bn=True)
 EVERY = EveryOptions(
@@ -79,3 +84,65 @@ def train_alone(world: World, folder: str, sign: str) -> list:
     texts = [event.values["rollback"] for event in run.run() if "rollback" in event.values]
     torch.save(weights(run), Path(folder) / "alone.pt")
     return [texts, run.clock.step, run.batches.position, [player.policy.lr for player in run.players.values()]]
+
+
+RUN = (
+    *("data.size=8", "model={name: dcgan, width: 4, latent: 8}", "train.batch=16", "train.kimg=0.192"),
+    *("every.sample_kimg=0.032", "every.save_kimg=0.048", "every.keep=2", "every.log_steps=2"),
+    *("g.optimizer.lr=1e-3", "d.optimizer.lr=2e-3", "evaluation.features=null", "rollback.max_rollbacks=2"),
+    *("g.precision=fp32", "d.precision=fp32", "train.timeout_s=60"),
+)
+
+
+RANKS = {"separate_ranks": ", ranks: {g: 1, d: 1}"}
+
+
+def recipe_run(world: World, folder: str, words: Sequence[str], bad: Sequence[int]) -> RollbackLoop:
+    """A run of 12 steps of the recipe `digits`; rank 0 measures a collapse at steps `bad`."""
+    config = read_recipe("digits", [*RUN, *words])
+    run = build.trainer(config, Path(folder), lambda line: None, lambda: False, world=world)
+    run.telemetry = lambda gan, scalars: COLLAPSED if gan.clock.step in bad else MEASURED
+    return run
+
+
+def play(run: RollbackLoop, spoil: Mapping[str, Any] | None = None) -> list[dict]:
+    """Train; what the rollbacks did. spoil: a side whose weights, or gradients, are NaN at a step of the scheme."""
+    made = run.scheme.step
+
+    def step(gan, batches):
+        report = made(gan, batches)
+        if spoil is not None and spoil["side"] in run.players and report.step == spoil["step"]:
+            with torch.no_grad():
+                next(run.players[spoil["side"]].net.parameters()).fill_(torch.nan)
+        return report
+
+    object.__setattr__(run.scheme, "step", step)
+    return [event.values["rollback"] for event in run.run() if "rollback" in event.values]
+
+
+def in_turns(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list:
+    """Train in one process, and save the weights."""
+    run = recipe_run(world, f"{folder}/turns", [f"scheme={scheme}"], bad)
+    texts = play(run)
+    torch.save(weights(run), Path(folder) / "turns.pt")
+    return [texts, run.clock.step]
+
+
+def on_separate_ranks(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list:
+    """Train without delay; rollbacks, length, player and its largest difference from `in_turns`."""
+    run = recipe_run(world, f"{folder}/ranks", [f"scheme={{name: {scheme}, staleness: 0{RANKS.get(scheme, '')}}}"], bad)
+    texts = play(run)
+    (side,) = run.players
+    saved = torch.load(Path(folder) / "turns.pt")
+    own = {name: value for name, value in saved.items() if name.startswith(side)}
+    return [texts, run.clock.step, side, distance(weights(run), own)]
+
+
+def spoilt(world: World, folder: str, words: Sequence[str], side: str, step: int) -> list:
+    """Train while one player diverges once; rollbacks, length, and whether all weights are finite and equal."""
+    run = recipe_run(world, f"{folder}/ranks", words, ())
+    texts = play(run, {"side": side, "step": step})
+    (here,) = run.players
+    found = weights(run)
+    flat = torch.cat([value.flatten().double() for value in found.values()])
+    return [texts, run.clock.step, here, bool(flat.isfinite().all()), float(flat.abs().sum())]

@@ -98,6 +98,14 @@ def test_rollback_at_the_start_returns_to_the_untrained_players(tmp_path):
     assert differing(before, tensors(run)) == []  # no state of the optimisers either
 
 
+def test_rollback_of_players_in_two_threads_equals_that_in_turns(tmp_path):
+    turns = trainer(tmp_path / "turns", "scheme=shared_fakes", bad=(6, 8))
+    threads = trainer(tmp_path / "threads", "scheme=asynchronous", "scheme.staleness=0", bad=(6, 8))
+    of_turns, of_threads = (rollbacks(run.run()) for run in (turns, threads))
+    assert of_turns == of_threads and len(of_turns) == 1
+    assert differing(tensors(turns), tensors(threads)) == []
+
+
 BAD = (4, 6, 10, 12)  # two rollbacks, at 6 and 12, which are also saved in between
 
 
@@ -227,7 +235,7 @@ def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("scheme=asynchronous",), "rollback does not support scheme asynchronous"),
+        (("scheme=parameter_server",), "rollback does not support scheme parameter_server"),
         (("grid.shape=2x2",), "rollback is not available for a grid"),
         (("evaluation.mode=background",), "set evaluation.mode=inline"),
     ],

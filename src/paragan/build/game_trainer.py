@@ -53,7 +53,7 @@ def trainer(
     describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
-    loop = loop_class(config, order.is_concurrent, roles, reading)(
+    loop = loop_class(config, roles, reading)(
         game,
         order,
         batches(config, found, device, roles, game.prior.reads_batches),

@@ -21,27 +21,18 @@ from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
 
 
-def loop_class(
-    config: RunConfig,
-    is_concurrent: bool,
-    roles: Roles,
-    reading: bool,
-) -> Callable[..., TrainingLoop]:
-    """Return the constructor of the loop on these roles. is_concurrent: of the scheme.
+def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
+    """Return the constructor of the loop on these roles.
 
-    Raises `ConfigError` for a rollback of a run whose checkpoints are not all of its state.
+    Raises `ConfigError` for a rollback with the scheme `parameter_server`.
     """
     period = _sync_period(config, roles)
     if config.rollback is None or reading:
         return partial(TrainingLoop, roles=roles, sync_period=period)
-    name = config.scheme.name
-    if is_concurrent or roles.is_split or name == "parameter_server":
-        problem = f"rollback does not support scheme {name}"
-        raise ConfigError(f"{problem}; use scheme synchronous, or leave rollback out")
-    if period > 1:
-        problem = "rollback does not support strategy local_sgd"
-        raise ConfigError(f"{problem}; use ddp, or leave rollback out")
-    return partial(RollbackLoop, rollback=config.rollback, roles=roles)
+    if config.scheme.name == "parameter_server":
+        problem = "rollback does not support scheme parameter_server, whose workers count turns by the step"
+        raise ConfigError(f"{problem}; use another scheme, or leave rollback out")
+    return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
 def refuse_execution(

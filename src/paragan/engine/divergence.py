@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paragan.core.dist import World
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import DivergedError
 from paragan.core.pieces import Pieces
 from paragan.game.player import Player
@@ -13,10 +13,14 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 
 
 class SkipMonitor:
-    """Monitor of skipped updates since its construction; a call synchronizes once per player."""
+    """Monitor of skipped updates since its construction; a call synchronizes once per player.
 
-    def __init__(self, players: Mapping[str, Player]) -> None:
+    world: ranks that train the same run, with equal or other players.
+    """
+
+    def __init__(self, players: Mapping[str, Player], world: World = ALONE) -> None:
         self._players = players
+        self._world = world
         self._reported = {name: player.version - player.num_finite() for name, player in players.items()}
         self._first = {name: (player.version, player.num_finite()) for name, player in players.items()}
         self.applied = dict(self._first)  # (version, updates) at the last update that was applied
@@ -32,18 +36,30 @@ class SkipMonitor:
         return lines
 
     def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:
-        """Raise `DivergedError` if a player skipped many updates in a row, or all of a session."""
+        """Raise `DivergedError` if a player skipped many updates in a row, or all of a session.
+
+        Collective: it is raised on all ranks.
+        """
+        problem = self._idle_player(step, at_the_end)
+        if self._world.size > 1:
+            problem = next(filter(None, self._world.gather(problem)), "")
+        if problem:
+            raise DivergedError(problem)
+
+    def _idle_player(self, step: int, at_the_end: bool) -> str:
+        """Return the text about a player of this rank that skipped too many updates, or ""."""
         for name, player in self._players.items():
             taken = player.num_finite()
             if taken > self.applied[name][1]:
                 self.applied[name] = (player.version, taken)
             idle = player.version - self.applied[name][0]
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
-                raise DivergedError(
+                return (
                     f"step {step}: {name}: all of the last {idle} updates were skipped, their "
                     "gradients were not finite; lower the learning rate, or look for a division "
                     "or logarithm of 0"
                 )
+        return ""
 
 
 def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from paragan.checkpoint import reader
 from paragan.checkpoint.reader import Checkpoint, restoring
+from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import CheckpointError, DivergedError
 from paragan.core.event import Event
@@ -42,12 +43,13 @@ class RollbackLoop(TrainingLoop):
         self._state = RollbackState(CollapseMonitor(self.rollback.patience))
         self._measured_at = -1  # step of the newest telemetry or score
         self._saved_before = -1  # step of the newest checkpoint at that time
+        self._diverged = ""  # why the run rolls back at the next step at which all ranks agree
         self._length = self.images  # as configured
         self._lr = {name: player.policy.lr for name, player in self.players.items()}
 
     def _begin(self) -> Iterator[Event]:
         """Save a first checkpoint, and make a rollback that a kill has prevented."""
-        yield from self._watched(super()._begin)
+        yield from self._watched(super()._begin, is_measured=True)
         if self._state.good < 0:
             yield self.save()
         yield from self._decide()
@@ -59,29 +61,43 @@ class RollbackLoop(TrainingLoop):
         self._state.applied = self._log.skips.applied
 
     def _run_due(self, report: Report) -> Iterator[Event]:
-        yield from self._watched(partial(super()._run_due, report))
+        before = self._observed_at
+        periods = (self.every.sample_kimg, self.every.score_kimg)
+        is_measured = any(Every(kimg).due(before, report.images) for kimg in periods)
+        yield from self._watched(partial(super()._run_due, report), is_measured)
 
     def end(self) -> Iterator[Event]:
         """End the run, unless a rollback makes it longer."""
         count = self._state.count
-        yield from self._watched(super().end)
+        yield from self._watched(super().end, is_measured=True)
         if self._state.count > count:
             yield from self.run()
 
-    def _watched(self, work: Callable[[], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events of `work`, and roll back if it diverges or they show a collapse."""
+    def _watched(self, work: Callable[[], Iterator[Event]], is_measured: bool = False) -> Iterator[Event]:
+        """Yield the events of `work`, and roll back if it diverges or they show a collapse.
+
+        is_measured: whether work of this kind measures the game, equal on all ranks. Ranks without
+        G have no event of it.
+        """
+        merged = self.roles.gather_merged(self._moment_ratios()) if self.roles.is_split and is_measured else None
         try:
             for event in work():
                 if event.kind == "telemetry":
-                    event = replace(event, values={**event.values, **self._moment_ratios()})
+                    ratios = self._moment_ratios() if merged is None else merged
+                    event = replace(event, values={**event.values, **ratios})
                 if event.kind in ("telemetry", "score"):
                     self._measure(event)
                 yield event
-        except DivergedError as error:
-            yield from self._roll_back(DIVERGED, str(error))
-        else:
-            if self._measured_at == self.clock.step:
-                yield from self._decide()
+        except DivergedError as error:  # on all ranks
+            self._diverged = str(error)
+        if self._diverged:
+            if self.is_synchronized:
+                yield from self._roll_back(DIVERGED, self._diverged)
+            return
+        if self.roles.is_split and is_measured:
+            self._measured_at = self.world.all_reduce_max(self._measured_at)
+        if self._measured_at == self.clock.step:
+            yield from self._decide()
 
     def _moment_ratios(self) -> dict[str, float]:
         ratios = {name: moment_ratio(player.optimizer) for name, player in self.players.items()}
@@ -126,7 +142,9 @@ class RollbackLoop(TrainingLoop):
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return the state for a checkpoint, with that of the rollbacks."""
         groups, values = super().state()
-        return groups, {**values, "rollback": {**self._state.to_json(), **self._newest_good()}}
+        here = {name: counts for name, counts in self._state.applied.items() if name in self.players}
+        applied = self.roles.gather_merged(here)
+        return groups, {**values, "rollback": {**self._state.to_json(), **self._newest_good(), "applied": applied}}
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Restore this checkpoint, with the learning rates and the length of the run."""
@@ -156,7 +174,9 @@ class RollbackLoop(TrainingLoop):
         is_to_best = name == PAST_BEST or (name == DIVERGED_SCORE and has_helped)
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
+        self.scheme.quiesce()
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
+        self.scheme.close()  # the next step begins with the states of these players, as a resumed run does
         lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
         self._update_state(checkpoint.step, name, lost, has_helped)
         self._apply_state()
@@ -175,7 +195,7 @@ class RollbackLoop(TrainingLoop):
         state.count += 1
         state.power *= not has_helped
         if name not in OF_ONE_BATCH or state.count > 1:
-            state.slow(SLOWED.get(name, tuple(self.players)), factor)
+            state.slow(SLOWED.get(name, tuple(side.value for side in self.gan.slots)), factor)
         repeated = lost_images - state.lost_images
         state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MOST_IMAGES)
         state.lost_images = lost_images
@@ -201,9 +221,10 @@ class RollbackLoop(TrainingLoop):
         self._state.applied = {}
         self._measured_at = self.clock.step
         self._saved_before = self.clock.step
+        self._diverged = ""
         self.is_score_pending = False
         if self._log is not None:
-            self._log.skips = SkipMonitor(self.players)
+            self._log.skips = SkipMonitor(self.players, self.world)
 
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""

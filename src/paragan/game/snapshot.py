@@ -40,6 +40,11 @@ class Snapshot:
         """Size of a message with its state."""
         return num_bytes(self._tensors.values())
 
+    def forget(self) -> None:
+        """Wait for a new exact state, of any version: players may have returned to an earlier one."""
+        self.version = -1
+        self.is_exact = False
+
     @torch.no_grad()
     def follow(self, message: Tensor, version: int, is_difference: bool = False) -> None:
         """Load a message of `StateEncoder`, if it is newer, or exact where the state is not.

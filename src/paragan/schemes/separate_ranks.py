@@ -113,7 +113,11 @@ class _Session:
                 elif self.side is reader and roles.batch_world.rank == here:
                     room = (2 * staleness + 3) * self._num + 1
                     self._receivers[read] = ends.receiver(self._snapshot(read).num_bytes, room)
-        self._send_to(self._readers, gan.clock.step * self._num)
+        start = gan.clock.step * self._num
+        self._send_to(self._readers, start)
+        for side in self._receivers:
+            self._snapshot(side).forget()
+            self._wait_for(side, start)
 
     def step(self, reals: Sequence[Batch]) -> Report:
         """Run the turns of a step, and send the states that others need."""
@@ -123,7 +127,7 @@ class _Session:
 
     def _g_update(self, reals: Sequence[Batch], first: int) -> Update:
         for side in self._receivers:
-            self._wait_for(side, first + self._num)
+            self._wait_for(side, first + self._num - self._lag)
         update = self.gan.g.update(self.gan.g_turn(reals[-1]), against=self.gan.d)
         self._send_to(self._readers, first + self._num)
         return update
@@ -135,7 +139,8 @@ class _Session:
             if self.side in self.gan.critics_of_batch(number):
                 for side in self._receivers:
                     is_before = self._order.index(side) < self._order.index(self.side)
-                    self._wait_for(side, first if side is Side.G else first + number + is_before)
+                    version = first if side is Side.G else first + number + is_before
+                    self._wait_for(side, version - self._lag)
                 update = self.gan.slots[self.side].update(self.gan.turn(self.side, real), against=self.gan.g)
             is_last = number == self._num - 1
             self._send_to([side for side in self._readers if is_last or side is not Side.G], first + number + 1)
@@ -148,10 +153,10 @@ class _Session:
 
     @phase(Phase.COMMUNICATION)
     def _wait_for(self, side: Side, version: int) -> None:
-        """Receive states of a player up to this version, less the lag."""
+        """Receive states of a player until one has at least this version."""
         snapshot = self._snapshot(side)
         began = time.monotonic()
-        while snapshot.version < version - self._lag:
+        while snapshot.version < version:
             message = self._receivers[side].receive(_POLL_S)
             if message is not None:
                 snapshot.follow(message.data, message.version)

@@ -59,6 +59,7 @@ class RankStep:
             self.half.publish(gan.d)  # its current state, perhaps that of a checkpoint
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
+            gan.d.snapshot.forget()
             links = _Links(roles, limits, total, 0, gan.d.snapshot.num_bytes)
             senders_to_d = [links.senders.get(j) for j in range(len(roles.ranks[Side.D]))]
             sender = FakesSender(senders_to_d, limits.rounds_fakes)
