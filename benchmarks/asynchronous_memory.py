@@ -2,10 +2,10 @@
 
     python -m benchmarks.asynchronous_memory [--steps 3] [--no-result]
 
-Two processes train on synthetic images of 32 px, in fp32 with a batch of 4 per rank: a pair of MLPs, of whose memory
-nearly all is weights, gradients, Adam's moments and averages, and a BigGAN, whose activations are more than that. Of
-each rank: the highest resident set before the first checkpoint, less that of a rank that trains a tiny pair, which has
-loaded the same libraries.
+Two processes train on synthetic images of 32 px, in fp32 with a batch of 4 per rank: a pair of MLPs,
+of whose memory nearly all is weights, gradients, Adam's moments and averages, and a BigGAN, whose
+activations are more than that. Of each rank: the highest resident set before the first checkpoint,
+less that of a rank that trains a tiny pair, which has loaded the same libraries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _READY_S = 1800.0
 _LOOK_S = 0.2
 _END_S = 60.0
 _BARE = (
-    *("data={name: synthetic, size: 32}", "loss=hinge", "penalties=[]", "augment=null", "train.threads=1"),
+    *("data={name: synthetic, size: 32}", "loss=hinge", "penalties=[]", "augment=null"),
+    "train.threads=1",
     *("train.kimg=1000", "evaluation.features=null", "every.sample_kimg=0", "every.log_steps=1"),
     *("g.precision=fp32", "d.precision=fp32", "g.channels_last=false", "d.channels_last=false"),
 )
@@ -55,11 +56,12 @@ TINY = "model={name: dcgan, latent: 4, width: 4}"
 
 
 def peaks(words: Sequence[str], steps: int) -> list[float]:
-    """Return the peak in MB of each of two ranks after some steps; rank 0 has G in an asynchronous run."""
+    """Return the peak in MB of each of two ranks after some steps; asynchronous: of G, of D."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, LocalProcesses() as processes:
         record = Path(folder) / "run/metrics.jsonl"
         settings = [*_BARE, *words, "devices=2", "--out", f"{folder}/run"]
-        processes.start([sys.executable, "-m", "paragan", "train", "digits", *settings], log=Path(folder) / "log")
+        command = [sys.executable, "-m", "paragan", "train", "digits", *settings]
+        processes.start(command, log=Path(folder) / "log")
         (run,) = processes.processes
         deadline = time.monotonic() + _READY_S
         try:
@@ -92,7 +94,8 @@ def weight_mb(words: Sequence[str]) -> dict[str, float]:
     config = read_recipe("digits", [*_BARE, *words])
     found = build.open_data(config)
     nets = {side: build.maker(config, side, found, torch.device("cpu")).construct() for side in Side}
-    return {side.value: sum(one.numel() for one in net.parameters()) * 4 / 2**20 for side, net in nets.items()}
+    counts = {side: sum(one.numel() for one in net.parameters()) for side, net in nets.items()}
+    return {side.value: count * 4 / 2**20 for side, count in counts.items()}
 
 
 def main() -> None:
@@ -101,7 +104,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--no-result", action="store_true")
     given = parser.parse_args()
-    found: dict[str, Any] = {"settings": MODELS, "weights_mb": {}, "peak_mb": {name: {} for name in MODELS}}
+    found: dict[str, Any] = {"settings": MODELS, "weights_mb": {}}
+    found["peak_mb"] = {name: {} for name in MODELS}
     for name, model in MODELS.items():
         found["weights_mb"][name] = weight_mb([model])
     for case, words in CASES.items():

@@ -8,7 +8,7 @@ import pytest
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LIMITS = {  # name -> (target, limit now)
-    "lines": (32_000, 76_000),
+    "lines": (32_000, 76_500),
     "lines over 100 columns, %": (3.0, 3.0),
     "files over 300 lines": (0, 0),
     "files over 250 lines": (5, 5),

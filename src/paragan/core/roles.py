@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate
@@ -11,6 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paragan.core.dist import World
+from paragan.core.errors import DivergedError
 from paragan.core.phases import Phase, phase
 from paragan.core.types import Side
 
@@ -90,6 +92,23 @@ class Roles:
         if self.long_wait_group is not None:
             self.world.count_bytes("control", 1)
             dist.barrier(self.long_wait_group)
+
+    @contextmanager
+    def others_waiting(self) -> Iterator[None]:
+        """Let ranks without work in the block wait for its end. Collective.
+
+        A `DivergedError` in it is raised on all ranks.
+        """
+        problem = ""
+        try:
+            yield
+        except DivergedError as error:
+            problem = str(error)
+        self.wait_for_all()
+        if self.is_split:
+            problem = next(filter(None, self.world.gather(problem)), "")
+        if problem:
+            raise DivergedError(problem)
 
 
 LONG_WAIT_S = 3600.0

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paragan.checkpoint import reader
-from paragan.checkpoint.reader import Checkpoint, restoring
+from paragan.checkpoint.reader import Checkpoint, open_verified, restoring
 from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks, run_on_main
-from paragan.core.errors import CheckpointError, DivergedError
+from paragan.core.errors import DivergedError
 from paragan.core.event import Event
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report
@@ -20,7 +19,7 @@ from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.moments import moment_ratio
 from paragan.engine.options import RollbackOptions
-from paragan.engine.rollback_state import RollbackState
+from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.training_loop import TrainingLoop
 
 _MOST_IMAGES = 1 << 47
@@ -176,7 +175,7 @@ class RollbackLoop(TrainingLoop):
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
         self.scheme.quiesce()
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
-        self.scheme.close()  # the next step begins with the states of these players, as a resumed run does
+        self.scheme.close()  # the next step begins with the states of these players, as a resume
         lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
         self._update_state(checkpoint.step, name, lost, has_helped)
         self._apply_state()
@@ -228,23 +227,14 @@ class RollbackLoop(TrainingLoop):
 
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""
-        found = run_on_main(self.world, partial(self._find_readable, paths))
+        folder = self.best.folder.parent
+        found = run_on_main(self.world, partial(first_readable, paths, folder, self.checkpoints.say))
         if found is None:
             problem = "no good checkpoint to roll back to"
             raise DivergedError(f"step {self.clock.step}: {problem}: {reason}")
         opened: list[Checkpoint] = []
-        path = self.best.folder.parent / found
-        run_on_all_ranks(self.world, lambda: opened.append(reader.open_verified(path)))
+        run_on_all_ranks(self.world, lambda: opened.append(open_verified(folder / found)))
         return opened[0]
-
-    def _find_readable(self, paths: list[Path]) -> str | None:
-        """Return the first undamaged checkpoint, relative to the run folder."""
-        for path in paths:
-            try:
-                return str(reader.read_checkpoint(path).path.relative_to(self.best.folder.parent))
-            except CheckpointError as error:
-                self.checkpoints.say(str(error))
-        return None
 
     def _rollback_event(self, step: int, name: str, reason: str) -> Event:
         factors = dict(self._state.lr_factors)

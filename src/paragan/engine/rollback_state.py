@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragan.checkpoint.reader import open_verified, read_counts, restoring
+from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
+from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
 
 _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
@@ -93,3 +94,16 @@ def rollback_targets(path: Path) -> list[Path]:
         steps = [saved["good"], *saved["older"]]
     older = sorted(step for step in steps if type(step) is int and 0 <= step < checkpoint.step)
     return [CheckpointWriter(path.parent).path_of(step) for step in older]
+
+
+def first_readable(paths: Sequence[Path], root: Path, say: Callable[[str], None]) -> str | None:
+    """Return the first undamaged checkpoint, relative to the run folder; None: there is none.
+
+    say: receives what is wrong with a damaged one.
+    """
+    for path in paths:
+        try:
+            return str(read_checkpoint(path).path.relative_to(root))
+        except CheckpointError as error:
+            say(str(error))
+    return None

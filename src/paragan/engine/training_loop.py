@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from paragan.core.clock import Every
 from paragan.core.collective import run_on_all_ranks
-from paragan.core.errors import CheckpointError, DivergedError
+from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.phases import set_thread_clock
@@ -176,26 +175,12 @@ class TrainingLoop(SavedGame):
     def _observe(self, report: Report) -> Iterator[Event]:
         """Sample the generator and measure the game; ranks without G wait."""
         scalars = sum_scalars(self.roles, report)
-        with self._others_waiting():
+        with self.roles.others_waiting():
             if "g" in self.players:
                 if self.fixed_samples is not None:
                     yield self.samples()
                 if self.telemetry is not None:
                     yield self.event("telemetry", self.telemetry(self.gan, scalars))
-
-    @contextmanager
-    def _others_waiting(self) -> Iterator[None]:
-        """Let ranks without G wait until the block ends; a `DivergedError` is raised on all. Collective."""
-        problem = ""
-        try:
-            yield
-        except DivergedError as error:
-            problem = str(error)
-        self.roles.wait_for_all()
-        if self.roles.is_split:
-            problem = next(filter(None, self.world.gather(problem)), "")
-        if problem:
-            raise DivergedError(problem)
 
     def _scores_in_time(self) -> Iterator[Event]:
         """Score, unless inline scores would take too much of the time: rank 0 decides. Collective."""
@@ -233,7 +218,7 @@ class TrainingLoop(SavedGame):
             return
         self.scheme.quiesce()
         score = None
-        with self._others_waiting():
+        with self.roles.others_waiting():
             if "g" in self.players:
                 self.is_score_pending = True
                 try:
