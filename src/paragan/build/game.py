@@ -103,4 +103,6 @@ def scheme(config: RunConfig) -> Scheme:
 
 def in_turns(config: RunConfig) -> RunConfig:
     """Return the config with `synchronous` for a scheme whose players train at the same time."""
-    return replace(config, scheme=choose("schemes", "synchronous")) if scheme(config).is_concurrent else config
+    if not scheme(config).is_concurrent:
+        return config
+    return replace(config, scheme=choose("schemes", "synchronous"))

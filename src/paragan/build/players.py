@@ -89,7 +89,8 @@ def away(
 
 def copy(side: Side, make: NetworkFactory, options: PlayerOptions, executor: str = "eager") -> Player:
     """Return a server's player for a rank that computes gradients and never steps."""
-    return player(side, make, replace(options, ema=None, max_norm=None, offload=False), executor=executor)
+    options = replace(options, ema=None, max_norm=None, offload=False)
+    return player(side, make, options, executor=executor)
 
 
 def _calling(

@@ -16,7 +16,8 @@ def num_cores() -> int:
 def host_memory_bytes() -> int:
     """Return the memory of this host, or of the container that this process is in."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+    names = ("memory.max", "memory/memory.limit_in_bytes")  # of either version of control groups
+    limits = [Path("/sys/fs/cgroup", name) for name in names]
     texts = [path.read_text().strip() for path in limits if path.is_file()]
     return min([physical, *(int(text) for text in texts if text.isdecimal())])
 

@@ -143,7 +143,8 @@ class RollbackLoop(TrainingLoop):
         groups, values = super().state()
         here = {name: counts for name, counts in self._state.applied.items() if name in self.players}
         applied = self.roles.gather_merged(here)
-        return groups, {**values, "rollback": {**self._state.to_json(), **self._newest_good(), "applied": applied}}
+        saved = {**self._state.to_json(), **self._newest_good(), "applied": applied}
+        return groups, {**values, "rollback": saved}
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Restore this checkpoint, with the learning rates and the length of the run."""

@@ -101,7 +101,8 @@ class SavedGame:
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         values: dict[str, Any] = {"players": counters}
         # their weights are not in the checkpoint
-        frozen = self.roles.gather_merged({name: self._frozen_sha256(player) for name, player in self.players.items()})
+        here = {name: self._frozen_sha256(player) for name, player in self.players.items()}
+        frozen = self.roles.gather_merged(here)
         if any(frozen.values()):
             values["frozen"] = frozen
         bases = self.roles.gather_merged(self._bases())
@@ -155,7 +156,10 @@ class SavedGame:
 
 
 def _refuse_other_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:
-    """Raise `CheckpointError` if a frozen network differs from that of the save. frozen: sha256 by name."""
+    """Raise `CheckpointError` if a frozen network differs from that of the save.
+
+    frozen: sha256 by name.
+    """
     saved = checkpoint.values.get("frozen", {}).get(side.value, {})
     for name, sha256 in frozen.items():
         if saved.get(name, sha256) != sha256:

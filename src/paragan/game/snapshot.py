@@ -41,7 +41,7 @@ class Snapshot:
         return num_bytes(self._tensors.values())
 
     def forget(self) -> None:
-        """Wait for a new exact state, of any version: players may have returned to an earlier one."""
+        """Wait for an exact state of any version: players may have returned to an earlier one."""
         self.version = -1
         self.is_exact = False
 

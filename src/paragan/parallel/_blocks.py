@@ -41,7 +41,8 @@ def checkpoint_activations(net: nn.Module) -> None:
     """
     for block in blocks(net):
         forward = block.forward
-        block.forward = update_wrapper(partial(_run_checkpointed, forward), forward)  # type: ignore[method-assign]
+        checkpointed = update_wrapper(partial(_run_checkpointed, forward), forward)
+        block.forward = checkpointed  # type: ignore[method-assign]
 
 
 def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
