@@ -24,7 +24,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.layers.split import Split, class_tables, split_layers
 from paragan.layers.update_once import begin_update
 from paragan.models import sngan
-from paragan.parallel._blocks import _with_recompute
+from paragan.parallel._blocks import checkpointed
 from paragan.parallel._fully_shard import build_sharded
 from tests.distributed.cases_norms import derivatives, largest
 
@@ -130,7 +130,7 @@ def against_whole(world, kind, cuts, normed=True, size=None, recompute=False):
     split_layers(mine, group_of(world, size), SPLITS[kind])
     if recompute:
         for layer in (mine.pair, mine.outputs, mine.embed):
-            layer.forward = _with_recompute(layer.forward)
+            layer.forward = checkpointed(layer.forward)
     own = slice(sum(cuts[: world.rank]), sum(cuts[: world.rank + 1]))
     found = {}
     for update in range(3):

@@ -35,14 +35,17 @@ def _declared(net: nn.Module) -> list[nn.Module]:
 
 
 def checkpoint_activations(net: nn.Module) -> None:
-    """Recompute each block in the backward pass, without advancing state (Chen et al. 2016).
-
-    A deep copy of the network runs its copied weights: `deepcopy` follows a partial, not a closure.
-    """
+    """Recompute each block in the backward pass, without advancing state (Chen et al. 2016)."""
     for block in blocks(net):
-        forward = block.forward
-        checkpointed = update_wrapper(partial(_run_checkpointed, forward), forward)
-        block.forward = checkpointed  # type: ignore[method-assign]
+        block.forward = checkpointed(block.forward)  # type: ignore[method-assign]
+
+
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that runs `forward` and recomputes it in the backward pass.
+
+    A deep copy of its module runs the copied weights: `deepcopy` follows a partial, not a closure.
+    """
+    return update_wrapper(partial(_run_checkpointed, forward), forward)
 
 
 def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
