@@ -169,6 +169,19 @@ def test_memory_of_a_process_is_its_share_of_the_host():
     assert whole > 1e9 and device.memory_per_process(cpu, 4) == whole // 4
 
 
+@pytest.mark.parametrize(("local", "is_left"), [(16, True), (None, True), (64, False)])
+def test_candidate_whose_ranks_have_too_many_samples_is_left_out(local, is_left):
+    """16 samples on each of four workers fit; a rank of fewer has up to 64."""
+
+    def candidates(strategy):
+        whole = game(strategy=ddp.Strategy(), batch=64)
+        return [Candidate("as configured", whole), Candidate("separate", whole, {}, 0.1, local)]
+
+    goal = replace(GOAL, memory_bytes=int(75e6))
+    made = choose_plan(game().profile, cluster(4, LINK), goal, candidates, PLAYERS)
+    assert ("separate" in [one.name for one in made.predictions]) is is_left
+
+
 def per_row(seconds):
     return Curve((1, 65), (seconds, 65 * seconds))
 

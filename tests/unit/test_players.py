@@ -192,6 +192,13 @@ def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
     assert ("players update in turn" in capsys.readouterr().out) is is_noted
 
 
+def test_assignment_of_ranks_is_that_of_the_option():
+    scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "d": 1, "fake_score": 2}))
+    found = {side.value: list(ranks) for side, ranks in scheme.assign(4).items()}
+    assert found == {"g": [0], "d": [1], "fake_score": [2, 3]}
+    assert {side.value: list(ranks) for side, ranks in scheme.assign(1).items()} == {"g": [0], "d": [0]}
+
+
 def test_ranks_of_an_invalid_name_are_refused():
     scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "D": 1}))
     with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):

@@ -65,6 +65,12 @@ def test_recipe_takes_precedence_over_a_folder_of_its_name(here, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_recipe_takes_precedence_over_a_file_of_its_name(here, capsys):
+    (here / "digits").write_text("a file")
+    assert main(["config", "digits"]) == 0
+    assert "dcgan" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["my photos", "./photos.old", "a.b"])
 def test_folder_without_a_run_suggests_training_on_it(name, here, capsys):
     (here / name).mkdir()

@@ -97,13 +97,14 @@ def _refuse_unfinished(words: Sequence[str]) -> None:
     """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
     for number, word in enumerate(words):
         path = Path(word)
-        if is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
+        is_recipe = word in registry.names("recipes")
+        if is_recipe or is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
             continue
         if path.is_file():
             raise ConfigError(f"{word} is not a recipe; give a .yaml file")
         if (setting := _without_spaces(words[number : number + 3])) is not None:
             raise ConfigError(f"write settings as key.path=value, without spaces: {setting}")
-        if word in registry.names("recipes") or os.sep in word:
+        if os.sep in word:
             continue
         if "." in word and not _is_setting(word):
             raise ConfigError(f"{word} is not a recipe; give a .yaml file")

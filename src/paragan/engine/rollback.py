@@ -42,6 +42,7 @@ class RollbackLoop(TrainingLoop):
         self._state = RollbackState(CollapseMonitor(self.rollback.patience))
         self._measured_at = -1  # step of the newest telemetry or score
         self._saved_before = -1  # step of the newest checkpoint at that time
+        self._returned_at = -1  # step of the newest rollback in this session
         self._diverged = ""  # why the run rolls back at the next step at which all ranks agree
         self._length = self.images  # as configured
         self._lr = {name: player.policy.lr for name, player in self.players.items()}
@@ -60,6 +61,9 @@ class RollbackLoop(TrainingLoop):
         self._state.applied = self._log.skips.applied
 
     def _run_due(self, report: Report) -> Iterator[Event]:
+        if self.roles.is_split and self._returned_at == self.clock.step:
+            self._observed_at = report.images  # opponents' states arrive with the next step
+            return
         before = self._observed_at
         periods = (self.every.sample_kimg, self.every.score_kimg)
         is_measured = any(Every(kimg).due(before, report.images) for kimg in periods)
@@ -75,8 +79,7 @@ class RollbackLoop(TrainingLoop):
     def _watched(self, work: Callable[[], Iterator[Event]], is_measured: bool = False) -> Iterator[Event]:
         """Yield the events of `work`, and roll back if it diverges or they show a collapse.
 
-        is_measured: whether work of this kind measures the game, equal on all ranks. Ranks without
-        G have no event of it.
+        is_measured: whether it measures the game; ranks without G have no event of it.
         """
         merged = self.roles.gather_merged(self._moment_ratios()) if self.roles.is_split and is_measured else None
         try:
@@ -175,6 +178,8 @@ class RollbackLoop(TrainingLoop):
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
         self.scheme.quiesce()
+        if self._log is not None:
+            yield from self._log.delay_events(self.clock)  # of the session that ends here
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
         self.scheme.close()  # the next step begins with the states of these players, as a resume
         lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
@@ -221,6 +226,7 @@ class RollbackLoop(TrainingLoop):
         self._state.applied = {}
         self._measured_at = self.clock.step
         self._saved_before = self.clock.step
+        self._returned_at = self.clock.step
         self._diverged = ""
         self.is_score_pending = False
         if self._log is not None:
@@ -238,12 +244,7 @@ class RollbackLoop(TrainingLoop):
         return opened[0]
 
     def _rollback_event(self, step: int, name: str, reason: str) -> Event:
-        factors = dict(self._state.lr_factors)
-        which = f"rollback {self._state.count} of {self.rollback.max_rollbacks}"
-        changes = [f"{side} x {factor:g}" for side, factor in factors.items()]
-        rates = ", ".join(changes) or "unchanged"
-        text = f"{which}, to the players of step {step}; learning rates {rates}. Reason: {reason}"
-        facts = {"name": name, "to_step": step, "count": self._state.count, "lr_factors": factors}
-        facts["lost_images"] = self._state.lost_images
-        values = {"text": text, "rollback": facts, "total_kimg": self.images / 1000}
-        return self.event("event", values)
+        which = f"{self._state.count} of {self.rollback.max_rollbacks}, to the players of step {step}"
+        text = f"rollback {which}; learning rates {self._state.describe_rates()}. Reason: {reason}"
+        facts = {"name": name, "to_step": step, **self._state.facts()}
+        return self.event("event", {"text": text, "rollback": facts, "total_kimg": self.images / 1000})

@@ -64,6 +64,14 @@ class RollbackState:
         for side in sides:
             self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor**self.power
 
+    def describe_rates(self) -> str:
+        """Return the factors of the learning rates as text."""
+        return ", ".join(f"{side} x {factor:g}" for side, factor in self.lr_factors.items()) or "unchanged"
+
+    def facts(self) -> dict[str, Any]:
+        """Return count, factors and lost images for the record."""
+        return {"count": self.count, "lr_factors": dict(self.lr_factors), "lost_images": self.lost_images}
+
     def older_than(self, good: int) -> list[int]:
         """Return the good checkpoints to protect next to this newer one: the oldest of each class.
 

@@ -73,6 +73,10 @@ class StepLog:
         yield from self._skip_events(at)
         self.skips.raise_if_idle(at.step)
 
+    def delay_events(self, at: Clock) -> Iterator[Event]:
+        """Yield the delays since the last log point. Collective."""
+        return self._delay_events(at, self._delays.read())
+
     def last_events(self, at: Clock) -> Iterator[Event]:
         """Yield delays, bytes, phases and skips since the last log point. Collective.
 

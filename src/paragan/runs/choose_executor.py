@@ -78,7 +78,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
     is_concurrent = build.scheme(config).is_concurrent
     plain = build.in_turns(replace(config, train=replace(config.train, executor="eager")))
     bench = TrialRun(config, world, model)
-    trial = _Trial(measure or bench, len(config.max_steps), say)
+    trial = _Trial(measure or bench, len(config.max_steps), say, is_concurrent and world.size > 1)
     eager = list(candidates(plain, bench.device, bench.networks()))
     for done in range(1, _ROUNDS + 1):  # in rounds: other load affects all candidates
         for number, candidate in enumerate(eager, start=1):
@@ -86,6 +86,9 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
         if trial.spent_s * (done + 1) / done > BUDGET_S:
             break
     trial.print_times()
+    if not trial.has_found and trial.may_find_none:  # a rank of the run has one player
+        say("executor  eager: both players do not fit into one process, and are not measured")
+        return plain
     run_s, best = trial.best()
     if (why := _uncompiled(run_s, world, is_concurrent)) is not None:
         say(f"executor  compile: not tried, {why}")
@@ -100,12 +103,16 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
 
 
 class _Trial:
-    """Shortest time of each candidate; candidates that do not fit or compile are left out."""
+    """Shortest time of each candidate; candidates that do not fit or compile are left out.
 
-    def __init__(self, time_steps: Measure, num_steps: int, say: Say) -> None:
+    may_find_none: whether the run may fit where no candidate does.
+    """
+
+    def __init__(self, time_steps: Measure, num_steps: int, say: Say, may_find_none: bool) -> None:
         self.time_steps = time_steps
         self.num_steps = num_steps
         self.say = say
+        self.may_find_none = may_find_none
         self.spent_s = 0.0
         self._found: dict[str, tuple[Timing, RunConfig]] = {}
         self._left_out: dict[str, Exception | None] = {}
@@ -141,6 +148,11 @@ class _Trial:
             compiled = f", after {timing.set_up_s:.0f} s of compiling" if timing.set_up_s else ""
             self.say(f"executor  {name}: {1000 * timing.step_s:.2f} ms a step{compiled}")
         self._num_printed = len(self._found)
+
+    @property
+    def has_found(self) -> bool:
+        """Whether some candidate was measured."""
+        return bool(self._found)
 
     def best(self) -> tuple[float, RunConfig]:
         """Return the shortest forecast of a whole run in seconds, and its config."""

@@ -11,6 +11,7 @@ from paragan import build
 from paragan.config import RunConfig
 from paragan.core.collective import run_on_main
 from paragan.core.dist import World
+from paragan.core.errors import is_out_of_memory
 from paragan.core.network_factory import Model
 from paragan.core.types import Can
 from paragan.game.options import PlayerOptions
@@ -62,7 +63,14 @@ def _found(config: RunConfig, world: World, say: Say, model: Model | None, find:
         say("layout    plain: sharded weights have no layout")
         return config
     measured = build.in_turns(config)
-    return find(measured) if find is not None else find_layout(TrialRun(config, world, model), measured, say).config
+    try:
+        return find(measured) if find is not None else find_layout(TrialRun(config, world, model), measured, say).config
+    except Exception as error:
+        is_apart = build.scheme(config).is_concurrent and world.size > 1  # a rank has one player
+        if not (is_apart and is_out_of_memory(error)):
+            raise
+    say("layout    plain: both players do not fit into one process, and are not measured")
+    return config
 
 
 def _shards_weights(config: RunConfig, world: World) -> bool:

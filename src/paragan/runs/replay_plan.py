@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paragan.build.initial_weights import initial_paths
 from paragan.checkpoint.manifest import STATE, read_json
-from paragan.checkpoint.reader import read_checkpoint, read_counts, restoring
+from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import CheckpointError, ConfigError
@@ -111,20 +111,31 @@ def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: 
     num_steps = min(num_g, num_d // config.d.updates_per_step)
     end = min(recorded.end_of_session(start), start + num_steps)
     inside = [one for one in recorded.steps if start < one <= end]
-    steps = [one for one in inside if _can_end_at(config, used, start, one)]
+    first_version = _d_version(recorded, start, config.d.updates_per_step)
+    steps = [one for one in inside if _can_end_at(config, used, one - start, first_version)]
     if not steps or step > steps[-1]:
         hint = f"pass a step of {start + 1} to {steps[-1]}" if steps else "pass a step of another session"
         raise ConfigError(f"--step {step} is not in the recorded order of updates; {hint}")
     return next(one for one in steps if one >= step)
 
 
-def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]], start: int, step: int) -> bool:
-    """Return whether the updates up to a step used nothing of later steps.
+def _d_version(recorded: RecordedRun, start: int, k: int) -> int:
+    """Return D's updates at the start of a session; after a rollback fewer than k in each step."""
+    if start not in recorded.checkpoints or not any(step <= start for step in recorded.rollbacks):
+        return k * start
+    values = open_verified(recorded.checkpoints[start]).values["players"]["d"]
+    return read_counts(values, "version")["version"]
+
+
+def _can_end_at(
+    config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]], num_steps: int, first_version: int
+) -> bool:
+    """Return whether the updates of a session's first steps used nothing of later ones.
 
     A player or worker may have been ahead; a repetition that ends there would wait for it forever.
+    first_version: of D at the start of the session.
     """
     k = config.d.updates_per_step
-    num_steps = step - start
     num_updates = {Side.G: num_steps, Side.D: k * num_steps}
     if config.scheme.name == "parameter_server":
         num_workers = len(used[Side.G]) - 1
@@ -133,7 +144,7 @@ def _can_end_at(config: RunConfig, used: Mapping[Side, Sequence[Sequence[int]]],
     deliveries = num_steps if config.scheme.options.reuse else k * num_steps
     newest_of_g = max(max(rank[: num_updates[Side.G]]) for rank in used[Side.G])
     newest_of_d = max(max(rank[: num_updates[Side.D]]) for rank in used[Side.D])
-    return newest_of_g <= k * step and newest_of_d <= deliveries
+    return newest_of_g <= first_version + k * num_steps and newest_of_d <= deliveries
 
 
 def _start_of_session(path: Path, recorded: RecordedRun, start: int) -> tuple[int, Path | None]:

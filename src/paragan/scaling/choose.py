@@ -35,13 +35,15 @@ _FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
 class Candidate:
     """A way to train.
 
-    settings: of the config, by dotted key. margin: predicted gain that it needs.
+    settings: of the config, by dotted key. margin: predicted gain that it needs. local: most samples
+    on a worker; None: of a batch that all workers share.
     """
 
     name: str
     game: GameCosts
     settings: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0
+    local: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def choose_plan(
         raise ConfigError(f"{problem}; pass a larger train.batch")
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
-    possible = candidates(fitted.strategy)
+    possible = [one for one in candidates(fitted.strategy) if fitted.holds(profile, one.local)]
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
@@ -141,13 +143,20 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 class _Fit:
     """Strategy and micro-batches that fit. peak: bytes of a step; None without a limit.
 
-    parts: into which each of the config's micro-batches is split.
+    parts: into which each of the config's micro-batches is split. saved: bytes by sharding.
     """
 
     strategy: str = "ddp"
     parts: int = 1
     peak: float | None = None
     limit: int = 0
+    saved: float = 0.0
+
+    def holds(self, profile: RunProfile, local: int | None) -> bool:
+        """Return whether a worker can have so many samples, at most; it may have one player only."""
+        if self.peak is None or local is None:
+            return True
+        return profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
 
     def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
         if self.peak is None:
@@ -177,7 +186,7 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
         for parts in (parts for parts in range(1, local + 1) if local % parts == 0):
             peak = profile.memory.at(local // parts) - saved
             if peak <= limit:
-                return _Fit(name, parts, peak, limit)
+                return _Fit(name, parts, peak, limit, saved)
     least = profile.memory.at(1) - _SHARDED_COPIES["zero3"] * weights * (1 - 1 / workers)
     raise ConfigError(
         f"no strategy fits into {limit / 1e9:g} GB on {workers} workers: one sample needs {least / 1e9:.3g} GB; "

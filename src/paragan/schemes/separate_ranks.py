@@ -75,6 +75,13 @@ class Scheme(ConcurrentScheme["_Session"]):
             )
         return self._roles
 
+    def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
+        counts = self.options.ranks
+        if num_ranks == 1 or sum(counts.values()) != num_ranks:
+            return super().assign(num_ranks)
+        ends = itertools.accumulate(counts.values())
+        return {_side(name): range(end - counts[name], end) for name, end in zip(counts, ends, strict=True)}
+
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player has no ranks, or ranks have no player."""
         names = [side.value for side in gan.slots]
