@@ -20,6 +20,7 @@ from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import Curve, PlayerProfile
+from paragan.schemes import asynchronous
 from tests.probed_plans import source_of
 from tests.simulated_workers import cluster, game
 
@@ -169,15 +170,16 @@ def test_memory_of_a_process_is_its_share_of_the_host():
     assert whole > 1e9 and device.memory_per_process(cpu, 4) == whole // 4
 
 
-@pytest.mark.parametrize(("local", "is_left"), [(16, True), (None, True), (64, False)])
-def test_candidate_whose_ranks_have_too_many_samples_is_left_out(local, is_left):
-    """16 samples on each of four workers fit; a rank of fewer has up to 64."""
+@pytest.mark.parametrize(("limit", "is_left"), [(75e6, False), (92e6, True), (None, True)])
+def test_candidate_whose_ranks_have_too_many_samples_is_left_out(limit, is_left):
+    """16 samples on each of four workers take 75 MB; 32 on each of the two ranks of a player 91."""
 
     def candidates(strategy):
+        separate = game(asynchronous.Scheme(asynchronous.Options(g_ranks=2)), ddp.Strategy(), batch=64)
         whole = game(strategy=ddp.Strategy(), batch=64)
-        return [Candidate("as configured", whole), Candidate("separate", whole, {}, 0.1, local)]
+        return [Candidate("as configured", whole), Candidate("separate", separate)]
 
-    goal = replace(GOAL, memory_bytes=int(75e6))
+    goal = replace(GOAL, memory_bytes=None if limit is None else int(limit))
     made = choose_plan(game().profile, cluster(4, LINK), goal, candidates, PLAYERS)
     assert ("separate" in [one.name for one in made.predictions]) is is_left
 

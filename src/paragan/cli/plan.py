@@ -100,6 +100,10 @@ def plan_command(
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead, timeline)
+    _print_plan(request, as_json)
+
+
+def _print_plan(request: PlanRequest, as_json: bool) -> None:
     with show_lines() as say:
         document, text = _make_plan(request, say)
     print(json.dumps(document, indent=1) if as_json else text)

@@ -124,8 +124,7 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     if config.scheme.name == "asynchronous" and config.scheme.options.g_ranks is None:
         for num_g in _numbers_of_g_ranks(workers):
             settings = {**sharded, "scheme.g_ranks": num_g}
-            local = -(-config.train.batch // min(num_g, workers - num_g))
-            found.append(_candidate(source, f"{num_g} ranks of G", settings, 0.05, local))
+            found.append(_candidate(source, f"{num_g} ranks of G", settings, 0.05))
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
     is_open = strategy == "ddp" and not has_strategies and workers > 1
     if not is_open or build.scheme(config).is_concurrent:
@@ -137,10 +136,8 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
         settings = {"scheme": {"name": "asynchronous", "g_ranks": num_g}}
         if _allows(source, game, settings):
             name = f"asynchronous, {num_g} ranks of G"
-            local = -(-config.train.batch // min(num_g, workers - num_g))
-            found.append(_candidate(source, name, settings, 0.15, local))
-            rarely = {**settings, **_LOCAL_SGD}
-            found.append(_candidate(source, f"{name}, H = 2", rarely, 0.2, local))
+            found.append(_candidate(source, name, settings, 0.15))
+            found.append(_candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2))
     return found
 
 
@@ -148,15 +145,9 @@ def _numbers_of_g_ranks(workers: int) -> list[int]:
     return sorted({num for share in _SHARES_OF_G if (num := max(1, round(share * workers))) < workers})
 
 
-def _candidate(
-    source: PlanSource,
-    name: str,
-    settings: Mapping[str, Any],
-    margin: float,
-    local: int | None = None,
-) -> Candidate:
+def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
     config = with_settings(source.config, settings)
-    return Candidate(name, simulated_game_of(config, source.profile), settings, margin, local)
+    return Candidate(name, simulated_game_of(config, source.profile), settings, margin)
 
 
 def _supports_local_sgd(game: GAN) -> bool:

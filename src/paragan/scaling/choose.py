@@ -35,15 +35,18 @@ _FEWEST_HALF_LIFE = 10  # updates in the half-life of an average
 class Candidate:
     """A way to train.
 
-    settings: of the config, by dotted key. margin: predicted gain that it needs. local: most samples
-    on a worker; None: of a batch that all workers share.
+    settings: of the config, by dotted key. margin: predicted gain that it needs.
     """
 
     name: str
     game: GameCosts
     settings: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0
-    local: int | None = None
+
+    def most_samples(self, workers: int) -> int:
+        """Return the most samples on a worker: separate ranks of a player are fewer."""
+        fewest = min(map(len, self.game.scheme.assign(workers).values()))
+        return -(-self.game.batch // fewest)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def choose_plan(
         raise ConfigError(f"{problem}; pass a larger train.batch")
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
-    possible = [one for one in candidates(fitted.strategy) if fitted.holds(profile, one.local)]
+    first, *others = candidates(fitted.strategy)
+    fitting = [one for one in others if fitted.holds(profile, one.most_samples(cluster.workers))]
+    possible = [first, *fitting]
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
@@ -152,11 +157,9 @@ class _Fit:
     limit: int = 0
     saved: float = 0.0
 
-    def holds(self, profile: RunProfile, local: int | None) -> bool:
-        """Return whether a worker can have so many samples, at most; it may have one player only."""
-        if self.peak is None or local is None:
-            return True
-        return profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
+    def holds(self, profile: RunProfile, local: int) -> bool:
+        """Return whether a worker of both players can have so many samples; any, without a limit."""
+        return self.peak is None or profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
 
     def decisions(self, players: Mapping[Side, PlayerOptions]) -> list[PlannedSetting]:
         if self.peak is None:
