@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from paragan.config.field_types import Field, fields_of
 from paragan.config.hints import name_hint
+from paragan.config.removed_settings import replacement_of
 from paragan.core import outside_code, registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice
@@ -177,6 +178,8 @@ def _describe_bad_name(
     place: SourceLocation,
     error: str,
 ) -> str:
+    if (instead := replacement_of(f"{category}.{name}")) is not None:
+        return f"{registry.noun(category)} {name!r} was removed; {instead}"
     if (hint := name_hint(category, name, key)) is not None:
         return hint
     file = f"{name.replace('.', '/')}.py"

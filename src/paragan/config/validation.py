@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from paragan.config.field_types import describe, fields_of, literal_words
 from paragan.config.hints import setting_hint
+from paragan.config.removed_settings import replacement_of
 from paragan.config.sections import ANY, Section, Sections, dotted
 from paragan.core import registry
 from paragan.core.option_types import Choice
@@ -190,6 +191,8 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     """Return the message for an unknown key: one of another file or trainer, or a similar one."""
     path = dotted(section.path, key)
+    if (instead := replacement_of(path, f"{section.category}.{section.name}.{key}")) is not None:
+        return f"this setting was removed; {instead}"
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"
     if section.category and (owners := _files_with_option(section.category, key)):

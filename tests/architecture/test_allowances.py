@@ -1,0 +1,168 @@
+"""`allowances.json`: lines and `Any`s of each room, which may only fall; and two plain numbers of the style.
+
+A number is raised by a commit of its own, which changes that file alone and adds a line to its `raised`:
+"2026-11-28 lines.cli 2000 -> 2040: why". Fewer: `python -m tests.architecture.test_allowances` and commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = "tests/architecture/allowances.json"
+SLACK = 60  # lines of a room that may be free, so that a mend does not need a raise
+MAX_FUNCTION_P90 = 16
+MAX_UNDOCUMENTED = 0.10
+RAISE = re.compile(r"20\d\d-\d\d-\d\d (?P<key>\w+\.\w+) (?P<before>\d+) -> (?P<after>\d+): \S.{10,}")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def measure(modules: Iterable[Any]) -> dict[str, dict[str, int]]:
+    """Lines and `Any`s by room."""
+    lines: Counter[str] = Counter()
+    anys: Counter[str] = Counter()
+    for module in modules:
+        room = "root" if module.path.parent.name == "paragan" else module.floor
+        lines[room] += module.text.count("\n")
+        anys[room] += sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(module.tree))
+    return {"lines": dict(sorted(lines.items())), "any": dict(sorted(anys.items()))}
+
+
+def problems(measured: dict[str, dict[str, int]], allowed: dict[str, dict[str, int]]) -> Iterator[str]:
+    """One line for each number above its allowance, and for each allowance that can shrink."""
+    for kind, slack in (("lines", SLACK), ("any", 0)):
+        for room in sorted(measured[kind].keys() | allowed[kind].keys()):
+            number, most = measured[kind].get(room, 0), allowed[kind].get(room, 0)
+            if number > most:
+                yield f"{kind}.{room}: {number}, allowed {most}"
+            elif number < most - slack:
+                yield f"{kind}.{room}: {number}; lower the allowance of {most}"
+
+
+def raised_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """The numbers that a version of the file raises; those of a room that it did not have count as 0."""
+    pairs = {}
+    for kind in ("lines", "any"):
+        for room, number in after[kind].items():
+            former = before[kind].get(room, 0)
+            if number > former:
+                pairs[f"{kind}.{room}"] = (former, number)
+    return pairs
+
+
+def unexplained(before: dict[str, Any], after: dict[str, Any], files: list[str]) -> list[str]:
+    """What is wrong with a commit that changes the file: other files beside a raise, or a raise without a reason."""
+    raised = raised_numbers(before, after)
+    if not raised:
+        return []
+    reasons = set(after.get("raised", [])) - set(before.get("raised", []))
+    parsed = {
+        match["key"]: (int(match["before"]), int(match["after"])) for match in map(RAISE.fullmatch, reasons) if match
+    }
+    found = [f"{key} {pair[0]} -> {pair[1]} has no reason" for key, pair in raised.items() if parsed.get(key) != pair]
+    return found + [f"changes {name} too" for name in files if name != FILE]
+
+
+@pytest.fixture(scope="module")
+def allowed() -> dict[str, Any]:
+    return json.loads((ROOT / FILE).read_text(encoding="utf-8"))
+
+
+def test_rooms_keep_their_allowances(modules, allowed):
+    assert list(problems(measure(modules), allowed)) == []
+
+
+def test_a_raise_is_a_commit_of_its_own_with_a_reason():
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not run: needs git and the history of the project")
+    commits = git("log", "--format=%H", "--no-merges", "--", FILE).split()
+    wrong = {commit[:8]: found for commit in commits if (found := unexplained(*changed_by(commit)))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "files", "number"),
+    [
+        ({"a": 9}, {"a": 8}, [FILE, "src/x.py"], 0),
+        ({"a": 9}, {"a": 10}, [FILE], 1),
+        ({"a": 9}, {"a": 10}, [FILE, "src/x.py"], 2),
+        ({"a": 9}, {"a": 9, "b": 1}, [FILE], 1),
+    ],
+)
+def test_the_rule_sees(before, after, files, number):
+    wrap = {"any": {}}
+    assert len(unexplained({"lines": before} | wrap, {"lines": after} | wrap, files)) == number
+
+
+def test_a_reason_explains_a_raise():
+    reason = "2026-11-28 lines.a 9 -> 10: a reader of another format"
+    before = {"lines": {"a": 9}, "any": {}}
+    assert unexplained(before, {"lines": {"a": 10}, "any": {}, "raised": [reason]}, [FILE]) == []
+    assert unexplained(before, {"lines": {"a": 11}, "any": {}, "raised": [reason]}, [FILE]) != []
+
+
+def test_functions_are_short(modules):
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for module in modules for node in ast.walk(module.tree) if isinstance(node, functions)]
+    lengths = sorted(node.end_lineno - node.lineno + 1 for node in nodes)
+    assert lengths[int(0.9 * len(lengths))] <= MAX_FUNCTION_P90
+
+
+def test_public_definitions_have_docstrings(modules):
+    public = [node for module in modules for node in public_definitions(module.tree)]
+    undocumented = sum(ast.get_docstring(node) is None for node in public)
+    assert undocumented / len(public) <= MAX_UNDOCUMENTED
+
+
+def public_definitions(node: ast.AST) -> list[ast.AST]:
+    """Public functions and classes of a module, and public methods of those classes."""
+    nodes: list[ast.AST] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, DEFINITIONS) and not child.name.startswith("_"):
+            nodes.append(child)
+            nodes += public_definitions(child) if isinstance(child, ast.ClassDef) else []
+        elif not isinstance(child, DEFINITIONS):
+            nodes += public_definitions(child)
+    return nodes
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def changed_by(commit: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The file before and after a commit, and the names of all files that the commit changes."""
+    files = git("show", "--format=", "--name-only", commit).split("\n")
+    after = git("show", f"{commit}:{FILE}") if commit_has(commit) else None
+    before = git("show", f"{commit}~1:{FILE}") if commit_has(f"{commit}~1") else None
+    if after is None or before is None:  # the commit that adds the file, or removes it
+        return {"lines": {}, "any": {}}, {"lines": {}, "any": {}}, []
+    return json.loads(before), json.loads(after), [name for name in files if name]
+
+
+def commit_has(commit: str) -> bool:
+    done = subprocess.run(["git", "cat-file", "-e", f"{commit}:{FILE}"], cwd=ROOT, capture_output=True, timeout=60)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    from tests.architecture.conftest import PACKAGE, Module
+
+    path = ROOT / FILE
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    numbers = measure([Module.read(file) for file in sorted(PACKAGE.rglob("*.py"))])
+    if held:  # never above what is allowed
+        for kind, rooms in numbers.items():
+            numbers[kind] = {room: min(number, held[kind].get(room, number)) for room, number in rooms.items()}
+    path.write_text(json.dumps({**numbers, "raised": held.get("raised", [])}, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,50 @@
+"""A config with a removed setting or name fails in one line that says what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.config import removed_settings
+
+REMOVED = removed_settings._removed()
+SETTING_OF = {  # registry -> the setting that names a file of it
+    "datasets": "data",
+    "models": "model",
+    "losses": "loss",
+    "schemes": "scheme",
+    "parallel": "g.strategy",
+    "optim": "g.optimizer",
+    "adapters": "g.adapter",
+    "features": "evaluation.features",
+    "metrics": "evaluation.metrics",
+}
+
+
+def setting(key: str) -> str:
+    """The word of a command line that sets a removed key."""
+    registry, _, rest = key.partition(".")
+    name, _, option = rest.partition(".")
+    at = SETTING_OF.get(registry, registry)
+    if registry not in SETTING_OF and registry not in ("penalties", "augment", "balancers", "writers"):
+        return f"{key}=1"
+    return f"{at}={{name: {name}, {option}: 1}}" if option else f"{at}={name}"
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_removed_setting_says_what_to_do_instead(key, capsys):
+    assert main(["config", "digits", setting(key)]) == 2
+    output = capsys.readouterr().err
+    assert f"was removed; {REMOVED[key]}" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("player", ["g", "d", "players.fake_score"])
+def test_removed_setting_of_every_player_is_found(player, monkeypatch):
+    monkeypatch.setattr(removed_settings, "_removed", lambda: {"g.gone": "use g.other"})
+    assert removed_settings.replacement_of(f"{player}.gone") == "use g.other"
+    assert removed_settings.replacement_of(f"{player}.other") is None
+
+
+def test_removed_settings_are_in_alphabetical_order():
+    assert list(REMOVED) == sorted(REMOVED)
