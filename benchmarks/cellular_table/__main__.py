@@ -1,4 +1,4 @@
-"""Command line of `paragan bench cellular`."""
+"""Command line of `python -m benchmarks.cellular_table`."""
 
 from __future__ import annotations
 

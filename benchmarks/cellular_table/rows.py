@@ -1,4 +1,4 @@
-"""Options and results of `paragan bench cellular`, and the numbers of the slides.
+"""Options and results of `python -m benchmarks.cellular_table`, and the numbers of the slides.
 
 Source: E. Perez, S. Nesmachnow, J. Toutouh, E. Hemberg, U. O'Reilly, "Parallel/distributed implementation of cellular
 training for generative adversarial neural networks", PDCO 2020 (arXiv 2004.04633) and its slides: 200 iterations of

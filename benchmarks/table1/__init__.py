@@ -1,1 +1,1 @@
-"""Table 1 of the Colossal-AI pix2pix poster, measured on this machine: `paragan bench table1`."""
+"""Table 1 of the Colossal-AI pix2pix poster, measured on this machine: `python -m benchmarks.table1`."""

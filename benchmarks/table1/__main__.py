@@ -1,4 +1,4 @@
-"""Command line of `paragan bench table1`."""
+"""Command line of `python -m benchmarks.table1`."""
 
 from __future__ import annotations
 

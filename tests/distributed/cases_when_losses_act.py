@@ -83,28 +83,28 @@ def _points(step: int, first: int = 0, count: int = 6) -> pg.Batch:
     return pg.Batch(rows, {"point": rng.normal(3, "point", rows, (2,)).double()})
 
 
-def by_coin_and_need(world: World, strategies: str) -> list:
-    """The batches of D's steps on this rank and in one process, the share of skipped ones, the largest difference."""
-    here = _counted(batches(*world.share(BATCH)), lambda side: (strategy(strategies), world), world.sum)
-    alone = _counted(batches(), lambda side: (none.Strategy(), None), lambda values: values)
+def by_coin(world: World, strategies: str) -> list:
+    """The batches of D's steps on this rank and in one process, and the largest difference."""
+    here = _steps_of_d(batches(*world.share(BATCH)), lambda side: (strategy(strategies), world), world.sum)
+    alone = _steps_of_d(batches(), lambda side: (none.Strategy(), None), lambda values: values)
     weights = distance(here[1].strategy.weights(here[1].net), dict(alone[1].net.state_dict()))
-    return [here[0], alone[0], here[2], alone[2], weights]
+    return [here[0], alone[0], weights]
 
 
-def _counted(stream, placed, total):
+def _steps_of_d(stream, placed, total):
     g, d = (player(side, *placed(side)) for side in Side)
-    policy = replace(d.policy, lr=0.05, update_probability=2 / 3, max_accuracy=0.7)
+    policy = replace(d.policy, lr=0.05, update_probability=2 / 3)
     d = type(d)(Side.D, d.net, d.strategy, policy)
     gan = replace(game(g, d), adversarial=AdversarialOptions(), total=total)
     attach_state(gan)
     steps = []
     for step in range(STEPS):
         before = int(d.updates)
-        report = synchronous.step(gan, stream).read(total)
+        synchronous.step(gan, stream)
         if int(d.updates) > before:
             steps.append(step)
     assert isinstance(d.updates, torch.Tensor)
-    return steps, d, round(report.get("d/skipped", d.gate.values()["skipped"].item()), 5)
+    return steps, d
 
 
 def lazy_local_sgd(world: World) -> list:

@@ -1,4 +1,4 @@
-"""`paragan bench cellular`: methods take turns, are timed by routine, and appear in the tables."""
+"""`python -m benchmarks.cellular_table`: methods take turns, are timed by routine, and appear in the tables."""
 
 from __future__ import annotations
 

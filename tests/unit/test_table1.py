@@ -1,4 +1,4 @@
-"""`paragan bench table1`: rows are measured round by round, count their updates and appear in the table."""
+"""`python -m benchmarks.table1`: rows are measured round by round, count their updates and appear in the table."""
 
 from __future__ import annotations
 

@@ -151,5 +151,4 @@ def policy(options: PlayerOptions) -> Policy:
         options.updates_per_step,
         options.optimizer.groups,
         options.update_probability,
-        options.max_accuracy,
     )

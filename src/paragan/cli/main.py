@@ -13,7 +13,6 @@ from typer.exceptions import TyperException
 
 from paragan import __version__
 from paragan.cli import data, metrics
-from paragan.cli.bench import PASS_ON, bench
 from paragan.cli.compare import compare_runs
 from paragan.cli.config import config
 from paragan.cli.doctor import doctor
@@ -119,4 +118,3 @@ app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(metrics.app, name="metrics")
-app.command(context_settings=PASS_ON, no_args_is_help=True)(bench)

@@ -213,9 +213,6 @@ class PlayerOptions:
     """Updates per step; not for G."""
     update_probability: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """Probability of an update at each batch, drawn by the batch; for D only. EnCodec: 2/3."""
-    max_accuracy: Annotated[float, Interval(gt=0, le=1)] | None = None
-    """Skip steps while a moving mean of D's accuracy (logits above or below 0) is above this; for D
-    only; null: never."""
     ema: EmaOptions | None = None
     """Averaged weights; null: none."""
     strategy: Annotated[Choice, Category("parallel")] | None = None

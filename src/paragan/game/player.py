@@ -17,7 +17,6 @@ from paragan.core.phases import Phase, phase, turn_phase
 from paragan.core.protocols import Network, Opponent, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import LossTerms, Rows, Side, Update
-from paragan.game.accuracy_gate import AccuracyGate
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
@@ -75,9 +74,6 @@ class Player:
         self._weights = list(self.net.parameters())
         self._with_gradients = {*self._weights, *optimizer_weights(self.optimizer).values()}
         self.scaler = Scaler(device) if self.calling.scaled else None
-        bound = self.policy.max_accuracy
-        self.gate = None if bound is None else AccuracyGate(bound, device)
-        self.state = {**self.state, **({} if self.gate is None else self.gate.state)}
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
@@ -106,7 +102,7 @@ class Player:
 
     def num_finite(self) -> int:
         """Count the updates that were not skipped for their gradients. Reads from the device."""
-        return int(self.updates) + (0 if self.gate is None else int(self.gate.state["accuracy/skipped"]))
+        return int(self.updates)
 
     def network(self) -> Network:
         """Return the live network, as opponent of the other player."""
@@ -190,13 +186,9 @@ class Player:
             self.optimizer.write_back()
         self._before_look_ahead = []
         set_lr(self.optimizer, self.policy, self.updates, self.damping)
-        is_finite = computed.ok
-        taken = is_finite
-        if self.gate is not None:
-            taken = taken & self.gate.allows(computed.terms, computed.rows, self.strategy.world(self.net).sum)
-        step_if(taken, self.optimizer)
+        step_if(computed.ok, self.optimizer)
         self._end_step()
-        self._count(is_finite, taken, computed.rows.total)
+        self._count(computed.ok, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
         """Return the losses, observations and gradient norm of a turn."""
@@ -206,10 +198,8 @@ class Player:
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
         # These rows' shares of the means over the global batch, to be summed over ranks.
         means = dict(zip(rows, (sums / computed.rows.total).unbind(), strict=True))
-        equal = {"gradient_norm": computed.norm, **({} if self.gate is None else self.gate.values())}
-        weight = self.strategy.rank_weight(self.net)
-        shares = {name: value * weight for name, value in equal.items()}
-        return Update({**means, **shares}, computed.rows, self.version)
+        norm = computed.norm * self.strategy.rank_weight(self.net)  # equal on all ranks
+        return Update({**means, "gradient_norm": norm}, computed.rows, self.version)
 
     @torch.no_grad()
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
@@ -234,13 +224,13 @@ class Player:
         for layer in self._update_once_layers:
             layer.update_due = True
 
-    def _count(self, is_finite: Tensor, ok: Tensor, batch: int) -> None:
+    def _count(self, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
         self.updates += ok
         self.images += batch
         self._images_since_average += batch
         if self.scaler is not None:
-            self.scaler.update(is_finite)
+            self.scaler.update(ok)
         self._advance(ok.to(torch.int64))
 
     def _advance(self, taken: Tensor) -> None:

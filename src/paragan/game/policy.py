@@ -36,7 +36,7 @@ class Policy:
 
     kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups:
     other arguments, and another `lr`, for the parameters whose names match `match`, a pattern such
-    as `*.bias`; the first match counts. update_probability, max_accuracy: of D (`PlayerOptions`).
+    as `*.bias`; the first match counts. update_probability: of D (`PlayerOptions`).
     elsewhere: names of the network's parameters that are on other ranks, which patterns may match.
     """
 
@@ -49,7 +49,6 @@ class Policy:
     updates_per_step: int = 1
     groups: Sequence[Mapping[str, Any]] = ()
     update_probability: float = 1.0
-    max_accuracy: float | None = None
     elsewhere: Sequence[str] = ()
 
     def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:

@@ -20,7 +20,7 @@ def attach_state(game: GAN) -> None:
             owners = _owners(game, player.side)
             for owner in owners:
                 owner.state.update({name: value.to(device) for name, value in owner.state.items()})
-            player.state = {**state_tensors(*owners), **({} if player.gate is None else player.gate.state)}
+            player.state = state_tensors(*owners)
 
 
 def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
@@ -35,10 +35,6 @@ def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
         )
     owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
     owners += game.d_penalties if all_penalties else ()
-    if all_penalties and isinstance(game.d, Player) and game.d.gate is not None:
-        raise ConfigError(
-            f"{where} does not support d.max_accuracy, which has state from step to step; leave max_accuracy out"
-        )
     for owner in owners:
         if owner.state:
             raise ConfigError(

@@ -182,12 +182,12 @@ def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world:
             f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of "
             f"{batch}{on}: each needs an image; pass a smaller number"
         )
-    if side is Side.G and (options.update_probability < 1 or options.max_accuracy is not None):
-        name = "update_probability" if options.update_probability < 1 else "max_accuracy"
-        raise ConfigError(f"g.{name} is not supported: every step has an update of G; set d.{name}")
-    if side.is_further and (options.update_probability < 1 or options.max_accuracy is not None):
-        name = "update_probability" if options.update_probability < 1 else "max_accuracy"
-        raise ConfigError(f"players.{side.value}.{name} is not supported: it is for D; leave it out")
+    if side is Side.G and options.update_probability < 1:
+        raise ConfigError(
+            "g.update_probability is not supported: every step has an update of G; set d.update_probability"
+        )
+    if side.is_further and options.update_probability < 1:
+        raise ConfigError(f"players.{side.value}.update_probability is not supported: it is for D; leave it out")
     if side is Side.G and options.updates_per_step > 1:
         raise ConfigError(
             f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "

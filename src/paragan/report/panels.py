@@ -115,13 +115,6 @@ PANELS = (
     ),
     Panel(
         "telemetry",
-        "Steps of D skipped by accuracy",
-        r"(.*/)?d/(accuracy|skipped)",
-        "Moving mean of D's accuracy, and the share of its steps that d.max_accuracy has skipped so far.",
-        0.0,
-    ),
-    Panel(
-        "telemetry",
         "Ratio of gradient norms",
         r"(.*/)?gradient_norm_ratio",
         "Gradient norm of G divided by that of D. A strong change indicates unstable training.",
