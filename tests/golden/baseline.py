@@ -84,8 +84,10 @@ def _data_of(recipe: str, data: Path) -> list[str]:
         return []  # packaged
     if "mnist" in recipe:
         return [f"data.path={data / 'mnist'}"]
-    if recipe in ("pix2pix-facades", "translate"):
-        return [f"data.path={data / 'pairs' if recipe == 'pix2pix-facades' else data / 'domains'}"]
+    if recipe == "pix2pix-facades":
+        return [f"data.path={data / 'pairs'}"]
+    if recipe == "translate":
+        return [f"data.path={data / 'domains'}", "data.held_out=0.3"]
     if recipe == "superres":
         return [f"data.path={data / 'colour'}"]
     return [f"data={{name: folder, path: {data / 'colour'}, size: 32, flip: true}}"]
