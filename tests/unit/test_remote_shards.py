@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -12,9 +13,10 @@ import pytest
 
 from benchmarks.storage_emulator import QUIET, Conditions, read_files, serve
 from benchmarks.storage_emulator.conditions import FAULTS
+from benchmarks.storage_emulator.upstream import Response
 from paragan.cli.main import main
 from paragan.datasets import shards
-from paragan.storage import open_store
+from paragan.storage import bucket, object_store, remote_store
 from paragan.storage.shard_folder import ShardFolder
 from tests.data_refusals import refusal
 from tests.prepared_shards import flip_bit, image_folder, prepared
@@ -74,8 +76,9 @@ def epoch(path, **options):
 def test_epoch_under_each_fault_is_that_of_the_disk(local, remote, fault, disk_cache_mb, monkeypatch):
     url, server = remote
     if fault == "silent":
-        monkeypatch.setattr(open_store, "_TIMEOUT_S", 0.6)
-    share = 0.02 if fault == "wrong_bytes" else 0.1
+        monkeypatch.setattr(remote_store, "_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(bucket, "_FIRST_PAUSE_S", 0.01)
+    share = {"wrong_bytes": 0.02, "silent": 0.03}.get(fault, 0.1)
     server.conditions = Conditions(latency_ms=2, sigma=0.7, **{fault: share})
     expected = epoch(local)
     while not server.counts[fault]:  # a warm cache needs no request
@@ -127,10 +130,32 @@ def test_remote_shards_that_are_missing_are_named(remote):
 
 def test_a_server_that_does_not_respond_is_named(remote, monkeypatch):
     url, server = remote
-    monkeypatch.setattr("paragan.storage.transfers._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(bucket, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(object_store, "_MAX_RETRIES", 1)
     server.conditions = Conditions(unavailable=1.0)
-    message = f"{url}/dataset.json: status 503, after 9 tries; check the network and the server, then run the command"
+    message = f"{url}/dataset.json: status 503, after 6 tries; check the network and the store, then run the command"
     assert refusal(lambda: ShardFolder(url)).startswith(message)
+    assert server.counts["requests"] == 12
+
+
+async def without_ranges(request, folder):
+    return await read_files(folder)(dataclasses.replace(request, headers={}))
+
+
+async def forbidden(request, folder):
+    return Response(403)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (without_ranges, "index.bin: the server ignores byte ranges; use one that supports them, such as nginx"),
+        (forbidden, "dataset.json: access denied; use a server that needs no login"),
+    ],
+)
+def test_web_servers_that_cannot_be_read_are_refused_with_what_to_use(local, answer, message):
+    with serve(QUIET, lambda request: answer(request, local)) as server:
+        assert refusal(lambda: ShardFolder(server.url)) == f"{server.url}/{message}"
 
 
 def test_check_of_an_address_reads_all_and_ends_with_the_command(remote, capsys):
@@ -174,11 +199,14 @@ def test_other_data_sets_refuse_an_address(tmp_path, capsys, monkeypatch):
     assert message in capsys.readouterr().err
 
 
-def test_object_stores_without_obstore_name_the_extra(monkeypatch):
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+def test_addresses_without_obstore_name_the_extra(scheme, monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    expected = "s3://bucket/x: object stores need the package obstore; install it with: pip install 'paragan[cloud]'"
-    assert refusal(lambda: ShardFolder("s3://bucket/x")) == expected
+    need = f"{scheme}://bucket/x: remote files need the package obstore"
+    assert (
+        refusal(lambda: ShardFolder(f"{scheme}://bucket/x")) == f"{need}; install it with: pip install 'paragan[cloud]'"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az", "s3"])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from paragan.storage.byte_store import ByteRange, ByteStore, StoredFile
 from paragan.storage.disk_cache import DiskCache
 
 BLOCK_BYTES = 256 << 10
-_WAIT_S = 60.0  # for a block that another thread fetches
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,6 @@ class _Piece:
         return self.file.sha256, f"{self.number:06d}.block"
 
 
-_Key = _Piece | ByteRange  # of bytes that were read: of a block, or of a file that is not cached
-
-
 class BlockStore(ByteStore):
     """Files of another store, of which the first that fit into the cache are cached.
 
@@ -51,25 +47,23 @@ class BlockStore(ByteStore):
         self._store = store
         self._cache = cache
         self._cached = {file.name: file for file in _first_within(files, cache.capacity_bytes)}
-        self._lock = threading.Lock()
-        self._in_flight: dict[ByteRange, threading.Event] = {}
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        parts: list[list[_Key]] = []  # of each range
-        found: dict[_Key, bytes] = {}
-        missing: dict[ByteRange, list[_Piece]] = {}  # by block
-        direct: list[ByteRange] = []
-        for wanted in ranges:
-            pieces = list(self._pieces(wanted))
-            if not pieces:
-                direct.append(wanted)
-            parts.append([*pieces] or [wanted])
-            for piece in pieces:
-                if not self._find(piece, found):
-                    missing.setdefault(piece.block, []).append(piece)
-        if missing or direct:
-            self._fetch(missing, direct, found)
-        return [b"".join([found[key] for key in keys]) for keys in parts]
+        pieces = [list(self._pieces(wanted)) for wanted in ranges]
+        found = {piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in chain(*pieces)}
+        blocks = {piece.block: piece.entry for piece, content in found.items() if content is None}
+        direct = [wanted for wanted, parts in zip(ranges, pieces, strict=True) if not parts]
+        missing = [*blocks, *direct]
+        fetched = dict(zip(missing, self._store.read_ranges(missing) if missing else [], strict=True))
+        for block, entry in blocks.items():
+            self._cache.write(*entry, fetched[block])
+        for piece, content in found.items():
+            if content is None:
+                found[piece] = fetched[piece.block][piece.start : piece.stop]
+        return [
+            b"".join(found[piece] or b"" for piece in parts) if parts else fetched[wanted]
+            for wanted, parts in zip(ranges, pieces, strict=True)
+        ]
 
     def read_file(self, name: str, max_bytes: int) -> bytes:
         return self._store.read_file(name, max_bytes)
@@ -93,50 +87,6 @@ class BlockStore(ByteStore):
         for number in range(wanted.start // BLOCK_BYTES, -(-wanted.stop // BLOCK_BYTES)):
             first = number * BLOCK_BYTES
             yield _Piece(file, number, max(wanted.start - first, 0), min(wanted.stop - first, BLOCK_BYTES))
-
-    def _find(self, piece: _Piece, found: dict[_Key, bytes]) -> bool:
-        """Read a piece from the cache."""
-        content = self._cache.read(*piece.entry, piece.start, piece.stop)
-        if content is not None:
-            found[piece] = content
-        return content is not None
-
-    def _fetch(
-        self,
-        missing: dict[ByteRange, list[_Piece]],
-        direct: list[ByteRange],
-        found: dict[_Key, bytes],
-    ) -> None:
-        """Read blocks and ranges; blocks that another thread fetches are awaited."""
-        with self._lock:
-            others = {block: self._in_flight[block] for block in missing if block in self._in_flight}
-            claimed = [block for block in missing if block not in others]
-            self._in_flight.update({block: threading.Event() for block in claimed})
-        try:
-            self._fetch_all(claimed, direct, missing, found)
-        finally:
-            with self._lock:
-                events = [self._in_flight.pop(block) for block in claimed]
-            for event in events:
-                event.set()
-        for event in others.values():
-            event.wait(_WAIT_S)
-        absent = [block for block in others if not all(self._find(piece, found) for piece in missing[block])]
-        self._fetch_all(absent, [], missing, found)
-
-    def _fetch_all(
-        self,
-        blocks: list[ByteRange],
-        direct: list[ByteRange],
-        missing: dict[ByteRange, list[_Piece]],
-        found: dict[_Key, bytes],
-    ) -> None:
-        contents = self._store.read_ranges([*blocks, *direct])
-        for block, content in zip(blocks, contents, strict=False):
-            self._cache.write(*missing[block][0].entry, content)
-            for piece in missing[block]:
-                found[piece] = content[piece.start : piece.stop]
-        found.update(zip(direct, contents[len(blocks) :], strict=True))
 
 
 def _first_within(files: Sequence[StoredFile], capacity_bytes: int) -> Iterator[StoredFile]:

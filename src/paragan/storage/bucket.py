@@ -1,11 +1,10 @@
-"""Objects below an address: conditional puts, listings, uploads in parts, with retries."""
+"""Objects below an address: ranges, conditional puts, listings, uploads in parts, with retries."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +12,7 @@ from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError, StorageError
 from paragan.core.files import atomic_write
 from paragan.storage.byte_store import MissingFileError
-from paragan.storage.object_client import open_obstore, translate
-from paragan.storage.request_client import TransientError
+from paragan.storage.object_store import CREDENTIALS, TransientError, open_obstore, refuse_forked, translate
 
 T = TypeVar("T")
 Version = dict[str, str]
@@ -39,16 +37,18 @@ class StoredObject:
 
 
 class ObjectBucket:
-    """Objects below `address`. store: of obstore.
+    """Objects below `address`. store: of obstore. setting: the one with the address, in messages.
 
     Methods retry failures that may pass, then raise `StorageError`; `DataError` for others. No call
-    takes longer than a few time-outs of a request, per 5 MiB.
+    takes longer than a few time-outs of a request, per 5 MiB. Several threads may call them.
     """
 
-    def __init__(self, store: Any, address: str, num_tries: int = _NUM_TRIES) -> None:
+    def __init__(self, store: Any, address: str, num_tries: int = _NUM_TRIES, setting: str = "the address") -> None:
         self.address = address
         self._store = store
         self._num_tries = num_tries
+        self._setting = setting
+        self._has_answered = False
 
     def read(self, name: str, max_bytes: int) -> tuple[bytes, Version]:
         """Return content and version of a small object; `MissingFileError` if there is none."""
@@ -57,13 +57,29 @@ class ObjectBucket:
         def request() -> tuple[bytes, Version]:
             found = obstore.get(self._store, name)
             if found.meta["size"] > max_bytes:
-                problem = f"more than {max_bytes:,} bytes; check the address"
-                raise DataError(f"{self.where(name)}: {problem}")
+                raise DataError(f"{self.where(name)}: more than {max_bytes:,} bytes; check {self._setting}")
             content = bytes(found.bytes())
             _refuse_truncated(len(content), found.meta["size"])
             return content, _version(found.meta)
 
         return self._attempt(name, request)
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """Return bytes `start` to `stop` of an object, which has so many."""
+        import obstore
+
+        def request() -> bytes:
+            content = bytes(obstore.get_range(self._store, name, start=start, end=stop))
+            _refuse_truncated(len(content), stop - start)
+            return content
+
+        return self._attempt(name, request)
+
+    def size(self, name: str) -> int:
+        """Return the number of bytes of an object."""
+        import obstore
+
+        return self._attempt(name, lambda: int(obstore.head(self._store, name)["size"]))
 
     def download(self, name: str, path: Path) -> None:
         """Write an object to a file, which appears when it is complete."""
@@ -123,17 +139,20 @@ class ObjectBucket:
         return f"{self.address}/{name}"
 
     def _attempt(self, name: str, request: Callable[[], T]) -> T:
+        refuse_forked(self.address)
         reason = ""
         for number in range(self._num_tries):
             if number:
                 time.sleep(_FIRST_PAUSE_S * 2 ** (number - 1))
             try:
-                return request()
+                found = request()
+                self._has_answered = True
+                return found
             except Exception as error:
-                found = self._translated(error, name)
-                if not isinstance(found, TransientError):
-                    raise found from None
-                reason = str(found)
+                failure = self._translated(error, name)
+                if not isinstance(failure, TransientError):
+                    raise failure from None
+                reason = str(failure)
         hint = "check the network and the store, then run the command again"
         raise StorageError(f"{self.where(name)}: {reason}, after {self._num_tries} tries; {hint}")
 
@@ -143,7 +162,7 @@ class ObjectBucket:
             return error
         if type(error).__name__ in ("AlreadyExistsError", "PreconditionError"):
             return ConflictError(self.where(name))
-        return translate(error, self.where(name), has_read=False, setting="the address")
+        return translate(error, self.where(name), self._has_answered, self._setting)
 
 
 def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
@@ -154,8 +173,12 @@ def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
     """
     if problem := secret_in_url(address):
         raise DataError(problem)
-    retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=timeout_s / 2)}
-    return ObjectBucket(open_obstore(address, timeout_s, retries), address.rstrip("/"))
+    if address.partition("://")[0] not in CREDENTIALS:
+        known = " or ".join(f"{name}://" for name in CREDENTIALS)
+        problem = "is not an address of an object store; use one that begins with"
+        raise DataError(f"{address} {problem} {known}")
+    address = address.rstrip("/")
+    return ObjectBucket(open_obstore(address, timeout_s), address)
 
 
 def _version(meta: Any) -> Version:

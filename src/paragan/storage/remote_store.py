@@ -2,59 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError
 from paragan.storage.block_store import BlockStore
+from paragan.storage.bucket import ObjectBucket
 from paragan.storage.byte_store import ByteRange, ByteStore, StoredFile
 from paragan.storage.disk_cache import DiskCache
-from paragan.storage.request_client import RequestClient
-from paragan.storage.transfers import Transfer, Transfers
+from paragan.storage.object_store import open_obstore, refuse_forked
 
+_TIMEOUT_S = 30.0  # of one request with its response
+_NUM_TRIES = 6  # with pauses of 16 s together
+_MAX_REQUESTS = 64  # at once, of a store
 _MAX_GAP_BYTES = 64 << 10  # received in about the CPU time of a request
 _MAX_REQUEST_BYTES = 8 << 20
 _MAX_RESPONSES = 5
 
 
 class RemoteStore(ByteStore):
-    """Files behind a client. cache: for copies of whole files, and blocks of those to be cached.
+    """Files of a bucket or below another address. cache: for copies of whole files, and blocks of those to be cached.
 
-    transfers: how requests run.
+    Ranges of a file with at most 64 KiB between them are one request, up to 8 MiB. (obstore's `get_ranges` joins them,
+    too, but panics when a response ends before the second of them.)
     """
 
     num_attempts = 2
 
-    def __init__(self, client: RequestClient, cache: DiskCache, transfers: Transfers) -> None:
-        self.address = client.address
-        self.transfers = transfers
-        self._client = client
+    def __init__(self, bucket: ObjectBucket, cache: DiskCache) -> None:
+        self.address = bucket.address
+        self._bucket = bucket
         self._cache = cache
+        self._pool = ThreadPoolExecutor(_MAX_REQUESTS, "request")
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        spans = join_ranges(ranges)
-        transfers = []
-        for span in spans:
-            call = partial(self._client.get, span.name, span.start, span.stop)
-            transfers.append(Transfer(call, span.num_bytes, self.where(span.name)))
-        self.transfers.run(transfers)
-        return _cut(ranges, spans, [transfer.result or b"" for transfer in transfers])
+        refuse_forked(self.address)  # without the threads of the pool
+        contents = [b""] * len(ranges)
+
+        def request(numbers: list[int]) -> None:
+            start = ranges[numbers[0]].start
+            stop = max(ranges[number].stop for number in numbers)
+            content = self._bucket.read_range(ranges[numbers[0]].name, start, stop)
+            for number in numbers:
+                contents[number] = content[ranges[number].start - start : ranges[number].stop - start]
+
+        list(self._pool.map(request, _neighbours(ranges)))
+        return contents
 
     def read_file(self, name: str, max_bytes: int) -> bytes:
         """Request the file until two responses are equal, because no sha256 of it is known."""
         responses: set[bytes] = set()
         for _ in range(_MAX_RESPONSES):
-            content = self._request(partial(self._client.get_file, name, max_bytes), name)
-            if len(content) > max_bytes:
-                raise DataError(f"{self.where(name)}: more than {max_bytes:,} bytes; check data.path")
+            content, _ = self._bucket.read(name, max_bytes)
             if content in responses:
                 return content
             responses.add(content)
         raise DataError(f"{self.where(name)}: each response has other bytes; check the network and the server")
 
     def size(self, name: str) -> int:
-        return int(self._request(lambda: str(self._client.size(name)).encode(), name))
+        return self._bucket.size(name)
 
     def local_copy(self, file: StoredFile) -> Path:
         return self._cache.copy(self, file)
@@ -62,40 +70,31 @@ class RemoteStore(ByteStore):
     def with_cached_blocks(self, files: Sequence[StoredFile]) -> ByteStore:
         return BlockStore(self, self._cache, files) if self._cache.limit_bytes else self
 
-    def _request(self, call: Callable[[], bytes], name: str) -> bytes:
-        transfer = Transfer(call, None, self.where(name))
-        self.transfers.run([transfer])
-        return transfer.result or b""
 
+def open_remote(address: str, cache_bytes: int = 0) -> RemoteStore:
+    """Return the files below an http(s)://, s3://, gs:// or az:// address.
 
-def join_ranges(ranges: Sequence[ByteRange]) -> list[ByteRange]:
-    """Return ranges to request, sorted, that contain all of these.
-
-    Ranges of a file with at most 64 KiB between them are joined, up to 8 MiB.
+    cache_bytes: limit of the disk cache; 0: only whole files are copied. Raises `DataError` for an address with a
+    user, password or query, and without obstore.
     """
-    joined: list[ByteRange] = []
-    for wanted in sorted(ranges, key=lambda each: (each.name, each.start, each.stop)):
-        last = joined[-1] if joined else None
-        if last is not None and last.name == wanted.name and wanted.start <= last.stop + _MAX_GAP_BYTES:
-            stop = max(last.stop, wanted.stop)
-            if stop == last.stop or stop - last.start <= _MAX_REQUEST_BYTES:
-                joined[-1] = ByteRange(last.name, last.start, stop)
-                continue
-        joined.append(wanted)
-    return joined
+    if problem := secret_in_url(address):
+        raise DataError(f"data.{problem}")
+    address = address.rstrip("/")
+    bucket = ObjectBucket(open_obstore(address, _TIMEOUT_S), address, _NUM_TRIES, "data.path")
+    return RemoteStore(bucket, DiskCache(cache_bytes))
 
 
-def _cut(ranges: Sequence[ByteRange], spans: Sequence[ByteRange], contents: Sequence[bytes]) -> list[bytes]:
-    """Return the bytes of ranges from those of the joined ranges."""
-    number = 0
-    found: dict[ByteRange, bytes] = {}
-    for wanted in sorted(ranges, key=lambda each: (each.name, each.start, each.stop)):
-        while not _contains(spans[number], wanted):
-            number += 1
-        start = wanted.start - spans[number].start
-        found[wanted] = contents[number][start : start + wanted.num_bytes]
-    return [found[wanted] for wanted in ranges]
-
-
-def _contains(span: ByteRange, wanted: ByteRange) -> bool:
-    return span.name == wanted.name and span.start <= wanted.start and wanted.stop <= span.stop
+def _neighbours(ranges: Sequence[ByteRange]) -> list[list[int]]:
+    """Return the numbers of ranges by request, each sorted by where the range starts."""
+    groups: list[list[int]] = []
+    first = stop = 0  # of the last group
+    for number in sorted(range(len(ranges)), key=lambda number: (ranges[number].name, ranges[number].start)):
+        wanted = ranges[number]
+        is_near = bool(groups) and ranges[groups[-1][0]].name == wanted.name and wanted.start <= stop + _MAX_GAP_BYTES
+        if is_near and max(stop, wanted.stop) - first <= _MAX_REQUEST_BYTES:
+            groups[-1].append(number)
+            stop = max(stop, wanted.stop)
+        else:
+            groups.append([number])
+            first, stop = wanted.start, wanted.stop
+    return groups

@@ -24,7 +24,7 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.storage.byte_store import ByteRange, ByteStore, MissingFileError, StoredFile
 from paragan.storage.local_store import PREPARE_AGAIN, LocalStore, raise_read_errors
-from paragan.storage.open_store import open_store
+from paragan.storage.remote_store import open_remote
 
 DESCRIPTION = "dataset.json"
 INDEX = "index.bin"
@@ -81,7 +81,7 @@ class ShardDescription:
 
 
 class ShardFolder:
-    """Random access to the samples of shards in a folder or at an address (`open_store`).
+    """Random access to the samples of shards in a folder or at an address (`open_remote`).
 
     index: records (N,) of type `RECORD`, mapped. cache_bytes: limit of the disk cache of remote
     shards. Raises `DataError` if the description or the size of the index is invalid. Several threads
@@ -89,7 +89,7 @@ class ShardFolder:
     """
 
     def __init__(self, path: str | Path, cache_bytes: int = 0) -> None:
-        store = open_store(str(path), cache_bytes)
+        store = open_remote(str(path), cache_bytes) if is_url(str(path)) else LocalStore(Path(path))
         self.address = store.address
         self.description = read_description(store)
         self.index = map_index(store.local_copy(self.description.index), self.description.num_samples)
