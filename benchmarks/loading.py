@@ -2,9 +2,8 @@
 
 python -m benchmarks.loading [--pairs 7]
 
-JPEG files are smooth noise. CPU seconds of this process and its children, interleaved pairs; every row names what it
-compares. A loop of the pipeline counts the images it decoded, also those ahead of the consumer. Processes are measured
-after they have started.
+JPEG files are smooth noise. CPU seconds of this process, interleaved pairs; every row names what it compares. A loop of
+the pipeline counts the images it decoded, also those ahead of the consumer.
 """
 
 from __future__ import annotations
@@ -41,14 +40,7 @@ LIMITS = {  # readers, decoders
     "2 readers, 2 decoders": (2, 2),
     "16 readers, 2 decoders": (16, 2),
 }
-PROCESS_LIMITS = {
-    "1 process": (0, 1),
-    "2 processes": (0, 2),
-    "2 readers, 2 processes": (2, 2),
-    "16 readers, 2 processes": (16, 2),
-}
 DEPTH = 4
-WAIT_S = 60.0
 
 
 def make(root: Path, count: int, width: int, height: int) -> Path:
@@ -89,31 +81,6 @@ def pipeline_loop(source: Counted, readers: int, decoders: int, batches: int) ->
         pipeline.fetch_next()
     pipeline.close()
     return source.num_decoded
-
-
-class Processes:
-    """The same by processes that have started."""
-
-    def __init__(self, source: Source, readers: int, decoders: int) -> None:
-        loader = Loader(source, BATCH, 0, CPU, flip=True)
-        self._pipeline = Pipeline(loader, DEPTH, readers, decoders, decode="processes")
-        self._part_rows = BATCH // max(readers, decoders)
-        self.decode_batches(4)
-
-    def decode_batches(self, batches: int) -> int:
-        """Take batches; return the images that were decoded meanwhile, when nothing is left to do."""
-        before = self._pipeline.statistics().num_fetches
-        for _ in range(batches):
-            self._pipeline.fetch_next()
-            self._pipeline.position += 1
-        deadline = time.monotonic() + WAIT_S
-        while self._pipeline.statistics().num_ready < DEPTH and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return (self._pipeline.statistics().num_fetches - before) * self._part_rows
-
-    def close(self) -> None:
-        """End the processes."""
-        self._pipeline.close()
 
 
 class Counted(EncodedSource):
@@ -157,16 +124,9 @@ class Empty(EncodedSource):
 
 def per_image(work: Callable[[], int]) -> float:
     """CPU microseconds per sample."""
-    began = cpu_s()
+    began = time.process_time()
     count = work()
-    return (cpu_s() - began) / count * 1e6
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process and of its children that run."""
-    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    threads = [path for pid in children for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    return time.process_time() + sum(int(path.read_text().split()[0]) for path in threads) / 1e9
+    return (time.process_time() - began) / count * 1e6
 
 
 def paired(loop: Callable[[], int], ours: Callable[[], int], pairs: int) -> dict[str, Any]:
@@ -184,17 +144,13 @@ def paired(loop: Callable[[], int], ours: Callable[[], int], pairs: int) -> dict
 
 
 def per_core(folder: Path, batches: int, pairs: int, **options: Any) -> dict[str, Any]:
-    """A row for each number of threads and processes."""
+    """A row for each number of threads."""
     plain = open_images(folder, size=SIZE, cache_mb=0)
     counted = Counted(open_images(folder, size=SIZE, cache_mb=0, **options))
     loop = partial(pillow_loop, plain, batches)
     found = {}
     for name, limits in LIMITS.items():
         found[name] = paired(loop, partial(pipeline_loop, counted, *limits, batches), pairs)
-    for name, limits in PROCESS_LIMITS.items():
-        processes = Processes(counted.source, *limits)
-        found[name] = paired(loop, partial(processes.decode_batches, batches), pairs)
-        processes.close()
     return found
 
 

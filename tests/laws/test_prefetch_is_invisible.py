@@ -17,7 +17,6 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 
-PROCESSES = ("data.decode=processes", "data.threads=2", "data.readers=1", "data.cache_mb=1")
 SMALL = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "evaluation.features=null", "every.sample_kimg=0")
 
 
@@ -59,9 +58,7 @@ def inline(images, tmp_path_factory):
     return weights(run)
 
 
-@pytest.mark.parametrize(
-    "how", [(), ("data.threads=1",), ("data.prefetch=1",), ("data.prefetch=5", "data.threads=4"), PROCESSES]
-)
+@pytest.mark.parametrize("how", [(), ("data.threads=1",), ("data.prefetch=1",), ("data.prefetch=5", "data.threads=4")])
 def test_prefetch_has_the_weights_of_a_run_without(inline, images, tmp_path, how):
     run = trainer(tmp_path, images, 6, *how)
     assert isinstance(run.batches, Pipeline)

@@ -165,11 +165,11 @@ def batch_stream(
         budget = _host_budget(options, world)
         readers = min(options.readers or threads, budget.least.threads)
         limits = (readers + 1, readers, threads)
-        return Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget, decode=options.decode)
+        return Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget)
     if depth == "auto" or not depth:
         return loader
     limits = (depth, options.readers, min(threads, depth))
-    return Pipeline(loader, *limits, max_bytes, timeout_s, decode=options.decode)
+    return Pipeline(loader, *limits, max_bytes, timeout_s)
 
 
 def _host_budget(options: DatasetOptions, world: World) -> HostBudget:

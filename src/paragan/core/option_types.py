@@ -84,10 +84,6 @@ class DatasetOptions:
     """Threads that only read files ahead, for storage that is slow to respond; 0: `threads` read."""
     threads: Annotated[int, Interval(ge=1, le=256)] | None = field(default=None, repr=False)
     """Threads that decode batches ahead; null: one per CPU thread of the process, at most 4."""
-    decode: Literal["threads", "processes"] = field(default="threads", repr=False)
-    """Where images are decoded ahead: in threads of the run, or in as many processes, each of one
-    thread; the batches are equal.
-    """
 
 
 @dataclass(frozen=True)

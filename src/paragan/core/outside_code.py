@@ -19,7 +19,6 @@ from paragan.core.errors import ConfigError, ParaganError
 
 _LIBRARY = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
 _MAX_CHARACTERS = 300
-FILE_MODULE = "paragan-file:"  # before the path of a .py file, in the name of its module
 
 
 def is_file_name(name: str) -> bool:
@@ -95,7 +94,7 @@ def _find_module(name: str) -> Path:
 
 def _import_file(path: Path) -> ModuleType:
     """Import the file once, with its folder last on the import path."""
-    name = f"{FILE_MODULE}{path}"
+    name = f"paragan-file:{path}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

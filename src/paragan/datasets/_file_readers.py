@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
@@ -100,10 +99,6 @@ class ZipReader(FileReader):
         with zip_files.raise_data_errors(self.name), open_regular_file(path):
             self._archive = zipfile.ZipFile(path)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Open the file again where it is unpickled: processes must not share a file position."""
-        return ZipReader, (Path(self.name),)
-
     def images(self) -> list[bytes]:
         return _sorted_images(self._archive.namelist())
 
@@ -131,11 +126,6 @@ class TarReader(FileReader):
 
         members = _tar_stream.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES)
         self._members = {name.removeprefix("./"): data for name, data in members}
-        self._texts = texts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Read the file again where it is unpickled."""
-        return TarReader, (Path(self.name), self._texts)
 
     def images(self) -> list[bytes]:
         return _sorted_images(self._members)

@@ -23,8 +23,6 @@ from paragan.datasets._batched_resize import resize_in_groups
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
 
-_CACHE = ("_cache", "_cache_index", "_num_cached", "_lock")
-
 
 class EncodedImages(EncodedSource):
     """Base class of sources of encoded images.
@@ -34,7 +32,7 @@ class EncodedImages(EncodedSource):
     notices: warnings, one line each.
 
     Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
-    every row once, so eviction would gain nothing. A pickled copy decodes every row again.
+    every row once, so eviction would gain nothing.
     """
 
     def __init__(
@@ -51,18 +49,6 @@ class EncodedImages(EncodedSource):
         self._count = count
         self._labels = labels
         self._decode = decode
-        self._create_cache(count, cache_bytes)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy in another process, which caches nothing."""
-        return {name: value for name, value in vars(self).items() if name not in _CACHE}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._create_cache(self._count, 0)
-
-    def _create_cache(self, count: int, cache_bytes: int) -> None:
-        shape = self.shape
         self._cache = np.empty((min(cache_bytes // math.prod(shape), count), *shape), np.uint8)
         self._cache_index = np.full(count, -1, np.int32)
         self._num_cached = 0
@@ -102,8 +88,7 @@ class EncodedImages(EncodedSource):
     def _pixels(self, row: int, data: bytes) -> NDArray[np.uint8]:
         if (index := self._cache_index[row]) >= 0:
             return self._cache[index]
-        # a copy in another process has not cached what the original had, and did not read
-        return self._decode(data or self.read_encoded([row])[0], self.where(row))
+        return self._decode(data, self.where(row))
 
     def _add_to_cache(self, row: int, pixels: NDArray[np.uint8]) -> None:
         if self._cache_index[row] >= 0:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.source import Source
-from paragan.loading.decode_process import DecodeAnswer, DecodeProcess, DecodeRequest
 from paragan.loading.loader import Loader, Places
 
 
@@ -37,35 +36,28 @@ class Part:
         self.num_bytes = actual
         return difference
 
-    def decode_into_batch(self, process: DecodeProcess | None) -> DecodeAnswer:
-        """Decode the samples, here or in a process that may read them, and copy them to the batch."""
+    def decode_into_batch(self) -> None:
+        """Decode the samples and copy them to the batch."""
         encoded = self.encoded
+        assert encoded is not None
         self.encoded = None
-        answer = DecodeAnswer()
-        if process is None:
-            assert encoded is not None
-            tensors: Mapping[str, Tensor] = self.batch.loader.decode(encoded, self.rows, self.places)
-        else:
-            tensors, answer = process.decode(DecodeRequest(encoded, self.rows, self.places))
-        self.batch.put(self._first, tensors)
-        return answer
+        self.batch.put(self._first, self.batch.loader.decode(encoded, self.rows, self.places))
 
 
 class BatchInWork:
     """A batch whose parts are read and decoded in any order.
 
-    is_shared: decoded samples are in memory that is used again. num_left: parts that are not decoded
-    yet. is_dropped: no longer wanted.
+    num_left: parts that are not decoded yet. is_dropped: no longer wanted.
     """
 
-    def __init__(self, loader: Loader, position: int, max_parts: int, is_shared: bool) -> None:
+    def __init__(self, loader: Loader, position: int, max_parts: int) -> None:
         self.loader = loader
         self.position = position
         self.rows, self.places = loader.rows_at(position)
         self._part_rows = -(-len(self.rows) // max_parts)
         self._next_row = 0
         self.num_left = -(-len(self.rows) // self._part_rows)
-        self._is_copied = self.num_left > 1 or loader.is_pinned or is_shared
+        self._is_copied = self.num_left > 1 or loader.is_pinned
         self._sample_bytes = sample_bytes(loader.source)
         self.num_bytes = len(self.rows) * self._sample_bytes
         self.tensors: dict[str, Tensor] = {}

@@ -16,7 +16,7 @@ from paragan.loading.device_copy import DeviceCopy
 from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.stage_threads import LoadingStatistics
-from paragan.loading.stages import DecodeMode, Stages
+from paragan.loading.stages import Stages
 
 _JOIN_S = 5.0
 _CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
@@ -34,7 +34,6 @@ class Pipeline(BatchStream):
     and flip. max_bytes: memory of encoded samples and batches, at most; the next batch is made even
     if it needs more. timeout_s: raises `DataError` if a batch takes longer.
     budget: of a controller, which resizes the pipeline from these limits; None: they are fixed.
-    decode: whether a decoder decodes in its thread, or in a process that it starts.
     """
 
     def __init__(
@@ -47,11 +46,9 @@ class Pipeline(BatchStream):
         timeout_s: float = 300.0,
         *,
         budget: HostBudget | None = None,
-        decode: DecodeMode = "threads",
     ) -> None:
         super().__init__(loader.source)
         self._budget = budget
-        self._decode: DecodeMode = decode
         self._controller: Controller | None = None
         self._least = (depth, readers, decoders)
         self._loader = loader
@@ -73,7 +70,7 @@ class Pipeline(BatchStream):
         if self._stages is None:
             _, readers, decoders = self._limits
             max_parts = max(readers, decoders) if self._budget is None else _CONTROLLED_PARTS
-            self._stages = Stages(self._loader, max_parts, self._max_bytes, self._decode, self._timeout_s)
+            self._stages = Stages(self._loader, max_parts, self._max_bytes)
             self._end_stages = weakref.finalize(self, self._stages.end)
             self._stages.resize(*self._limits)
             if self._budget is not None:

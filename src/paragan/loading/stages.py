@@ -7,17 +7,14 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Literal, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.loading.batch_parts import BatchInWork, Part, sample_bytes as decoded_bytes
 from paragan.loading.control_law import Counters
-from paragan.loading.decode_process import DecodeProcess, pickle_loader
 from paragan.loading.loader import Loader
 from paragan.loading.operations import Operations
 from paragan.loading.stage_threads import LoadingStatistics, StageThreads
@@ -26,7 +23,6 @@ _POLL_S = 1.0  # the longest that an idle thread sleeps
 _RECENT = 256
 
 _T = TypeVar("_T")
-DecodeMode = Literal["threads", "processes"]
 
 
 class Stages:
@@ -37,20 +33,13 @@ class Stages:
 
     max_parts: of a batch, at least 1. More threads than that work on more batches: parts that
     storage answers in parallel take as long as the whole batch. Data that needs no decoding is not
-    divided. decode: "processes": each decoding thread waits for a process that decodes, and reads
-    if there are no readers; `timeout_s` at most.
+    divided.
     """
 
-    def __init__(
-        self, loader: Loader, max_parts: int, max_bytes: int | None, decode: DecodeMode, timeout_s: float
-    ) -> None:
+    def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
         self._max_parts = max_parts if loader.source.is_decoded else 1
         self._max_bytes = max_bytes
-        has_processes = decode == "processes" and loader.source.is_decoded
-        self._pickled_loader = pickle_loader(loader) if has_processes else None
-        self._timeout_s = timeout_s
-        self._processes: list[DecodeProcess] = []
         self._lock = threading.RLock()
         self._is_ready = threading.Condition(self._lock)
         self._readers = StageThreads("reader", self._read_parts, threading.Condition(self._lock))
@@ -105,8 +94,6 @@ class Stages:
             for position in list(self._batches):
                 self._drop(position)
             self.resize(0, 0, 0)
-        for process in list(self._processes):
-            process.end()
 
     def join(self, timeout_s: float) -> None:
         for thread in (*self._readers.threads, *self._decoders.threads):
@@ -182,27 +169,9 @@ class Stages:
                     self._decoders.wakeup.notify()
 
     def _decode_parts(self) -> None:
-        with self._decode_process() as process:
-            while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
-                is_read = part.encoded is not None or process is not None
-                if is_read or self._attempt(part, self._read, self._reads):
-                    self._attempt(part, partial(self._decode, process), self._decodes)
-
-    @contextmanager
-    def _decode_process(self) -> Iterator[DecodeProcess | None]:
-        """Yield the process of a decoding thread, which ends with it; None without processes."""
-        if self._pickled_loader is None:
-            yield None
-            return
-        part_rows = math.ceil(self._loader.num_rows / self._max_parts)
-        tensors = self._loader.source.tensors
-        process = DecodeProcess(self._pickled_loader, tensors, part_rows, self._timeout_s)
-        self._processes.append(process)
-        try:
-            yield process
-        finally:
-            self._processes.remove(process)
-            process.close()
+        while (part := self._wait_for(self._decoders, self._next_encoded)) is not None:
+            if part.encoded is not None or self._attempt(part, self._read, self._reads):
+                self._attempt(part, self._decode, self._decodes)
 
     def _wait_for(self, pool: StageThreads, find: Callable[[], _T | None]) -> _T | None:
         """Wait for work and return it; return None if this thread is superfluous."""
@@ -244,7 +213,7 @@ class Stages:
             if batch is not None and not batch.has_parts:
                 self._next += 1
                 continue
-            new = self._new_batch(position) if batch is None else batch
+            new = BatchInWork(self._loader, position, self._max_parts) if batch is None else batch
             sample_bytes = self._largest_sample or 0
             needed = new.next_part_bytes(sample_bytes) + (new.num_bytes if batch is None else 0)
             if position != first and not self._has_room(needed):
@@ -254,9 +223,6 @@ class Stages:
             self._wake()
             return new.start_part(sample_bytes)
         return None
-
-    def _new_batch(self, position: int) -> BatchInWork:
-        return BatchInWork(self._loader, position, self._max_parts, self._pickled_loader is not None)
 
     def _has_room(self, num_bytes: int) -> bool:
         if self._max_bytes is None:
@@ -268,20 +234,15 @@ class Stages:
         encoded = self._loader.source.read(part.rows)
         seconds = time.perf_counter() - began
         with self._lock:
-            self._count_read(seconds, map(len, encoded))
+            self._fetch_s.append(seconds)
+            self._num_fetches += 1
+            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
             self._bytes_held += part.set_encoded(encoded)
             self._wake_for_room()
 
-    def _count_read(self, seconds: float, num_bytes: Iterable[int]) -> None:
-        self._fetch_s.append(seconds)
-        self._num_fetches += 1
-        self._largest_sample = max(self._largest_sample or 0, *num_bytes)
-
-    def _decode(self, process: DecodeProcess | None, part: Part) -> None:
-        answer = part.decode_into_batch(process)
+    def _decode(self, part: Part) -> None:
+        part.decode_into_batch()
         with self._lock:
-            if answer.num_bytes:
-                self._count_read(answer.read_s, answer.num_bytes)
             self._bytes_held -= part.num_bytes
             part.batch.num_left -= 1
             if part.batch.num_left == 0 and part.batch.position == self._window.start:

@@ -17,7 +17,6 @@ from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.stage_threads import LoadingStatistics
-from paragan.loading.stages import DecodeMode
 from paragan.storage.shard_folder import has_shards
 
 _STATE = {"epoch": int, "position": int, "seed": int, "fingerprint": str}
@@ -33,8 +32,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
     batch: samples of all ranks together; rank `rank` of `world_size` yields its part, of at least
     one sample. flip: mirror half of the images. readers: threads that only read; 0: the decoders
     read. depth: batches ahead; "auto": a controller changes it, `readers` (up to `max_readers`) and
-    `decoders` by the latency of storage. max_bytes: memory of encoded samples and batches. decode:
-    "processes": each decoder is a process, which needs a source that can be pickled. Raises
+    `decoders` by the latency of storage. max_bytes: memory of encoded samples and batches. Raises
     `ConfigError` if the batch is too small, `DataError` from `next` for damaged samples.
     """
 
@@ -54,7 +52,6 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
         max_bytes: int = 1 << 30,
         max_readers: int = 64,
         timeout_s: float = 300.0,
-        decode: DecodeMode = "threads",
     ) -> None:
         self.source = source
         self._batch = batch
@@ -72,7 +69,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             depth = readers + 1
             budget = HostBudget(max_readers, max_bytes)
         limits = (depth, readers, decoders)
-        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget, decode=decode)
+        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)

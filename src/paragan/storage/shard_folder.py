@@ -94,11 +94,6 @@ class ShardFolder:
         self.description = read_description(store)
         self.index = map_index(store.local_copy(self.description.index), self.description.num_samples)
         self._store = store.with_cached_blocks(self.description.shards)
-        self._cache_bytes = cache_bytes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Open the folder again where it is unpickled: index and disk cache are shared."""
-        return ShardFolder, (self.address, self._cache_bytes)
 
     def __len__(self) -> int:
         return self.description.num_samples
