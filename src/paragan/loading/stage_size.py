@@ -1,13 +1,19 @@
-"""Number of threads of one stage of the loading pipeline, by the utilisation of its threads."""
+"""Load of one stage of the loading pipeline, and its number of threads by their utilisation."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections import deque
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from paragan.loading.stage_load import HOLD_S, StageLoad, StageMeter
-
+MIN_COUNT = 48  # operations in the window of the latency
+MIN_WINDOW_S = 0.5
+MAX_SURGE_S = 2.0  # the longest window of a surge
+HOLD_S = 3.0  # the window over which the need must be low before threads are given back
+MAX_WINDOW_S = 10.0
 TARGET = 0.6  # utilisation after a change
 GROW_ABOVE = 0.9  # utilisation
 SHRINK_BELOW = 0.4  # utilisation
@@ -23,6 +29,86 @@ NEW_LATENCY = 1.5  # factor of the latency that ends the limit of a probe
 NO_LIMIT = sys.maxsize
 
 _Point = tuple[float, int]  # time and completed operations
+
+
+class _Sums(NamedTuple):
+    time_s: float
+    completed: int
+    busy_s: float
+
+
+@dataclass(frozen=True)
+class StageLoad:
+    """Load of a stage at a time.
+
+    latency_s: mean seconds of an operation. need: threads that would be busy if the consumer never
+    waited. surge: the same over the window with the highest lower bound; surge_bound: that bound.
+    calm_bound: upper bound over the last `HOLD_S`; infinite until then. completed: operations
+    since the start of the pipeline.
+    """
+
+    time_s: float
+    latency_s: float
+    need: float
+    surge: float
+    surge_bound: float
+    calm_bound: float
+    completed: int
+
+
+class StageMeter:
+    """Load of a stage over the last 10 s.
+
+    Seconds of all operations, also of those in progress, divided by completed operations is the
+    mean latency (Little's law); late operations raise it before they complete.
+    """
+
+    def __init__(self) -> None:
+        self._history: deque[_Sums] = deque()
+        self._latency_s = 0.0
+
+    def update(self, time_s: float, completed: int, busy_s: float, demand: float, has_stalls: bool) -> StageLoad:
+        """Add the sums at a time and return the load.
+
+        demand: operations per second. has_stalls: the consumer waits now, so less evidence is
+        enough for a surge.
+        """
+        now = _Sums(time_s, completed, busy_s)
+        self._history.append(now)
+        while self._history[0].time_s < time_s - MAX_WINDOW_S:
+            self._history.popleft()
+        windows = [past for past in reversed(self._history) if time_s - past.time_s >= MIN_WINDOW_S]
+        start = next((past for past in windows if completed - past.completed >= MIN_COUNT), self._history[0])
+        if completed > start.completed:
+            self._latency_s = (busy_s - start.busy_s) / (completed - start.completed)
+        deviations = 2 if has_stalls else 3
+        surges = [_surge(past, now, deviations) for past in windows if time_s - past.time_s <= MAX_SURGE_S]
+        bound_s, latency_s = max(surges, default=(0.0, 0.0))
+        need = demand * self._latency_s
+        held = next((past for past in windows if time_s - past.time_s >= HOLD_S), None)
+        calm = math.inf if held is None else max(need if completed == held.completed else 0, demand * _calm(held, now))
+        return StageLoad(time_s, self._latency_s, need, demand * latency_s, demand * bound_s, calm, completed)
+
+    def forget(self, time_s: float) -> None:
+        """Forget what was measured before a time."""
+        while self._history[0].time_s < time_s:
+            self._history.popleft()
+
+
+def _surge(start: _Sums, now: _Sums, deviations: int) -> tuple[float, float]:
+    """Return a lower bound of the latency over a window, and the latency.
+
+    deviations: of a Poisson process; those of log-normal latencies are smaller.
+    """
+    busy_s = now.busy_s - start.busy_s
+    count = now.completed - start.completed
+    return busy_s / (count + deviations * math.sqrt(count + 1)), busy_s / max(count, 1)
+
+
+def _calm(start: _Sums, now: _Sums) -> float:
+    """Return an upper bound of the latency over a window: two standard deviations of a Poisson process."""
+    count = now.completed - start.completed
+    return (now.busy_s - start.busy_s) / max(count - 2 * math.sqrt(count), 0.5)
 
 
 class Reason(StrEnum):

@@ -16,8 +16,7 @@ from paragan.core.errors import DataError
 from paragan.loading.batch_parts import BatchInWork, Part, sample_bytes as decoded_bytes
 from paragan.loading.control_law import Counters
 from paragan.loading.loader import Loader
-from paragan.loading.operations import Operations
-from paragan.loading.stage_threads import LoadingStatistics, StageThreads
+from paragan.loading.stage_threads import LoadingStatistics, Operations, StageThreads
 
 _POLL_S = 1.0  # the longest that an idle thread sleeps
 _RECENT = 256
