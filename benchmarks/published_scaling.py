@@ -76,10 +76,26 @@ def profile() -> RunProfile:
     d = player(Side.D, D_MACS - GENERATE_MACS)
     zero = Curve(rows, (0.0,))
     step = curve(total)
-    sizes = (3 * 128 * 128 + 8, 3 * 128 * 128 * 4 + 8)
     return RunProfile(
-        *("biggan-imagenet128", "biggan", "published", "TPU v3 core", "accelerator", 1, BATCH, 1, g, d),
-        *(curve(GENERATE_MACS), 0, step, step, zero, *sizes, zero, zero, step, 1),
+        recipe="biggan-imagenet128",
+        model="biggan",
+        fingerprint="published",
+        machine="TPU v3 core",
+        device="accelerator",
+        threads=1,
+        batch=BATCH,
+        d_updates=1,
+        g=g,
+        d=d,
+        generate_s=curve(GENERATE_MACS),
+        generate_norms=0,
+        step_s=step,
+        alone_step_s=step,
+        load_s=zero,
+        sample_bytes=3 * 128 * 128 + 8,
+        fake_bytes=3 * 128 * 128 * 4 + 8,
+        memory=zero,
+        cpu_share=zero,
     )
 
 

@@ -45,7 +45,7 @@ def saturating(profile: RunProfile) -> RunProfile:
 
     g = replace(profile.g, update_s=longer(profile.g.update_s))
     d = replace(profile.d, update_s=longer(profile.d.update_s))
-    names = ("generate_s", "step_s", "alone_step_s", "busy_step_s")
+    names = ("generate_s", "step_s", "alone_step_s")
     return replace(profile, g=g, d=d, **{name: longer(getattr(profile, name)) for name in names})
 
 
@@ -85,7 +85,7 @@ def _weak_plot(rows_by_name: Mapping[str, list[Forecast]]) -> str:
         draw_speeds(speeds, rows_by_name)
         draw_losses(losses, rows_by_name[uneven])
         losses.set_title(f"share of the time at {uneven}, %", loc="left", fontsize="medium")
-        add_legend(figure, [speeds, losses])
+        add_legend(figure)
 
     return to_svg("BigGAN 128x128, two images on every core (simulated)", FIGURE_INCHES, draw)
 
@@ -103,7 +103,7 @@ def _strong_plot(rows_by_name: Mapping[str, list[Forecast]]) -> str:
         times.set_title(f"hours for {STEPS:,} steps of {BATCH:,}", loc="left", fontsize="medium")
         draw_losses(losses, rows_by_name[FIXED_PART])
         losses.set_title(f"share of the time {FIXED_PART} of 289 ms, %", loc="left", fontsize="medium")
-        add_legend(figure, [times, losses])
+        add_legend(figure)
 
     return to_svg("BigGAN 128x128, 2,048 images over all cores (simulated)", FIGURE_INCHES, draw)
 

@@ -21,10 +21,10 @@ from benchmarks.record import write
 from paragan.core.types import Side
 from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.parallel import Strategy, ddp, local_sgd, zero3
-from paragan.scaling.cluster import Cluster, Storage, Unevenness, find_interconnect
+from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, forecast
 from paragan.scaling.game_costs import GameCosts
-from paragan.schemes import asynchronous, parameter_server, synchronous
+from paragan.schemes import asynchronous, synchronous
 
 COUNTS = (64, 128, 256, 512, 1024, 2048, 4096)
 FEW, MANY = 64, 1024
@@ -36,7 +36,6 @@ CASES: dict[str, tuple[Scheme, Strategy]] = {
     "synchronous, local_sgd, H = 2": (SYNCHRONOUS, local_sgd.Strategy(local_sgd.Options(every=2))),
     "synchronous, zero3": (SYNCHRONOUS, zero3.Strategy()),
     "asynchronous, ddp": (asynchronous.Scheme(), ddp.Strategy()),
-    "parameter_server": (parameter_server.Scheme(), ddp.Strategy()),
 }
 
 
@@ -51,8 +50,7 @@ def simulated_game(scheme: Scheme, strategy: Strategy) -> GameCosts:
 def forecast_of(game: GameCosts, workers: int) -> None:
     """One forecast, with every cause of loss."""
     uneven = Unevenness(jitter=0.02, stragglers=0.01, straggler_factor=1.3, mtbf_hours=5000)
-    storage = Storage(0.005, congested=0.1)
-    forecast(game, Cluster(workers, find_interconnect("ethernet-10g"), unevenness=uneven, storage=storage), Goal(1000))
+    forecast(game, Cluster(workers, find_interconnect("ethernet-10g"), unevenness=uneven), Goal(1000))
 
 
 def cpu_seconds(game: GameCosts, workers: int, repeats: int = 3) -> float:

@@ -3,8 +3,7 @@
 The prediction is made first, from the profile of one worker and the figures of the link, which a probe measures between
 as many ranks that compute; no parameter is fitted to the runs. Each update is made
 `DEVICE_MS` longer, as on an accelerator, so that four ranks do not mostly wait for two cores, and
-takes a lognormal factor. Those of a grid: `simulated_grid_workers.py`. Needs root and `ip`; else it prints why it did
-not run.
+takes a lognormal factor. Needs root and `ip`; else it prints why it did not run.
 
 python -m benchmarks.simulator_error [CASE ...]
 """
@@ -22,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import simulated_grid_workers as grids
 from benchmarks.awake_cores import awake_cores, stolen_s
 from benchmarks.record import write
 from paragan import build
@@ -30,7 +28,6 @@ from paragan.config import read_recipe
 from paragan.runs.forecast_run import simulated_game_of
 from paragan.runs.profile_run import measure_profile
 from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness
-from paragan.scaling.grid_profile import GridProfile
 from paragan.scaling.profile import Curve, RunProfile
 from paragan.scaling.simulation import SimulatedTime
 from tests.shaped_hosts import lacking, run_ranks, shaped_hosts
@@ -42,8 +39,6 @@ RECIPES = {
     "mlp": ("vanilla-mnist", ("data.name=synthetic", "g.precision=fp32"), "100mbit"),
     "sngan": ("sngan-cifar10", ("data.name=synthetic", "g.precision=fp32", "d.precision=fp32"), "200mbit"),
 }
-GRID = "grid"
-RATES = {**{name: rate for name, (_, _, rate) in RECIPES.items()}, GRID: "100mbit"}
 HALF = ("g.strategy={name: local_sgd, every: 2}", "d.strategy={name: local_sgd, every: 2}")
 
 
@@ -58,7 +53,7 @@ class Case:
     @property
     def rate(self) -> str:
         """Of each link."""
-        return self.other_rate or RATES[self.recipe]
+        return self.other_rate or RECIPES[self.recipe][2]
 
 
 CASES = {
@@ -70,9 +65,6 @@ CASES = {
     "digits preset paragan, 4 ranks": Case("digits", 4, ("preset=paragan",)),
     # four ranks on two cores need longer to send and receive here than such a link does
     **{f"mlp ddp, {n} ranks, 1 Gbit/s": Case("mlp", n, other_rate="1000mbit") for n in (2, 4)},
-    **{f"grid 2x2, {n} workers": Case(GRID, n) for n in (2, 4)},
-    **{f"grid 2x2, {n} workers, no jitter": Case(GRID, n, jitter=0.0) for n in (2, 4)},
-    "grid 2x2, 4 workers, age 1": Case(GRID, 4, ("grid.age=1",)),
 }
 
 
@@ -99,13 +91,10 @@ def with_device(profile: RunProfile, seconds: float) -> RunProfile:
     alone_s = longer(profile.alone_step_s, (profile.d_updates + 1) * seconds)
     shares = [before / after for before, after in zip(profile.step_s.values, step_s.values, strict=True)]
     share = replace(profile.step_s, values=tuple(shares))
-    busy_s = longer(profile.busy_step_s, (profile.d_updates + 1) * seconds)
-    return replace(profile, g=g, d=d, step_s=step_s, alone_step_s=alone_s, cpu_share=share, busy_step_s=busy_s)
+    return replace(profile, g=g, d=d, step_s=step_s, alone_step_s=alone_s, cpu_share=share)
 
 
-def profile_of(name: str) -> RunProfile | GridProfile:
-    if name == GRID:
-        return grids.grid_profile()
+def profile_of(name: str) -> RunProfile:
     recipe, words, _ = RECIPES[name]
     config = read_recipe(recipe, [*words, "evaluation.features=null"])
     batch = config.train.batch
@@ -113,10 +102,8 @@ def profile_of(name: str) -> RunProfile | GridProfile:
     return with_device(measure_profile(config, recipe, build.open_data(config), lambda b: 0, rows), DEVICE_MS / 1000)
 
 
-def predicted(case: Case, profile: RunProfile | GridProfile, link: Link) -> float:
-    """Mean seconds of a step or generation, simulated."""
-    if isinstance(profile, GridProfile):
-        return grids.predicted_grid(profile, case.ranks, case.jitter, link, CORES, case.words)
+def predicted(case: Case, profile: RunProfile, link: Link) -> float:
+    """Mean seconds of a step, simulated."""
     recipe, words, _ = RECIPES[case.recipe]
     config = read_recipe(recipe, [*words, "evaluation.features=null", *case.words])
     network = Interconnect(link, link, workers_per_host=case.ranks)
@@ -126,9 +113,7 @@ def predicted(case: Case, profile: RunProfile | GridProfile, link: Link) -> floa
 
 
 def measured(case: Case, folder: Path) -> float:
-    """Mean seconds of a step of the slowest rank, or of a generation."""
-    if case.recipe == GRID:
-        return grids.measured_grid(case.ranks, case.jitter, case.rate, folder, LIMIT_S, case.words)
+    """Mean seconds of a step of the slowest rank."""
     recipe, words, _ = RECIPES[case.recipe]
     program = ["-m", "benchmarks.simulated_ranks", recipe, str(STEPS), str(DEVICE_MS), str(case.jitter)]
     with shaped_hosts(case.ranks, case.rate) as hosts:
@@ -136,7 +121,7 @@ def measured(case: Case, folder: Path) -> float:
     return max(json.loads(text.strip().splitlines()[-1])["step_s"] for text in texts)
 
 
-def sensitivity(case: Case, profile: RunProfile | GridProfile, link: Link) -> dict[str, float]:
+def sensitivity(case: Case, profile: RunProfile, link: Link) -> dict[str, float]:
     """Change of the prediction, in per cent, for figures that are a fifth larger."""
     base = predicted(case, profile, link)
     slower = replace(link, bytes_per_s=link.bytes_per_s / 1.2)
@@ -147,35 +132,23 @@ def sensitivity(case: Case, profile: RunProfile | GridProfile, link: Link) -> di
         "latency": predicted(case, profile, later),
         "updates": predicted(case, _slower(profile), link),
         "jitter": predicted(uneven, profile, link),
-        "steps beside busy neighbours": predicted(case, _contended(profile), link),
     }
     return {name: round(100 * (value / base - 1), 2) for name, value in changed.items()}
 
 
-def _slower(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
+def _slower(profile: RunProfile) -> RunProfile:
     """The profile with computation that takes a fifth longer."""
-    if isinstance(profile, GridProfile):
-        names = ("train_s", "evaluate_s", "score_s", "generation_s", "busy_s")
-        return replace(profile, **{name: _times(getattr(profile, name), 1.2) for name in names})
     g = replace(profile.g, update_s=_times(profile.g.update_s, 1.2))
     d = replace(profile.d, update_s=_times(profile.d.update_s, 1.2))
-    alone_s = _times(profile.alone_step_s, 1.2)
-    times = {"step_s": _times(profile.step_s, 1.2), "busy_step_s": _times(profile.busy_step_s, 1.2)}
-    return replace(profile, g=g, d=d, alone_step_s=alone_s, **times)
-
-
-def _contended(profile: RunProfile | GridProfile) -> RunProfile | GridProfile:
-    """The profile with computation that takes a fifth longer next to busy neighbours."""
-    if isinstance(profile, GridProfile):
-        return replace(profile, busy_s=_times(profile.busy_s, 1.2))
-    return replace(profile, busy_step_s=_times(profile.busy_step_s, 1.2))
+    times = {name: _times(getattr(profile, name), 1.2) for name in ("step_s", "alone_step_s")}
+    return replace(profile, g=g, d=d, **times)
 
 
 def _times(curve: Curve, by: float) -> Curve:
     return replace(curve, values=tuple(value * by for value in curve.values))
 
 
-def row_of(case: Case, profile: RunProfile | GridProfile, link: Link, folder: Path) -> dict[str, object]:
+def row_of(case: Case, profile: RunProfile, link: Link, folder: Path) -> dict[str, object]:
     """Prediction, measurement and sensitivity of a case."""
     forecast_s = predicted(case, profile, link)
     began = time.monotonic()
@@ -216,7 +189,7 @@ def main(names: Sequence[str]) -> None:
         return
     torch.set_num_threads(1)
     chosen = {name: case for name, case in CASES.items() if not names or name in names}
-    longer = f"each update {DEVICE_MS:g} ms longer, each cell of a grid {grids.DEVICE_MS:g} ms in a generation"
+    longer = f"each update {DEVICE_MS:g} ms longer"
     with tempfile.TemporaryDirectory() as name, awake_cores() as cores:
         found = measure(chosen, Path(name))
     note = f"{longer}, lognormal factor of sigma {JITTER:g}; wall seconds; {cores}"

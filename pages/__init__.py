@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from pages import api, commands, plan_schema, recipe, settings
-from paragan.scaling.grid_forecast import GridPlan
-from paragan.scaling.plan import Plan
 
 
 def pages(docs: Path) -> dict[Path, str]:
     """Every generated page: its path and its text."""
     single = {"api.md": api.page(), "cli.md": commands.page(), "settings.md": settings.page()}
-    single["plan.schema.json"] = plan_schema.page(Plan)
-    single["grid-plan.schema.json"] = plan_schema.page(GridPlan)
+    single["plan.schema.json"] = plan_schema.page()
     return {**{docs / name: text for name, text in single.items()}, **recipe.pages(docs / "recipes")}

@@ -1,4 +1,4 @@
-"""JSON schemas of the documents of `paragan plan --json`."""
+"""JSON schema of the document of `paragan plan --json`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from paragan.scaling.grid_forecast import GridPlan
 from paragan.scaling.plan import Plan
 
 
-def schema(kind: type[Plan | GridPlan]) -> dict[str, Any]:
+def schema() -> dict[str, Any]:
     """The schema, of draft 2020-12: every field of the document is required, no other is allowed."""
-    found = TypeAdapter(kind).json_schema(mode="serialization")
+    found = TypeAdapter(Plan).json_schema(mode="serialization")
     for part in (found, *found["$defs"].values()):
         part["required"] = list(part["properties"])
         part["additionalProperties"] = False
-    found["properties"]["version"] = {"const": kind.version}
+    found["properties"]["version"] = {"const": Plan.version}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
 
-def page(kind: type[Plan | GridPlan]) -> str:
+def page() -> str:
     """The schema as a file."""
-    return json.dumps(schema(kind), indent=1) + "\n"
+    return json.dumps(schema(), indent=1) + "\n"

@@ -7,7 +7,6 @@ from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp
 from paragan.scaling.cluster import Cluster, Interconnect, Link
 from paragan.scaling.game_costs import GameCosts
-from paragan.scaling.grid_profile import GridProfile
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 from paragan.schemes import synchronous
 
@@ -45,8 +44,6 @@ def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_upda
         "fake_bytes": 1000,
         "memory": Curve((1, 65), (60e6, 124e6)),
         "cpu_share": constant(1.0),
-        "busy_step_s": step_s,
-        "busy_workers": 1,
     }
     return RunProfile(**{**values, **changes})
 
@@ -61,27 +58,3 @@ def game(scheme=None, strategy=None, batch=64, **costs) -> GameCosts:
 def cluster(workers: int, link: Link = FREE, **changes) -> Cluster:
     """Workers on hosts of their own."""
     return Cluster(workers, Interconnect(link, link, workers_per_host=1), **changes)
-
-
-def grid_profile(**changes) -> GridProfile:
-    """A cell takes a second to train, and its comparison and scores none; it has 1 MB in three messages."""
-    train_s = Curve((1, 4), (1.0, 4.0))
-    values = {
-        "recipe": "digits",
-        "model": "dcgan",
-        "fingerprint": "0" * 16,
-        "machine": "test",
-        "device": "cpu",
-        "threads": 1,
-        "shape": "2x2",
-        "train_s": train_s,
-        "evaluate_s": constant(0.0),
-        "score_s": constant(0.0),
-        "generation_s": train_s,
-        "busy_s": train_s,
-        "busy_workers": 1,
-        "cpu_share": 1.0,
-        "state_bytes": 1_000_000,
-        "messages": 3,
-    }
-    return GridProfile(**{**values, **changes})

@@ -192,7 +192,7 @@ def test_ranks_of_g_are_chosen_for_an_asynchronous_config():
     """D's turn costs three times G's: most ranks are D's. A number that the config sets stays."""
     source = source_of("preset=paragan")
     costs = {side: PlayerProfile(1000, 4000, 4000, per_row(s), 0, 0) for side, s in COSTS.items()}
-    whole = dict.fromkeys(("step_s", "alone_step_s", "busy_step_s"), per_row(sum(COSTS.values())))
+    whole = dict.fromkeys(("step_s", "alone_step_s"), per_row(sum(COSTS.values())))
     source = replace(source, profile=replace(source.profile, g=costs[Side.G], d=costs[Side.D], **whole))
     made = plan_settings.plan_settings(source, cluster(8, LINK), 64)
     assert sorted(one.name for one in made.predictions) == [

@@ -9,24 +9,22 @@ import pytest
 from paragan.cli.main import main
 from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
+from paragan.runs import profile_run
 from paragan.runs.plan_settings import read_parallel_plan
-from paragan.scaling.cluster import INTERCONNECTS, Link, Storage, Unevenness
+from paragan.scaling.cluster import INTERCONNECTS, Link, Unevenness
 from paragan.scaling.forecast import Goal, forecast, forecasts
 from paragan.scaling.plan import ForecastPlan
-from paragan.scaling.simulated_loading import Loading
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game
 
 LINK = Link(1e-4, 1e9)
 UNEVEN = Unevenness(jitter=0.05, stragglers=0.02, straggler_factor=1.3, mtbf_hours=2000)
-STORAGE = Storage(0.005, congested=0.1)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 64, 1024])
 @pytest.mark.parametrize("scheme", [None, asynchronous.Scheme()])
 def test_losses_add_up_to_the_whole_time(workers, scheme):
-    uneven = cluster(workers, LINK, unevenness=UNEVEN, storage=STORAGE)
-    found = forecast(game(scheme), uneven, Goal(1000), num_steps=60)
+    found = forecast(game(scheme), cluster(workers, LINK, unevenness=UNEVEN), Goal(1000), num_steps=60)
     assert sum(found.losses.values()) == pytest.approx(100)
     assert found.losses["compute"] == pytest.approx(100 * found.efficiency)
 
@@ -39,13 +37,12 @@ def test_one_worker_has_no_loss():
     assert found.hours == pytest.approx(1_000_000 / (64 / 0.18) / 3600)
 
 
-@pytest.mark.parametrize("cause", ["communication", "jitter", "stragglers", "data", "failures"])
+@pytest.mark.parametrize("cause", ["communication", "jitter", "stragglers", "failures"])
 def test_each_cause_of_loss_has_only_its_own_share(cause):
     causes = {
         "communication": cluster(16, LINK),
         "jitter": cluster(16, unevenness=Unevenness(jitter=0.05)),
         "stragglers": cluster(16, unevenness=Unevenness(stragglers=0.5, straggler_factor=1.3)),
-        "data": cluster(16, storage=STORAGE),
         "failures": cluster(16, unevenness=Unevenness(mtbf_hours=100)),
     }
     losses = forecast(game(), causes[cause], Goal(1000), num_steps=60).losses
@@ -98,6 +95,13 @@ def test_table_has_what_links_must_carry_next_to_the_network_and_what_was_measur
     assert "between two processes: 16\n" in format_forecast(replace(plan, measured_link=2e9))
 
 
+def test_train_refuses_to_plan_a_scheme_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(profile_run, "measure_profile", lambda *given, **named: pytest.fail("measured"))
+    assert main(["train", "digits", "scheme=parameter_server", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("scheme parameter_server has no forecast; leave --workers (of plan) or --plan")
+
+
 def test_workers_that_fail_before_they_save_are_refused():
     uneven = cluster(1024, unevenness=Unevenness(mtbf_hours=1, restart_s=600))
     with pytest.raises(ConfigError, match="fail before the next checkpoint"):
@@ -107,15 +111,6 @@ def test_workers_that_fail_before_they_save_are_refused():
 def test_more_workers_than_samples_are_refused():
     with pytest.raises(ConfigError, match=r"100 workers share a batch of 64; pass train\.batch=100"):
         forecast(game(), cluster(100), Goal(1000, "strong"))
-
-
-def test_prefetch_hides_slow_storage():
-    import dataclasses
-
-    slow = cluster(8, storage=Storage(0.003))
-    inline = forecast(game(), slow, Goal(1000), num_steps=60)
-    ahead = forecast(dataclasses.replace(game(), loading=Loading(4, 2)), slow, Goal(1000), num_steps=60)
-    assert ahead.losses["data"] < 1 < inline.losses["data"]
 
 
 def test_thousand_workers_cost_no_more_simulated_operations_than_64():

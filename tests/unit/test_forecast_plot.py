@@ -94,14 +94,6 @@ def test_linear_line_is_that_of_an_efficiency_of_one(plan, tmp_path):
     assert gaps == pytest.approx([-log(row.efficiency) for row in plan.rows], abs=1e-3)
 
 
-def test_axes_are_linear_for_similar_numbers_of_workers(plan, tmp_path):
-    rows = plan.rows[1:]
-    line, curve = curves_of(drawn(replace(plan, rows=rows), tmp_path / "plan.svg"))
-    first, last = (row.images_per_s for row in rows)
-    linear = last / rows[1].efficiency - first / rows[0].efficiency
-    assert (curve[0] - curve[1]) / (line[0] - line[1]) == pytest.approx((last - first) / linear, abs=1e-3)
-
-
 def test_equal_forecasts_give_equal_files(plan, tmp_path):
     assert drawn(plan, tmp_path / "a.svg") == drawn(plan, tmp_path / "b.svg")
     write_forecast_plot(plan, tmp_path / "plan.PNG")

@@ -228,7 +228,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 4
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 5
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
     assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
 
@@ -236,7 +236,9 @@ def test_command_prints_one_screen_and_the_document(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cellular-mnist", "--shape", "1x28x28"], "plan supports one pair of networks, not a grid"),
+        (["cellular-mnist", "--shape", "1x28x28"], "plan supports one pair of networks, not a grid; pass grid=null"),
+        (["cellular-mnist", "--shape", "1x28x28", "--workers", "4"], "one pair of networks, not a grid"),
+        (["digits", "scheme=parameter_server", "--workers", "4"], "scheme parameter_server has no forecast; leave"),
         (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
         (["digits", "--shape", "16"], "--shape: '16' is not CHANNELSxHEIGHTxWIDTH"),
         (["digits", "--cost-per-hour", "2"], "pass --measure"),

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 from paragan.cli.table import format_table
 
 if TYPE_CHECKING:
-    from paragan.scaling.cluster import Cluster
-    from paragan.scaling.forecast import Goal
-    from paragan.scaling.grid_forecast import GridPlan
     from paragan.scaling.plan import ForecastPlan
 
 
@@ -25,7 +22,11 @@ def format_forecast(plan: ForecastPlan) -> str:
 
     For a batch that grows with the workers, a note says that images are not quality.
     """
-    head = _head(plan.goal, plan.cluster, plan.profile.machine)
+    link = plan.cluster.network.between
+    head = (
+        f"forecast: {plan.goal.kimg:g} kimg, {plan.goal.scaling} scaling, from a profile of {plan.profile.machine}\n"
+        f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us ({plan.cluster.network.source})"
+    )
     hours = f"hours to {plan.goal.kimg:g} kimg"
     runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours, "cost")]
     losses = [("workers", *plan.rows[0].losses)]
@@ -52,25 +53,6 @@ def _link_line(plan: ForecastPlan) -> str:
     return f"{need}; the network has {has}; {measured}"
 
 
-def format_grid_plan(plan: GridPlan) -> str:
-    """Return the same two tables of a grid."""
-    head = _head(plan.goal, plan.cluster, plan.profile.machine)
-    columns = ("workers", "grid", "cells", "generation", "images/s", "efficiency", "exchange")
-    runs = [(*columns, f"hours to {plan.goal.kimg:g} kimg", "cost")]
-    losses = [("workers", *plan.rows[0].losses)]
-    for row in plan.rows:
-        cost = "" if row.cost is None else f"{row.cost:,.2f}"
-        size = (f"{row.workers:,}", row.shape, f"{row.cells:,}")
-        speed = (f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}")
-        sent = format_bytes(round(row.exchange_bytes))
-        generation = f"{row.generation_s:,.3g} s"
-        runs.append((*size, generation, *speed, sent, f"{row.hours:,.3g}", cost))
-        losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
-    length = f"{plan.generations:,} generations; cells: most of one worker"
-    notes = "".join(f"\nnote: {note}" for note in plan.notes)
-    return f"{head}\n{length}\n{format_table(runs)}\n\n{format_table(losses)}{notes}"
-
-
 def format_ms(seconds: float) -> str:
     """Return seconds as milliseconds of three digits."""
     return f"{1000 * seconds:,.3g} ms"
@@ -81,11 +63,3 @@ def format_bytes(size: int) -> str:
     if size < 1e6:
         return f"{size / 1e3:,.1f} kB"
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _head(goal: Goal, cluster: Cluster, machine: str) -> str:
-    """Return what a forecast is about: its goal, the profiled machine and the network."""
-    link = cluster.network.between
-    head = f"forecast: {goal.kimg:g} kimg, {goal.scaling} scaling, from a profile of {machine}"
-    about = f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us"
-    return f"{head}\n{about} ({cluster.network.source})"

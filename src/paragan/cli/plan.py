@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
-from paragan.cli.forecast_tables import format_bytes, format_forecast, format_grid_plan, format_ms
+from paragan.cli.forecast_tables import format_bytes, format_forecast, format_ms
 from paragan.cli.layout_table import format_layout
 from paragan.cli.pipeline_table import format_pipelines
 from paragan.cli.progress import show_lines
@@ -22,7 +21,6 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.runs.plan_run import PlanRequest
     from paragan.scaling.parallel_plan import ParallelPlan
     from paragan.scaling.plan import MeasuredTimes, Plan
 
@@ -34,14 +32,14 @@ _COST = "Price of the machine per hour, for the cost of the run; needs --measure
 Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
 
 
-_WORKERS = "Simulate the run or grid on these numbers of workers, such as 1,8,64,1024, from a profile of one."
+_WORKERS = "Simulate the run on these numbers of workers, such as 1,8,64,1024, from a profile of one."
 WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
 _NETWORK = (
     "With --workers: loopback, ethernet-1g, ethernet-10g, ethernet-25g, v100-infiniband or ici-v3, "
     "or LATENCY_US,GBIT of another."
 )
 NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
-_SCALING = "With --workers: the batch or grid grows with them (weak), or is the recipe's (strong)."
+_SCALING = "With --workers: the batch grows with them (weak), or is the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
 ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help=_PROFILE)]
@@ -95,30 +93,14 @@ def plan_command(
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
-    from paragan.runs.plan_run import PlanRequest
+    from paragan.runs.plan_run import PlanRequest, plan_run
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead, timeline)
-    _print_plan(request, as_json)
-
-
-def _print_plan(request: PlanRequest, as_json: bool) -> None:
     with show_lines() as say:
-        document, text = _make_plan(request, say)
-    print(json.dumps(document, indent=1) if as_json else text)
-
-
-def _make_plan(request: PlanRequest, say: Callable[[str], None]) -> tuple[dict[str, Any], str]:
-    """Return a plan as a document and as text."""
-    from paragan.runs.forecast_grid import plan_grid
-    from paragan.runs.plan_run import plan_run
-
-    if request.config.grid is not None and request.forecast is not None:
-        grid = plan_grid(request, say)
-        return grid.to_dict(), format_grid_plan(grid)
-    made = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
-    return made.to_dict(), format_plan(made)
+        plan = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
+    print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
 
 
 def format_plan(plan: Plan) -> str:

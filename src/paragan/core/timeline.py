@@ -7,32 +7,13 @@ from typing import Protocol
 from paragan.core.types import Side
 
 
-class ServerMessages(Protocol):
-    """Messages between rank 0, which has both players, and the workers, which have copies.
-
-    Turns of a side are numbered from 1.
-    """
-
-    def push(self, side: Side, turn: int, required: int) -> None:
-        """Send the gradients of a turn from every worker to rank 0; does not wait.
-
-        Rank 0 answers each worker with the player's state, once that contains turn `required` of
-        all workers.
-        """
-
-    def pull(self, side: Side, required: int) -> None:
-        """Let each worker wait for a state that contains turn `required` of all workers."""
-
-
 class Timeline(Protocol):
     """Clocks of all ranks of a simulated run.
 
-    step: number of the step, from 0. Calls move the clocks of the ranks of a side. server: of a
-    scheme in which rank 0 has both players.
+    step: number of the step, from 0. Calls move the clocks of the ranks of a side.
     """
 
     step: int
-    server: ServerMessages
 
     @property
     def d_updates(self) -> int:
@@ -46,9 +27,6 @@ class Timeline(Protocol):
 
     def update(self, side: Side, has_fakes: bool = False) -> None:
         """Run one update of a player and its exchanges. has_fakes: G's images exist already."""
-
-    def compute(self, side: Side) -> None:
-        """Run one turn of a player without exchanges; D's with the generation of its fakes."""
 
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images of a version to the ranks of D, as a share of their bytes; does not wait."""

@@ -51,6 +51,8 @@ class Scheme(ABC):
     """Whether it trains further players (`GAN.further`), too."""
     shares_fakes: bool = False
     """Whether D trains on the images of G's turn, with their graph: G's turn begins in D's."""
+    has_forecast: bool = True
+    """Whether `simulate` describes its step, so that `plan --workers` can forecast it."""
 
     @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:

@@ -13,13 +13,12 @@ from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.runs.profile_run import measure_profile, updates_fingerprint
-from paragan.scaling.cluster import Cluster, Interconnect, Link, Storage, Unevenness, find_interconnect
+from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, Scaling, forecasts
 from paragan.scaling.forecast_plot import check_plot_file, write_forecast_plot
 from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.profile import RunProfile, read_profile
-from paragan.scaling.simulated_loading import Loading
 
 _MOST_WORKERS = 1 << 16
 Say = Callable[[str], None]
@@ -69,20 +68,25 @@ def forecast_run(
 
 
 def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
-    """Raise `ConfigError` for strategies, workers, a network, assumptions or a plot that no forecast can have."""
-    for options in (config.g, config.d):
-        build.strategy_on_ranks(options, torch.device("cpu")).exchanges(0)
-    refuse_counts(request.workers)
+    """Raise `ConfigError` for a scheme, strategies, workers, a network, … that no forecast can have."""
+    refuse_simulation(config)
+    for count in request.workers:
+        if not 1 <= count <= _MOST_WORKERS:
+            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
     if request.plot is not None:
         check_plot_file(request.plot)
     cluster_of(request.network, request.assume)
 
 
-def refuse_counts(counts: Sequence[int]) -> None:
-    """Raise `ConfigError` for numbers of workers that are not simulated."""
-    for count in counts:
-        if not 1 <= count <= _MOST_WORKERS:
-            raise ConfigError(f"--workers must be numbers from 1 to {_MOST_WORKERS:,}, not {count}")
+def refuse_simulation(config: RunConfig) -> None:
+    """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
+    if not build.scheme(config).has_forecast:
+        raise ConfigError(
+            f"scheme {config.scheme.name} has no forecast; leave --workers (of plan) or --plan (of train) out, or "
+            "choose scheme=asynchronous or synchronous"
+        )
+    for options in (config.g, config.d):
+        build.strategy_on_ranks(options, torch.device("cpu")).exchanges(0)
 
 
 def obtain_profile(
@@ -121,21 +125,13 @@ def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:
     cpu = torch.device("cpu")
     players = {Side.G: config.g, Side.D: config.d}
     strategies = {side: build.strategy_on_ranks(players[side], cpu) for side in Side}
-    exchanges = {side: strategy.exchanges for side, strategy in strategies.items()}
-    spans_norms = {side: strategy.spans_norms for side, strategy in strategies.items()}
-    g_batch = getattr(config.scheme.options, "g_batch", None)
-    options = config.data.options
-    readers = max(1, options.readers or options.threads or 1)
-    depth = readers + 1 if options.prefetch == "auto" else options.prefetch or 0
-    loading = Loading(depth, readers, options.prefetch == "auto", options.prefetch_mb << 20)
     return GameCosts(
-        profile,
-        build.scheme(config),
-        exchanges,
-        config.train.batch,
-        g_batch,
-        loading,
-        spans_norms,
+        profile=profile,
+        scheme=build.scheme(config),
+        exchanges={side: strategy.exchanges for side, strategy in strategies.items()},
+        batch=config.train.batch,
+        g_batch=getattr(config.scheme.options, "g_batch", None),
+        spans_norms={side: strategy.spans_norms for side, strategy in strategies.items()},
     )
 
 
@@ -152,9 +148,6 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
             cluster = replace(cluster, cores=int(value))
         elif key == "speed":
             cluster = replace(cluster, speed=value)
-        elif key in _STORAGE:
-            storage = cluster.storage or Storage(0.0)
-            cluster = replace(cluster, storage=replace(storage, **{key: value}))
         elif key == "workers_per_host":
             links = replace(cluster.network, workers_per_host=int(value))
             cluster = replace(cluster, network=links)
@@ -163,8 +156,7 @@ def cluster_of(network: str, assume: Sequence[str] = ()) -> Cluster:
     return cluster
 
 
-_STORAGE = tuple(one.name for one in fields(Storage))
-_KEYS = ("cores", "speed", "workers_per_host", *(one.name for one in fields(Unevenness)), *_STORAGE)
+_KEYS = ("cores", "speed", "workers_per_host", *(one.name for one in fields(Unevenness)))
 
 
 def _number(key: str, text: str) -> float:

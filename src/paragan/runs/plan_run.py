@@ -129,9 +129,12 @@ def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutP
 
 def _refuse(request: PlanRequest) -> None:
     """Raise `ConfigError` for what cannot be planned."""
-    if request.config.grid is not None or request.config.players:
-        problem = f"plan supports one pair of networks, not {'players' if request.config.players else 'a grid'}"
-        raise ConfigError(f"{problem}; pass --workers 1,4 for the time of a grid, or plan a recipe without one")
+    if request.config.grid is not None:
+        raise ConfigError(
+            "plan supports one pair of networks, not a grid; pass grid=null for the plan of one of its pairs"
+        )
+    if request.config.players:
+        raise ConfigError("plan supports one pair of networks, not players; plan a recipe without them")
     if request.timeline is not None:
         refuse_timeline(request.config, request.is_measured, request.timeline)
     if request.forecast is not None:

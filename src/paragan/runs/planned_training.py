@@ -115,10 +115,12 @@ def profiled(config: RunConfig, recipe: str, say: Say, model: Model | None = Non
     """
     from paragan import build
     from paragan.hardware.device import select_device
+    from paragan.runs.forecast_run import refuse_simulation
     from paragan.runs.plan_run import simulated_game
     from paragan.runs.plan_settings import PlanSource
     from paragan.runs.profile_run import measure_profile
 
+    refuse_simulation(config)
     data = build.open_data(config, model=model)
     simulated = None if model is not None else simulated_game(config, data, select_device(config.train.threads))
 

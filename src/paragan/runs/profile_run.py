@@ -6,28 +6,26 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm
-from typing import Any
 
 import torch
 
 from paragan import build
-from paragan.build.data import batch_stream, sample_name
+from paragan.build.data import batch_stream
 from paragan.config import RunConfig, to_tree
+from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Batch, Side
-from paragan.distributed.launch.join import lone_rank
+from paragan.distributed.launch.join import LoneRank, lone_rank
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.hardware import device as devices
 from paragan.hardware.executors import synchronized_time
-from paragan.runs.busy_host import measure_with_neighbours, workers_of_host
 from paragan.runs.measured_times import noise_batches
-from paragan.runs.norm_collectives import count_norms, fakes_of_turn
 from paragan.runs.shape_only_data import ShapeOnlySource
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
 
@@ -53,62 +51,49 @@ def measure_profile(
 
     model: networks from memory, instead of the config's. rows: batch sizes to measure; the
     config's, its half, quarter and eighth unless given. memory: bytes at the peak of a step of a
-    batch size. Needs some seconds, and a machine that does nothing else. On a CPU, steps are also
-    timed while all cores are busy (`busy_host.py`), unless the networks are from memory.
+    batch size. Needs some seconds, and a machine that does nothing else.
     """
     device = devices.select_device(config.train.threads)
-    sizes = sorted(set(rows)) or _batch_sizes(config)
+    sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
     one = _on_one_worker(config)
-    is_shared = device.type == "cpu" and model is None and sample_name(config, None) is None
-    busy_workers = workers_of_host(torch.get_num_threads()) if is_shared else 1
     with torch.random.fork_rng(devices=[]):
-        measured = _measure_sizes(one, found, model, device, sizes, busy_workers - 1, say)
-    about = (recipe, one.model.name, updates_fingerprint(config), devices.machine(device), str(device))
+        alone = build.gan(one, found, device, model=model)
+        alone_s = [_Worker(one, found, alone, device, size).step_s() for size in sizes]
+        with lone_rank(device) as world:
+            game = build.gan(one, found, device, colocated_roles(world), model)
+            counted = _Worker(one, found, game, device, sizes[0])
+            generate_norms = _count_norms(world, counted.generate)
+            norms = {side: _count_norms(world, partial(counted.update, side)) for side in Side}
+            costs = [_measure(_Worker(one, found, game, device, size), say) for size in sizes]
+
+    def curve(values: Iterable[float]) -> Curve:
+        return Curve(sizes, tuple(values))
+
+    def player(side: Side) -> PlayerProfile:
+        return _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
+
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
-        *about,
-        torch.get_num_threads(),
+        recipe=recipe,
+        model=one.model.name,
+        fingerprint=updates_fingerprint(config),
+        machine=devices.machine(device),
+        device=str(device),
+        threads=torch.get_num_threads(),
         batch=one.train.batch,
         d_updates=one.d.updates_per_step,
+        g=player(Side.G),
+        d=player(Side.D),
+        generate_s=curve(cost.generate_s for cost in costs),
+        generate_norms=generate_norms.number,
+        step_s=curve(cost.step_s for cost in costs),
+        alone_step_s=curve(alone_s),
+        load_s=curve(cost.load_s for cost in costs),
         sample_bytes=sample_bytes,
         fake_bytes=fake_bytes,
-        memory=Curve(tuple(sizes), tuple(float(memory(size)) for size in sizes)),
-        busy_workers=busy_workers,
-        **measured,
+        memory=curve(float(memory(size)) for size in sizes),
+        cpu_share=curve(min(1.0, cost.cpu_share) for cost in costs),
     )
-
-
-def _measure_sizes(
-    config: RunConfig,
-    found: build.Data,
-    model: Model | None,
-    device: torch.device,
-    sizes: Sequence[int],
-    neighbours: int,
-    say: Say,
-) -> dict[str, Any]:
-    """Return what was measured at all batch sizes, by its names in a profile."""
-    alone = build.gan(config, found, device, model=model)
-    counts = count_norms(config, alone, noise_batches(config, found, device, sizes[0]))
-    alone_s = [_step_s(config, found, alone, device, size) for size in sizes]
-    with lone_rank(device) as world:
-        game = build.gan(config, found, device, colocated_roles(world), model)
-        costs = [_measure(config, found, game, device, size, say) for size in sizes]
-        busy_s = [cost.step_s for cost in costs]
-        if neighbours:
-            step_s = partial(_step_s, config, found, game, device)
-            busy_s = measure_with_neighbours(config, found, neighbours, sizes, step_s, say)
-        players = {side.value: _player(game, side, sizes, costs, counts[side.value]) for side in Side}
-    values = {
-        "generate_s": [cost.generate_s for cost in costs],
-        "step_s": [cost.step_s for cost in costs],
-        "load_s": [cost.load_s for cost in costs],
-        "cpu_share": [min(1.0, cost.cpu_share) for cost in costs],
-        "alone_step_s": alone_s,
-        "busy_step_s": busy_s,
-    }
-    curves = {name: Curve(tuple(sizes), tuple(each)) for name, each in values.items()}
-    return {**players, **curves, "generate_norms": counts["generate"][0]}
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:
@@ -117,14 +102,6 @@ def _on_one_worker(config: RunConfig) -> RunConfig:
     every_turn = replace(one.d, strategy=None, update_probability=1.0)
     one = replace(one.with_started_terms, g=replace(one.g, strategy=None), d=every_turn)
     return build.in_turns(one)
-
-
-def _step_s(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> float:
-    """Return the mean seconds of a step."""
-    batches = noise_batches(config, found, device, size)
-    scheme = build.scheme(config)
-    period = lcm(*(_period(game, side) for side in Side))
-    return _seconds(device, lambda: scheme.step(game, batches), period)
 
 
 def _row_bytes(batch: Batch) -> tuple[int, int]:
@@ -144,36 +121,75 @@ class _Costs:
     cpu_share: float
 
 
-def _measure(config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int, say: Say) -> _Costs:
-    say(f"measuring updates of {size:,} samples")
-    batches = noise_batches(config, found, device, size)
-    scheme = build.scheme(config)
-    turn = game.d_turn(next(batches))
-    fakes = fakes_of_turn(turn, game, config.d.micro_batches)
+@dataclass(frozen=True)
+class _Norms:
+    """All-reduces of batch norm, and bytes of all of them."""
 
-    def generate() -> None:
-        fakes_of_turn(game.d_turn(next(batches)), game, config.d.micro_batches)
+    number: int
+    num_bytes: int
 
-    def update_d() -> None:
-        game.d.update(game.d_turn(next(batches)).with_fakes(fakes), against=game.g)
 
-    def update_g() -> None:
-        game.g.update(game.g_turn(next(batches)), against=game.d)
+class _Worker:
+    """Parts of the steps of a game, on noise of one batch size."""
 
-    def step() -> None:
-        scheme.step(game, batches)
+    def __init__(self, config: RunConfig, found: build.Data, game: GAN, device: torch.device, size: int) -> None:
+        self.config = config
+        self.found = found
+        self.device = device
+        self.size = size
+        self._game = game
+        self._scheme = build.scheme(config)
+        self._batches = noise_batches(config, found, device, size)
+        self._fakes: tuple[torch.Tensor, ...] = ()
+        self.periods = {side: _period(game, side) for side in Side}
 
-    periods = {side: _period(game, side) for side in Side}
-    step_s = _seconds(device, step, lcm(*periods.values()))
-    update_s = {
-        Side.G: _seconds(device, update_g, periods[Side.G]),
-        Side.D: _seconds(device, update_d, periods[Side.D]),
-    }
+    def generate(self) -> None:
+        """Generate the fakes of D's turn; none if it is not due."""
+        turn = self._game.d_turn(next(self._batches))
+        parts = self.config.d.micro_batches
+        self._fakes = detached_fakes(turn, self._game.g.network(), parts) if turn.is_due else ()
+
+    def update(self, side: Side) -> None:
+        """Run one update; D's on the fakes that were generated last."""
+        game = self._game
+        if side is Side.G:
+            game.g.update(game.g_turn(next(self._batches)), against=game.d)
+        else:
+            game.d.update(game.d_turn(next(self._batches)).with_fakes(self._fakes), against=game.g)
+
+    def step(self) -> None:
+        """Run one step of the scheme."""
+        self._scheme.step(self._game, self._batches)
+
+    def step_s(self) -> float:
+        """Return the mean seconds of a step."""
+        return _seconds(self.device, self.step, lcm(*self.periods.values()))
+
+
+def _count_norms(world: LoneRank, run: Callable[[], None]) -> _Norms:
+    """Return what batch norms reduce in a call."""
+    number = world.calls["norm"]
+    num_bytes = world.sent["norm"]
+    run()
+    return _Norms(world.calls["norm"] - number, world.sent["norm"] - num_bytes)
+
+
+def _measure(worker: _Worker, say: Say) -> _Costs:
+    say(f"measuring updates of {worker.size:,} samples")
+    worker.generate()
+    step_s = worker.step_s()
+    update_s = {side: _seconds(worker.device, partial(worker.update, side), worker.periods[side]) for side in Side}
     wall_s = time.perf_counter()
     cpu_s = time.process_time()
-    step()
+    worker.step()
     cpu_share = (time.process_time() - cpu_s) / (time.perf_counter() - wall_s)
-    return _Costs(_seconds(device, generate), update_s, step_s, _load_s(config, found, device, size), cpu_share)
+    return _Costs(
+        generate_s=_seconds(worker.device, worker.generate),
+        update_s=update_s,
+        step_s=step_s,
+        load_s=_load_s(worker),
+        cpu_share=cpu_share,
+    )
 
 
 def _period(game: GAN, side: Side) -> int:
@@ -198,14 +214,16 @@ def _seconds(device: torch.device, run: Callable[[], object], period: int = 1) -
     return statistics.mean(sorted(times)[: len(times) // 2 + 1])
 
 
-def _load_s(config: RunConfig, found: build.Data, device: torch.device, size: int) -> float:
+def _load_s(worker: _Worker) -> float:
     """Return the seconds that a step waits for a batch: none with prefetch."""
+    config = worker.config
+    found = worker.found
     if isinstance(found.train, ShapeOnlySource) or config.data.options.prefetch:
         return 0.0
-    train = replace(config.train, batch=size)
-    stream = batch_stream(replace(config, train=train), found.train, config.seed, device, flip=found.flip)
+    config = replace(config, train=replace(config.train, batch=worker.size))
+    stream = batch_stream(config, found.train, config.seed, worker.device, flip=found.flip)
     try:
-        return _seconds(device, lambda: next(stream))
+        return _seconds(worker.device, lambda: next(stream))
     finally:
         stream.close()
 
@@ -219,20 +237,19 @@ def _batch_sizes(config: RunConfig) -> list[int]:
     return sizes
 
 
-def _player(
-    game: GAN, side: Side, sizes: Sequence[int], costs: Sequence[_Costs], norms: tuple[int, int]
-) -> PlayerProfile:
+def _player(game: GAN, side: Side, update_s: Curve, norms: _Norms) -> PlayerProfile:
     seat = game.g if side is Side.G else game.d
     assert isinstance(seat, Player)
     trains = side is Side.G or not game.d_pauses
     trained = [weight for weight in seat.net.parameters() if weight.requires_grad and trains]
     state = seat.net.state_dict().values()
     return PlayerProfile(
-        sum(weight.numel() for weight in trained),
-        sum(weight.numel() * weight.element_size() for weight in trained),
-        sum(value.numel() * value.element_size() for value in state),
-        Curve(tuple(sizes), tuple(cost.update_s[side] for cost in costs)),
-        *norms,
+        parameters=sum(weight.numel() for weight in trained),
+        weight_bytes=sum(weight.numel() * weight.element_size() for weight in trained),
+        state_bytes=sum(value.numel() * value.element_size() for value in state),
+        update_s=update_s,
+        norms=norms.number,
+        norm_bytes=norms.num_bytes,
     )
 
 

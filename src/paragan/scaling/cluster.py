@@ -40,22 +40,6 @@ class Unevenness:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """Storage that each worker reads from. Times are those of a read, one sixteenth of a batch.
-
-    read_s: median seconds; read_jitter: standard deviation of their logarithm. congested: share of
-    the time in which reads take `congestion_factor` times as long, in phases of mean length
-    `congestion_s`.
-    """
-
-    read_s: float
-    read_jitter: float = 0.5
-    congested: float = 0.0
-    congestion_factor: float = 10.0
-    congestion_s: float = 5.0
-
-
-@dataclass(frozen=True)
 class Interconnect:
     """Links between the workers of a host, and between hosts.
 
@@ -75,8 +59,7 @@ class Cluster:
     """Workers of a run and what joins them.
 
     cores: processor cores that the workers of a host share; None: every worker has a device.
-    speed: of a worker, relative to the one that was profiled. storage: None: reading takes what the
-    profile says.
+    speed: of a worker, relative to the one that was profiled.
     """
 
     workers: int
@@ -84,7 +67,6 @@ class Cluster:
     cores: int | None = None
     speed: float = 1.0
     unevenness: Unevenness = field(default_factory=Unevenness)
-    storage: Storage | None = None
 
     def with_workers(self, workers: int) -> Cluster:
         """Return the same cluster with another number of workers."""
@@ -95,16 +77,6 @@ class Cluster:
         """Number of hosts."""
         return -(-self.workers // self.network.workers_per_host)
 
-    @property
-    def control_link(self) -> Link:
-        """Link between a worker and the coordinator of a grid."""
-        return self.network.between if self.hosts > 1 else self.network.inside
-
-    @property
-    def workers_of_host(self) -> int:
-        """Number of workers that share a host."""
-        return min(self.network.workers_per_host, self.workers)
-
     def core_wait(self, threads: int) -> float:
         """Return the time that a worker of so many threads waits for a core, per time it has one.
 
@@ -112,7 +84,8 @@ class Cluster:
         """
         if self.cores is None:
             return 0.0
-        return max(1.0, self.workers_of_host * threads / self.cores) - 1
+        workers_of_host = min(self.network.workers_per_host, self.workers)
+        return max(1.0, workers_of_host * threads / self.cores) - 1
 
 
 _GBIT = 1e9 / 8

@@ -74,42 +74,34 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     """Forecast one number of workers. game.batch: of one worker (weak), or of all (strong)."""
     batch = game.batch * cluster.workers if goal.scaling == "weak" else game.batch
     if batch < cluster.workers:
-        problem = f"{cluster.workers} workers share a batch of {batch}"
-        raise ConfigError(f"{problem}; pass train.batch={cluster.workers}")
+        raise ConfigError(f"{cluster.workers} workers share a batch of {batch}; pass train.batch={cluster.workers}")
     here = replace(game, batch=batch, g_batch=_scaled(game.g_batch, batch, game.batch))
-    stages = loss_stages(cluster)
-    steps = {name: _steps(here, each, num_steps, seed) for name, each in stages.items()}
-    period_s = float(steps["stragglers"].mean()) / here.profile.d_updates
-    steps["data"] = _steps(here, cluster, num_steps, seed, period_s)
-    single = _steps(game, lone_worker(cluster), num_steps, seed)
+    steps = {name: _steps(here, each, num_steps, seed) for name, each in _loss_stages(cluster).items()}
+    single = _steps(game, _lone_worker(cluster), num_steps, seed)
     images = here.profile.d_updates * batch
     compute_s = float(single.mean()) * images / (here.profile.d_updates * game.batch) / cluster.workers
-    measured = SimulatedTime(here, cluster, seed, period_s)
-    measured.run(num_steps)
-    times = steps["data"]
+    whole = SimulatedTime(here, cluster, seed)
+    whole.run(num_steps)
+    times = steps["stragglers"]
     step_s = float(times.mean())
-    repeated_s = goal.save_kimg * 1000 / images * step_s / 2
-    end = "the next checkpoint (every.save_kimg)"
-    failure_s = failure_seconds(cluster, step_s, repeated_s, end)
-    losses = loss_shares(compute_s, steps, failure_s)
+    failure_s = _failure_seconds(cluster, step_s, goal.save_kimg * 1000 / images * step_s / 2)
     whole_s = step_s + failure_s
     hours = goal.kimg * 1000 / images * whole_s / 3600
     cost = None if goal.cost_per_hour is None else hours * goal.cost_per_hour * cluster.workers
     low_s, high_s = np.percentile(times, [5, 95])
-    link_bytes = {kind: number / num_steps for kind, number in measured.bytes.items()}
     return Forecast(
-        cluster.workers,
-        cluster.hosts,
-        batch,
-        whole_s,
-        float(low_s),
-        float(high_s),
-        images / whole_s,
-        compute_s / whole_s,
-        link_bytes,
-        hours,
-        cost,
-        losses,
+        workers=cluster.workers,
+        hosts=cluster.hosts,
+        batch=batch,
+        step_s=whole_s,
+        low_s=float(low_s),
+        high_s=float(high_s),
+        images_per_s=images / whole_s,
+        efficiency=compute_s / whole_s,
+        link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
+        hours=hours,
+        cost=cost,
+        losses=_loss_shares(compute_s, steps, failure_s),
     )
 
 
@@ -124,11 +116,10 @@ def _scaled(g_batch: int | None, batch: int, before: int) -> int | None:
     return None if g_batch is None else g_batch * batch // before
 
 
-def loss_stages(cluster: Cluster) -> dict[str, Cluster]:
+def _loss_stages(cluster: Cluster) -> dict[str, Cluster]:
     """Return clusters with one more cause of loss each, by the name of that cause."""
     uneven = cluster.unevenness
     free = replace(cluster.network, inside=_FREE, between=_FREE)
-    cluster = replace(cluster, storage=None)
     ideal = replace(cluster, network=free, unevenness=Unevenness())
     connected = replace(cluster, unevenness=Unevenness())
     jittery = Unevenness(jitter=uneven.jitter)
@@ -141,24 +132,24 @@ def loss_stages(cluster: Cluster) -> dict[str, Cluster]:
     }
 
 
-def lone_worker(cluster: Cluster) -> Cluster:
+def _lone_worker(cluster: Cluster) -> Cluster:
     """Return one worker of a cluster, which computes alone and waits for nothing."""
     free = replace(cluster.network, inside=_FREE, between=_FREE)
     one = replace(cluster, workers=1, cores=None, network=free)
-    return replace(one, unevenness=Unevenness(), storage=None)
+    return replace(one, unevenness=Unevenness())
 
 
-def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int, period_s: float = 0.0) -> NDArray[np.float64]:
+def _steps(game: GameCosts, cluster: Cluster, num_steps: int, seed: int) -> NDArray[np.float64]:
     """Return the seconds of simulated steps, without those of the start."""
-    ends = SimulatedTime(game, cluster, seed, period_s).run(num_steps + _WARM_UP)
+    ends = SimulatedTime(game, cluster, seed).run(num_steps + _WARM_UP)
     return np.diff(ends)[_WARM_UP - 1 :]
 
 
-def failure_seconds(cluster: Cluster, step_s: float, repeated_s: float, end: str) -> float:
+def _failure_seconds(cluster: Cluster, step_s: float, repeated_s: float) -> float:
     """Return the seconds that failures add to a step (Young 1974, first order).
 
     Any worker's failure stops all. repeated_s: work that is then repeated, on average half of what
-    lies before `end`, in words. Raises `ConfigError` if workers fail before it on average.
+    lies between two checkpoints. Raises `ConfigError` if workers fail before one on average.
     """
     hours = cluster.unevenness.mtbf_hours
     if hours is None:
@@ -166,12 +157,14 @@ def failure_seconds(cluster: Cluster, step_s: float, repeated_s: float, end: str
     failures_per_s = cluster.workers / (hours * 3600)
     lost = failures_per_s * (cluster.unevenness.restart_s + repeated_s)
     if lost >= 1:
-        problem = f"{cluster.workers} workers with mtbf_hours={hours:g} fail before {end} on average"
-        raise ConfigError(f"{problem}: the run does not end; plan for fewer workers")
+        raise ConfigError(
+            f"{cluster.workers} workers with mtbf_hours={hours:g} fail before the next checkpoint (every.save_kimg) on "
+            "average: the run does not end; plan for fewer workers"
+        )
     return step_s * lost / (1 - lost)
 
 
-def loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
+def _loss_shares(compute_s: float, steps: Mapping[str, NDArray[np.float64]], failure_s: float) -> dict[str, float]:
     """Return shares of the time in per cent. steps: seconds of steps with one more cause each.
 
     compute_s: of a step without any loss.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes
@@ -15,32 +17,21 @@ from paragan.scaling.plan import ForecastPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import Figure
 
 Points = Sequence[tuple[int, float]]  # number of workers, value
 FIGURE_INCHES = (8.4, 3.6)
 _FORMATS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
-_CAUSES = ("compute", "communication", "jitter", "stragglers", "imbalance", "data", "failures")
 _LEAST_LABEL = 4.0  # per cent of a bar in which a number fits
 _LEAST_SHARE = 0.05  # per cent; smaller causes are not in the legend
-_SMALL = "small"
-_TINY = "x-small"
-_BELOW_POINT = (0, -13)  # points
-_POINT_STYLE: dict[str, Any] = {"textcoords": "offset points", "fontsize": _TINY, "ha": "center"}
-_BAR_STYLE: dict[str, Any] = {"fontsize": _TINY, "color": "white", "ha": "center", "va": "center"}
-_MAX_LINEAR_RATIO = 16  # of the numbers of workers, on linear axes
-_LEGEND_CHARACTERS = 100  # of a line
-_KEY_CHARACTERS = 8  # width of a line or patch of the legend
 
 
 def check_plot_file(path: Path, option: str = "--plot") -> None:
     """Raise `ConfigError` for a file that cannot be a plot, before anything is measured for it."""
     if path.suffix.lower() not in _FORMATS:
-        fix = "name a file that ends in .svg or .png"
-        raise ConfigError(f"{option} {path}: unknown format {path.suffix!r}; {fix}")
+        raise ConfigError(f"{option} {path}: unknown format {path.suffix!r}; name a file that ends in .svg or .png")
     if not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK):
-        fix = "name one in a folder that exists"
-        raise ConfigError(f"{option} {path}: cannot write this file; {fix}")
+        raise ConfigError(f"{option} {path}: cannot write this file; name one in a folder that exists")
     require_matplotlib(option)
 
 
@@ -52,64 +43,52 @@ def plot_format(path: Path) -> Literal["svg", "png"]:
 def write_forecast_plot(plan: ForecastPlan, path: Path) -> None:
     """Draw a forecast into a file; its suffix is the format. Raises `ConfigError` if that fails."""
     title = f"{plan.profile.recipe}, {plan.goal.scaling} scaling (forecast)"
-    file_format = _FORMATS[path.suffix.lower()]
-
-    def draw(figure: Figure) -> None:
-        draw_forecasts(figure, plan.rows, title)
-
-    content = render_figure(title, FIGURE_INCHES, draw, file_format)
+    content = render_figure(title, FIGURE_INCHES, lambda figure: draw_forecast(figure, plan, title), plot_format(path))
     try:
         write_bytes(path, content)
     except OSError as error:
-        problem = f"cannot write this file: {error.strerror}"
-        raise ConfigError(f"--plot {path}: {problem}; name another one") from None
+        raise ConfigError(f"--plot {path}: cannot write this file: {error.strerror}; name another one") from None
 
 
-def draw_forecasts(figure: Figure, rows: Sequence[Forecast], title: str) -> None:
+def draw_forecast(figure: Figure, plan: ForecastPlan, title: str) -> None:
     """Draw images per second next to the losses."""
     speeds, losses = figure.subplots(1, 2)
-    draw_speeds(speeds, {"forecast": rows})
-    draw_losses(losses, rows)
+    draw_speeds(speeds, {"forecast": plan.rows})
+    draw_losses(losses, plan.rows)
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
-    add_legend(figure, [speeds, losses])
+    add_legend(figure)
 
 
 def draw_speeds(axis: Axes, rows_by_name: Mapping[str, Sequence[Forecast]]) -> None:
     """Draw images per second over workers, with the line of an efficiency of 100 %."""
-    curves = {}
-    for name, rows in rows_by_name.items():
-        curves[name] = [(row.workers, row.images_per_s) for row in rows]
     first = next(iter(rows_by_name.values()))[0]
     ideal = first.images_per_s / (first.efficiency * first.workers)
+    curves = {name: [(row.workers, row.images_per_s) for row in rows] for name, rows in rows_by_name.items()}
     draw_scaling(axis, curves, lambda workers: ideal * workers)
     axis.set_title("images per second", loc="left", fontsize="medium")
 
 
 def draw_scaling(axis: Axes, curves: Mapping[str, Points], linear: Callable[[int], float]) -> None:
-    """Draw values over workers, and those of perfect scaling.
+    """Draw values over workers on logarithmic axes, and those of perfect scaling.
 
-    The points of the last curve have their numbers. Axes are logarithmic for numbers of workers
-    that differ by more than a factor of 16.
+    The points of the last curve have their numbers.
     """
-    counts = sorted({workers for workers, _ in next(iter(curves.values()))})
-    ideal = [linear(count) for count in counts]
-    axis.plot(counts, ideal, color="0.6", linestyle="--", label="linear")
+    counts = sorted({workers for points in curves.values() for workers, _ in points})
+    axis.plot(counts, [linear(count) for count in counts], color="0.6", linestyle="--", label="linear")
     points: Points = ()
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-        workers, values = zip(*points, strict=True)
-        axis.plot(workers, values, color=colour, marker="o", markersize=4, label=name)
-    for point in points:
-        axis.annotate(_number(point[1]), point, _BELOW_POINT, **_POINT_STYLE)
+        axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
+    for workers, value in points:
+        text = f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+        place = {"xytext": (0, -13), "textcoords": "offset points", "ha": "center"}
+        axis.annotate(text, (workers, value), fontsize="x-small", **place)
     axis.margins(0.1, 0.15)
-    if counts[-1] > _MAX_LINEAR_RATIO * counts[0]:
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-    else:
-        axis.set_ylim(bottom=0)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
     axis.set_xticks(counts, labels=[f"{count:,}" for count in counts])
     axis.minorticks_off()
     axis.grid(alpha=0.4)
-    _label_workers(axis)
+    axis.set_xlabel("workers")
 
 
 def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
@@ -117,41 +96,25 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
 
     A negative share, where more workers compute faster, is drawn below 0.
     """
-    above = [0.0 for _ in rows]
-    below = [0.0 for _ in rows]
-    for cause in rows[0].losses:
-        shares = [row.losses[cause] for row in rows]
-        if max(map(abs, shares)) < _LEAST_SHARE:
+    places = np.arange(len(rows))
+    above = np.zeros(len(rows))
+    below = np.zeros(len(rows))
+    for colour, cause in zip(COLOURS, rows[0].losses, strict=False):
+        shares = np.array([row.losses[cause] for row in rows])
+        if abs(shares).max() < _LEAST_SHARE:
             continue
-        colour = COLOURS[_CAUSES.index(cause) if cause in _CAUSES else len(_CAUSES)]
-        for place, (row, share) in enumerate(zip(rows, shares, strict=True)):
-            ends = above if share >= 0 else below
-            gid = f"loss-{row.workers}-{cause}"
-            label = "" if place else cause
-            axis.bar(place, share, 0.7, ends[place], color=colour, label=label, gid=gid)
-            if abs(share) >= _LEAST_LABEL:
-                axis.text(place, ends[place] + share / 2, f"{share:.1f}", **_BAR_STYLE)
-            ends[place] += share
-    axis.set_xticks(range(len(rows)), labels=[f"{row.workers:,}" for row in rows])
+        bars = axis.bar(places, shares, 0.7, np.where(shares >= 0, above, below), color=colour, label=cause)
+        labels = [f"{share:.1f}" if abs(share) >= _LEAST_LABEL else "" for share in shares]
+        axis.bar_label(bars, labels, label_type="center", color="white", fontsize="x-small")
+        for bar, row in zip(bars, rows, strict=True):
+            bar.set_gid(f"loss-{row.workers}-{cause}")
+        above += shares.clip(min=0)
+        below += shares.clip(max=0)
+    axis.set_xticks(places, labels=[f"{row.workers:,}" for row in rows])
     axis.set_title("share of the time, %", loc="left", fontsize="medium")
-    _label_workers(axis)
+    axis.set_xlabel("workers")
 
 
-def add_legend(figure: FigureBase, axes: Sequence[Axes]) -> None:
+def add_legend(figure: Figure) -> None:
     """Add one legend of the curves and bars of all axes, below them."""
-    by_name = {}
-    for axis in axes:
-        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
-            by_name[name] = handle
-    columns = _LEGEND_CHARACTERS // (max(map(len, by_name)) + _KEY_CHARACTERS)
-    style = {"ncols": max(1, columns), "fontsize": _SMALL, "frameon": False}
-    figure.legend(list(by_name.values()), list(by_name), loc="outside lower left", **style)
-
-
-def _label_workers(axis: Axes) -> None:
-    axis.set_xlabel("workers", fontsize=_SMALL)
-    axis.tick_params(labelsize=_SMALL)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    figure.legend(loc="outside lower left", ncols=5, fontsize="small", frameon=False)

@@ -9,7 +9,6 @@ from paragan.core.exchange import RankExchange
 from paragan.core.types import Side
 from paragan.game.scheme import Scheme
 from paragan.scaling.profile import RunProfile
-from paragan.scaling.simulated_loading import Loading
 
 Exchanges = Callable[[int, bool], Sequence[RankExchange]]
 
@@ -18,9 +17,8 @@ Exchanges = Callable[[int, bool], Sequence[RankExchange]]
 class GameCosts:
     """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
 
-    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. loading: sizes of the
-    pipeline that reads real samples. spans_norms: whether statistics of batch norm span the ranks
-    of a side.
+    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. spans_norms: whether
+    statistics of batch norm span the ranks of a side.
     """
 
     profile: RunProfile
@@ -28,5 +26,4 @@ class GameCosts:
     exchanges: Mapping[Side, Exchanges]
     batch: int
     g_batch: int | None = None
-    loading: Loading = Loading()
     spans_norms: Mapping[Side, bool] = field(default_factory=lambda: dict.fromkeys(Side, True))

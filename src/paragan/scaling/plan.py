@@ -14,7 +14,7 @@ from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.pipeline_plan import PipelinePlan
 from paragan.scaling.profile import RunProfile
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 from paragan.core.types import Side
 
-VERSION = 2
-_PAIR = "pair"
-_KINDS = {_PAIR: "one pair of networks", "grid": "a grid"}
-Document = TypeVar("Document")
+VERSION = 3
+_CURVES = ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share")
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ class RunProfile:
     without graph. step_s: seconds of one whole step, with what lies between the updates;
     alone_step_s: of a process that is no rank. load_s: seconds of reading one batch without
     prefetch. sample_bytes, fake_bytes: of one row. memory: bytes at the peak of a step. cpu_share:
-    of a step in which a processor core computed; the rest is an accelerator's. busy_step_s: seconds
-    of a step while `busy_workers` workers of this host computed at the same time, itself included.
+    of a step in which a processor core computed; the rest is an accelerator's.
     """
 
     recipe: str
@@ -92,8 +89,6 @@ class RunProfile:
     fake_bytes: int
     memory: Curve
     cpu_share: Curve
-    busy_step_s: Curve
-    busy_workers: int
     version: int = VERSION
 
     def player(self, side: Side) -> PlayerProfile:
@@ -105,11 +100,6 @@ class RunProfile:
         turns = self.d_updates * (self.generate_s.at(rows) + self.d.update_s.at(rows)) + self.g.update_s.at(rows)
         return max(0.0, self.step_s.at(rows) - turns)
 
-    def contention(self, rows: float, workers: int) -> float:
-        """Return how much slower a step is while so many workers of a host compute."""
-        times = (self.busy_step_s.at(rows), self.step_s.at(rows))
-        return slowdown(*times, self.busy_workers, workers)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain maps, lists and scalars, for JSON."""
         return dataclasses.asdict(self)
@@ -119,41 +109,14 @@ class RunProfile:
         write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
 
-def slowdown(busy_s: float, alone_s: float, busy_workers: int, workers: int) -> float:
-    """Return how much slower something is while so many workers of a host compute.
-
-    busy_s: its seconds while `busy_workers` did, alone_s: while no other did. Linear between 1 and
-    `busy_workers`; more of them are not slower, but wait for a core.
-    """
-    if busy_workers < 2:
-        return 1.0
-    slowest = max(1.0, busy_s / max(alone_s, 1e-12))
-    return 1 + (slowest - 1) * min(1.0, (workers - 1) / (busy_workers - 1))
-
-
 def read_profile(path: Path) -> RunProfile:
     """Return a profile from a file of `RunProfile.write`; `ConfigError` for any other file."""
-    return read_profile_document(path, _PAIR, VERSION, _profile_of)
-
-
-def read_profile_document(
-    path: Path,
-    kind: str,
-    version: int,
-    make: Callable[[Mapping[str, Any]], Document],
-) -> Document:
-    """Return what `make` reads in a profile of this kind and version.
-
-    Raises `ConfigError` for any other file.
-    """
     try:
         tree = json.loads(path.read_text())
-        if tree.get("kind", _PAIR) != kind:
-            raise ConfigError(f"{path} is not the profile of {_KINDS[kind]}; name another file")
-        if tree["version"] != version:
-            found = f"a profile of version {tree['version']}, not {version}"
-            raise ConfigError(f"{path} is {found}; measure it again")
-        return make(tree)
+        if tree["version"] != VERSION:
+            raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
+        players = {name: _player_of(tree[name]) for name in ("g", "d")}
+        return RunProfile(**{**tree, **players, **{name: _curve_of(tree[name]) for name in _CURVES}})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
         raise ConfigError(
@@ -161,18 +124,11 @@ def read_profile_document(
         ) from error
 
 
-def _profile_of(tree: Mapping[str, Any]) -> RunProfile:
-    values = dict(tree)
-    for name in ("g", "d"):
-        player = dict(values[name])
-        values[name] = PlayerProfile(**{**player, "update_s": curve_of(player["update_s"])})
-    for name in ("generate_s", "step_s", "alone_step_s", "load_s", "memory", "cpu_share", "busy_step_s"):
-        values[name] = curve_of(values[name])
-    return RunProfile(**values)
+def _player_of(tree: Mapping[str, Any]) -> PlayerProfile:
+    return PlayerProfile(**{**tree, "update_s": _curve_of(tree["update_s"])})
 
 
-def curve_of(tree: Mapping[str, Any]) -> Curve:
-    """Return a curve from its document; raises `ValueError` without increasing rows."""
+def _curve_of(tree: Mapping[str, Any]) -> Curve:
     rows = tuple(map(int, tree["rows"]))
     values = tuple(map(float, tree["values"]))
     if not rows or len(rows) != len(values) or list(rows) != sorted(set(rows)):

@@ -15,31 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.exchange import RankExchange
-from paragan.core.timeline import ServerMessages
 from paragan.core.traffic import Collective
 from paragan.core.types import Rows, Side
-from paragan.scaling.cluster import Cluster, Link
+from paragan.scaling.cluster import Cluster, Interconnect, Link
 from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 from paragan.scaling.game_costs import GameCosts
-from paragan.scaling.simulated_loading import simulate_traces
-from paragan.scaling.simulated_server import SimulatedServer, link_between
 
 Times = NDArray[np.float64]
-_TRACE_OFFSET = 37  # batches between the beginnings of two ranks in a trace
+Ranks = NDArray[np.int64]
 
 
 @dataclass
 class SimulatedTime:
-    """A `Timeline` of all ranks of a cluster.
-
-    period_s: seconds between two batches of a rank of D that never waits for data; needed if the
-    cluster has a storage. bytes: over all links, by kind.
-    """
+    """A `Timeline` of all ranks of a cluster. bytes: over all links, by kind."""
 
     game: GameCosts
     cluster: Cluster
     seed: int = 0
-    period_s: float = 0.0
     step: int = field(default=0, init=False)
     bytes: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -58,12 +50,6 @@ class SimulatedTime:
         self._sizes = {side: np.unique(rows, return_inverse=True) for side, rows in self._rows.items()}
         self._speed = self._draw_speeds()
         self._random = np.random.default_rng([self.seed, 1])
-        self._batches = 0
-        batch_bytes = self.game.profile.sample_bytes * int(self._rows[Side.D].max())
-        of_storage = (self.cluster.storage, self.game.loading, self.period_s)
-        self._waits = simulate_traces(*of_storage, len(self._rows[Side.D]), batch_bytes, self.seed)
-        of_server = (self._ranks[Side.D], self.game.profile, self.cluster.network, self._count)
-        self.server: ServerMessages = SimulatedServer(self._now, *of_server)
 
     @property
     def d_updates(self) -> int:
@@ -86,15 +72,8 @@ class SimulatedTime:
 
     def load(self) -> None:
         """Read a batch on the ranks of D."""
-        ranks = self._ranks[Side.D]
-        if self._waits is None:
-            seconds = self._per_rows(Side.D, self.game.profile.load_s.at) * self._contention(Side.D)
-        else:  # ranks share traces, each from a different batch on
-            traces, length = self._waits.shape
-            number = np.arange(len(ranks))
-            seconds = self._waits[number % traces, (self._batches + _TRACE_OFFSET * number) % length]
-        self._now[ranks] += seconds
-        self._batches += 1
+        seconds = self._per_rows(Side.D, self.game.profile.load_s.at)
+        self._now[self._ranks[Side.D]] += seconds * self._core_wait(Side.D)
 
     def generate(self) -> None:
         """Generate one batch on the ranks of G."""
@@ -125,14 +104,6 @@ class SimulatedTime:
             if self._versions[side] % exchange.every == 0:
                 self._exchange(side, exchange, seconds / self.cluster.speed)
 
-    def compute(self, side: Side) -> None:
-        """Run one turn of a player without exchanges; D's with the generation of its fakes."""
-        profile = self.game.profile
-        seconds = self._per_rows(side, profile.player(side).update_s.at) + self._between_seconds(side)
-        if side is Side.D:
-            seconds = seconds + self._per_rows(side, profile.generate_s.at)
-        self._compute(side, seconds, is_local=True)
-
     def send_fakes(self, version: int, share: float = 1.0) -> None:
         """Send G's images to the ranks of D that hold the same rows of the batch."""
         if not self._is_split:  # two threads of one process
@@ -142,7 +113,7 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.fake_bytes * float(self._rows[Side.G].sum())
         first = np.arange(len(targets)) * len(sources) // len(targets)
         last = (np.arange(1, len(targets) + 1) * len(sources) - 1) // len(targets)
-        link = link_between(sources[np.stack([first, last])], targets, self.cluster.network)
+        link = _link_between(sources[np.stack([first, last])], targets, self.cluster.network)
         done = self._occupy(sources, num_bytes / len(sources), link)
         self._arrivals[Side.G, version] = np.maximum(done[first], done[last]) + link.latency_s
         self._count("fakes", num_bytes)
@@ -156,7 +127,7 @@ class SimulatedTime:
         num_bytes = share * self.game.profile.d.state_bytes
         serving = np.arange(num_g) * len(sources) // num_g
         served = np.bincount(serving, minlength=len(sources))
-        link = link_between(sources[serving], self._ranks[Side.G], self.cluster.network)
+        link = _link_between(sources[serving], self._ranks[Side.G], self.cluster.network)
         done = self._occupy(sources, num_bytes * served, link)
         self._arrivals[Side.D, version] = done[serving] + link.latency_s
         self._count("states", num_bytes * num_g)
@@ -193,21 +164,19 @@ class SimulatedTime:
         slow = np.random.default_rng([self.seed, 0]).random(size) < uneven.stragglers
         return np.where(slow, uneven.straggler_factor, 1.0) / self.cluster.speed
 
-    def _contention(self, side: Side) -> Times:
-        """Return how much slower ranks are that share a host, and its cores."""
+    def _core_wait(self, side: Side) -> Times:
+        """Return how much slower ranks are that share the cores of a host."""
         profile = self.game.profile
-        here = self.cluster.workers_of_host
-        slower = self._per_rows(side, lambda rows: profile.contention(rows, here))
         waiting = self.cluster.core_wait(profile.threads)
-        return slower * (1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0))
+        return 1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0)
 
-    def _compute(self, side: Side, seconds: Times, is_local: bool = False) -> None:
+    def _compute(self, side: Side, seconds: Times) -> None:
         ranks = self._ranks[side]
-        if is_local or self.cluster.workers == 1 or not self.game.spans_norms[side]:
+        if self.cluster.workers == 1 or not self.game.spans_norms[side]:
             seconds = seconds * self._per_rows(side, self._lone_share)
         sigma = self.cluster.unevenness.jitter
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)
-        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._contention(side)
+        self._now[ranks] += seconds * jitter * self._speed[ranks] * self._core_wait(side)
 
     def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
         """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
@@ -246,3 +215,9 @@ class SimulatedTime:
 
     def _count(self, kind: str, num_bytes: float) -> None:
         self.bytes[kind] = self.bytes.get(kind, 0.0) + num_bytes
+
+
+def _link_between(sources: Ranks, targets: Ranks, network: Interconnect) -> Link:
+    """Return the link of a host if no message leaves it, else that between hosts."""
+    is_inside = sources // network.workers_per_host == targets // network.workers_per_host
+    return network.inside if is_inside.all() else network.between

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.process_environment import temporary_variables
+from paragan.core.traffic import Collective
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment
 from paragan.distributed.launch.rendezvous import meet
 
@@ -91,7 +93,7 @@ def _single_rank_world(device: torch.device, patience: timedelta) -> World:
 
 
 @contextmanager
-def lone_rank(device: torch.device) -> Iterator[World]:
+def lone_rank(device: torch.device) -> Iterator[LoneRank]:
     """Yield a world of this process alone in which it computes as a rank of several does.
 
     Its collectives have one member, and cost what they cost without a network. For measurements:
@@ -107,7 +109,7 @@ def lone_rank(device: torch.device) -> Iterator[World]:
     else:
         with temporary_variables(loopback_environment()):
             groups = list(_create_groups(dist.HashStore(), 0, 1, device, patience))
-    world = _LoneRank(0, 2, 0, 2, device, *groups)
+    world = LoneRank(0, 2, 0, 2, device, *groups)
     try:
         yield world
     finally:
@@ -116,8 +118,10 @@ def lone_rank(device: torch.device) -> Iterator[World]:
 
 
 @dataclass(frozen=True)
-class _LoneRank(World):
-    """Rank 0 of two whose other rank always agrees."""
+class LoneRank(World):
+    """Rank 0 of two whose other rank always agrees. calls: number of collectives by kind."""
+
+    calls: Counter[str] = field(default_factory=Counter, compare=False)
 
     def share(self, total: int) -> tuple[int, int]:
         return 0, total
@@ -127,6 +131,16 @@ class _LoneRank(World):
 
     def gather_tensors(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor] * self.size
+
+    def count_bytes(
+        self,
+        kind: str,
+        num_bytes: int,
+        collective: Collective = Collective.ALL_REDUCE,
+        num_ranks: int | None = None,
+    ) -> None:
+        self.calls[kind] += 1
+        super().count_bytes(kind, num_bytes, collective, num_ranks)
 
 
 def _create_groups(

@@ -20,7 +20,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import FilePath, Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
 from paragan.core.source import TensorSpec
-from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Can, Report, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -28,9 +27,7 @@ from paragan.game.scheme import refuse_pauses
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._update_order import read_order
-from paragan.schemes.parameter_server.links import StalenessBound
 from paragan.schemes.parameter_server.server import Server
-from paragan.schemes.parameter_server.simulated_step import simulate_workers
 from paragan.schemes.parameter_server.worker import GradientWorker
 
 
@@ -54,6 +51,8 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     Equals `synchronous` in a process without other ranks.
     """
 
+    has_forecast = False
+
     def __init__(self, options: Options = Options()) -> None:
         super().__init__()
         self.options = options
@@ -67,10 +66,6 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
         """Return the workers: all ranks but the server."""
         return {side: range(min(1, num_ranks - 1), num_ranks) for side in Side}
-
-    def simulate(self, timeline: Timeline) -> None:
-        per_step = {Side.G: 1, Side.D: timeline.d_updates}
-        simulate_workers(timeline, StalenessBound(self.options.staleness, per_step))
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player's update needs more than gradients."""
