@@ -19,8 +19,8 @@ from paragan.parallel import MemoryOptions, ddp, local_sgd
 from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
 from paragan.scaling.collectives import collective_seconds
 from paragan.scaling.forecast import Goal, forecast
-from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
+from paragan.scaling.simulation import GameCosts
 from paragan.schemes import asynchronous, synchronous
 
 STEPS, BATCH = 150_000, 2048
@@ -70,7 +70,14 @@ def profile() -> RunProfile:
 
     def player(side: Side, macs: float) -> PlayerProfile:
         size = 4 * WEIGHTS[side]
-        return PlayerProfile(WEIGHTS[side], size, size, curve(macs), 0, 0)
+        return PlayerProfile(
+            parameters=WEIGHTS[side],
+            weight_bytes=size,
+            state_bytes=size,
+            update_s=curve(macs),
+            norms=0,
+            norm_bytes=0,
+        )
 
     g = player(Side.G, G_MACS)
     d = player(Side.D, D_MACS - GENERATE_MACS)

@@ -21,8 +21,8 @@ from benchmarks.record import write
 from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
 from paragan.scaling.forecast import Forecast, Goal, Scaling, forecasts
 from paragan.scaling.forecast_plot import FIGURE_INCHES, add_legend, draw_losses, draw_scaling, draw_speeds
-from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.profile import Curve, RunProfile
+from paragan.scaling.simulation import GameCosts
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 COUNTS = (128, 256, 512, 1024)

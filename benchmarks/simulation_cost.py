@@ -23,7 +23,7 @@ from paragan.game.scheme import FunctionScheme, Scheme
 from paragan.parallel import Strategy, ddp, local_sgd, zero3
 from paragan.scaling.cluster import Cluster, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, forecast
-from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.simulation import GameCosts
 from paragan.schemes import asynchronous, synchronous
 
 COUNTS = (64, 128, 256, 512, 1024, 2048, 4096)

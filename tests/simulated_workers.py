@@ -6,8 +6,8 @@ from paragan.core.types import Side
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import ddp
 from paragan.scaling.cluster import Cluster, Interconnect, Link
-from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.profile import Curve, PlayerProfile, RunProfile
+from paragan.scaling.simulation import GameCosts
 from paragan.schemes import synchronous
 
 ROWS = (8, 64)
@@ -19,10 +19,18 @@ def constant(value: float) -> Curve:
     return Curve(ROWS, (value, value))
 
 
+def player_profile(parameters: int, update_s: Curve) -> PlayerProfile:
+    """A player of fp32 weights without buffers and batch norm."""
+    size = 4 * parameters
+    return PlayerProfile(
+        parameters=parameters, weight_bytes=size, state_bytes=size, update_s=update_s, norms=0, norm_bytes=0
+    )
+
+
 def profile(g_s=0.1, d_s=0.08, generate_s=0.0, load_s=0.0, between_s=0.0, d_updates=1, **changes) -> RunProfile:
     """G with 4 MB of weights and D with 2 MB; seconds do not depend on the batch."""
-    g = PlayerProfile(1_000_000, 4_000_000, 4_000_000, constant(g_s), 0, 0)
-    d = PlayerProfile(500_000, 2_000_000, 2_000_000, constant(d_s), 0, 0)
+    g = player_profile(1_000_000, constant(g_s))
+    d = player_profile(500_000, constant(d_s))
     step_s = constant(g_s + d_updates * (d_s + generate_s) + between_s)
     values = {
         "recipe": "digits",

@@ -17,10 +17,7 @@ from paragan.core.types import Side
 from paragan.game.network import Calling
 from paragan.parallel import none
 from paragan.penalties import contrastive
-from paragan.scaling.game_costs import GameCosts
-from paragan.scaling.simulation import SimulatedTime
-from paragan.schemes.parameter_server import Options, Scheme
-from tests import simulated_workers
+from paragan.schemes.parameter_server import Scheme
 from tests.distributed import cases_parameter_server as cases
 from tests.laws.small_gan import BATCH, game, player
 from tests.tiny_run import train
@@ -132,21 +129,16 @@ def test_a_run_without_delay_is_that_of_one_process(three_ranks, tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_simulated_bytes_are_those_that_a_run_records(three_ranks, tmp_path, k):
+def test_recorded_bytes_are_a_gradient_and_a_state_for_each_turn_of_each_worker(three_ranks, tmp_path, k):
     """Besides the heads: 24 bytes of each message, and a byte of each tensor with gradients, whether it has one."""
     words = ["scheme.staleness=0", f"d.updates_per_step={k}"]
     found = three_ranks.run(f"{CASES}:recorded_traffic", timeout=200, folder=str(tmp_path), words=words)
     (lines, sizes), *_ = found
-    measured = simulated_workers.profile(d_updates=k)
-    players = {name: replace(getattr(measured, name), state_bytes=size) for name, (size, _) in sizes.items()}
-    game = GameCosts(replace(measured, **players), Scheme(Options(0)), {}, 16)
-    time = SimulatedTime(game, simulated_workers.cluster(3))
-    steps = 10
-    time.run(steps)
     workers, tensors = 2, {name: number for name, (_, number) in sizes.items()}
+    states = 2 * workers * (k * sizes["d"][0] + sizes["g"][0])
     heads = workers * (2 * 24 * (k + 1) + k * tensors["d"] + tensors["g"])
     counted = [links["parameters"] for step, links in lines if step > 1]  # the first step begins with all weights
-    assert len(counted) >= 1 and counted == [time.bytes["parameters"] / steps + heads] * len(counted)
+    assert len(counted) >= 1 and counted == [states + heads] * len(counted)
 
 
 def test_one_process_is_the_synchronous_run(tmp_path):

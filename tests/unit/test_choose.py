@@ -19,10 +19,10 @@ from paragan.runs.planned_training import settings_of_run, to_words
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
-from paragan.scaling.profile import Curve, PlayerProfile
+from paragan.scaling.profile import Curve
 from paragan.schemes import asynchronous
 from tests.probed_plans import source_of
-from tests.simulated_workers import cluster, game
+from tests.simulated_workers import cluster, game, player_profile
 
 LINK = Link(1e-4, 1e8)
 GOAL = PlanGoal(64, 64, 100)
@@ -191,7 +191,7 @@ def per_row(seconds):
 def test_ranks_of_g_are_chosen_for_an_asynchronous_config():
     """D's turn costs three times G's: most ranks are D's. A number that the config sets stays."""
     source = source_of("preset=paragan")
-    costs = {side: PlayerProfile(1000, 4000, 4000, per_row(s), 0, 0) for side, s in COSTS.items()}
+    costs = {side: player_profile(1000, per_row(s)) for side, s in COSTS.items()}
     whole = dict.fromkeys(("step_s", "alone_step_s"), per_row(sum(COSTS.values())))
     source = replace(source, profile=replace(source.profile, g=costs[Side.G], d=costs[Side.D], **whole))
     made = plan_settings.plan_settings(source, cluster(8, LINK), 64)

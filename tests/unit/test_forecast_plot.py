@@ -20,7 +20,20 @@ from tests.simulated_workers import cluster, game
 
 COUNTS = (1, 8, 64)
 SHARES = {"compute": 70.0, "imbalance": -10.0, "communication": 25.0, "jitter": 15.0}
-ROW = Forecast(8, 1, 64, 0.1, 0.1, 0.1, 640.0, 0.7, {}, 1.0, None, SHARES)
+ROW = Forecast(
+    workers=8,
+    hosts=1,
+    batch=64,
+    step_s=0.1,
+    low_s=0.1,
+    high_s=0.1,
+    images_per_s=640.0,
+    efficiency=0.7,
+    link_bytes={},
+    hours=1.0,
+    cost=None,
+    losses=SHARES,
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from paragan.runs.profile_run import measure_profile, updates_fingerprint
 from paragan.scaling.cluster import Cluster, Interconnect, Link, Unevenness, find_interconnect
 from paragan.scaling.forecast import Goal, Scaling, forecasts
 from paragan.scaling.forecast_plot import check_plot_file, write_forecast_plot
-from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.plan import ForecastPlan
 from paragan.scaling.profile import RunProfile, read_profile
+from paragan.scaling.simulation import GameCosts
 
 _MOST_WORKERS = 1 << 16
 Say = Callable[[str], None]
@@ -50,14 +50,22 @@ def forecast_run(
     config: RunConfig,
     recipe: str,
     request: ForecastRequest,
-    open_data: Callable[[], build.Data],
+    found: build.Data,
     memory: Callable[[int], int],
     say: Say,
 ) -> ForecastPlan:
-    """Return the forecasts of a request. Raises `ConfigError` for what cannot be simulated."""
+    """Return the forecasts of a request. memory: bytes at the peak of a step of a batch size.
+
+    Raises `ConfigError` for what cannot be simulated, and for the profile of another model.
+    """
     refuse_forecast(config, request)
     cluster = cluster_of(request.network, request.assume)
-    profile = obtain_profile(config, recipe, request.profile, open_data, memory, say)
+    if request.profile is not None and request.profile.exists():
+        profile = _read_profile_of(config, request.profile)
+    else:
+        profile = measure_profile(config, recipe, found, memory, say=say)
+        if request.profile is not None:
+            profile.write(request.profile)
     goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
     game = simulated_game_of(config, profile)
     say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
@@ -89,35 +97,15 @@ def refuse_simulation(config: RunConfig) -> None:
         build.strategy_on_ranks(options, torch.device("cpu")).exchanges(0)
 
 
-def obtain_profile(
-    config: RunConfig,
-    recipe: str,
-    path: Path | None,
-    open_data: Callable[[], build.Data],
-    memory: Callable[[int], int],
-    say: Say,
-) -> RunProfile:
-    """Return the profile in a file, or measure it, and write the file if one is named.
-
-    Raises `ConfigError` for the profile of another model.
-    """
-    if path is not None and path.exists():
-        profile = read_profile(path)
-        refuse_other_profile(profile, config, path)
-        return profile
-    profile = measure_profile(config, recipe, open_data(), memory, say=say)
-    if path is not None:
-        profile.write(path)
-    return profile
-
-
-def refuse_other_profile(profile: RunProfile, config: RunConfig, path: Path) -> None:
-    """Raise `ConfigError` for a profile that was not measured with these networks and updates."""
+def _read_profile_of(config: RunConfig, path: Path) -> RunProfile:
+    """Return the profile in a file; `ConfigError` for one of other networks and updates."""
+    profile = read_profile(path)
     if profile.fingerprint != updates_fingerprint(config):
         raise ConfigError(
             f"{path} is the profile of recipe {profile.recipe} with other networks, losses or updates; measure this "
             "one: name another file"
         )
+    return profile
 
 
 def simulated_game_of(config: RunConfig, profile: RunProfile) -> GameCosts:

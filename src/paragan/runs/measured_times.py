@@ -52,10 +52,18 @@ def measure_times(
         g_turn_s = min(_seconds(device, lambda: _update_g(game, batches)) for _ in range(turns))
     images_per_s = batch * config.d.updates_per_step / step_s
     hours = config.train.kimg * 1000 / images_per_s / 3600
-    cost = None if cost_per_hour is None else hours * cost_per_hour
-    load_s = None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch)
-    times = (step_s, d_turn_s, g_turn_s, load_s)
-    return MeasuredTimes(batch, number, *times, images_per_s, config.train.kimg, hours, cost)
+    return MeasuredTimes(
+        batch=batch,
+        num_steps=number,
+        step_s=step_s,
+        d_turn_s=d_turn_s,
+        g_turn_s=g_turn_s,
+        load_s=None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch),
+        images_per_s=images_per_s,
+        kimg=config.train.kimg,
+        hours=hours,
+        cost=None if cost_per_hour is None else hours * cost_per_hour,
+    )
 
 
 def _largest_in_time(

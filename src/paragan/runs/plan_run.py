@@ -105,7 +105,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     ahead = None
     chosen = None
     if request.forecast is not None:
-        ahead = forecast_run(request.config, request.recipe, request.forecast, lambda: found, simulated.peak_bytes, say)
+        ahead = forecast_run(request.config, request.recipe, request.forecast, found, simulated.peak_bytes, say)
         ahead = replace(ahead, measured_link=loopback.measure()[1] if request.is_measured else None)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
@@ -218,8 +218,15 @@ def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGa
 
         parts = lcm(config.g.micro_batches, config.d.micro_batches)
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
-    saved = (memory.saved[Side.D], memory.saved[Side.G])
-    return MemoryPlan(str(simulated.device), memory.peak_bytes, memory.terms, *saved, limit, largest)
+    return MemoryPlan(
+        device=str(simulated.device),
+        peak_bytes=memory.peak_bytes,
+        terms=memory.terms,
+        saved_by_d_turn=memory.saved[Side.D],
+        saved_by_g_turn=memory.saved[Side.G],
+        limit_bytes=limit,
+        largest_batch=largest,
+    )
 
 
 def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations) -> ModelPlan:
@@ -231,21 +238,26 @@ def _plan_model(config: RunConfig, found: build.Data, operations: StepOperations
         rest = [*net.buffers(), *(weight for weight in net.parameters() if not weight.requires_grad)]
         macs = operations.forward[side] / config.train.batch
         networks[side] = NetworkPlan(trainable, sum(one.numel() for one in rest), macs / _GIGA)
-    turn = {side: macs / _GIGA for side, macs in operations.turn.items()}
-    both = (networks[Side.G], networks[Side.D])
-    return ModelPlan(config.model.name, *both, turn[Side.D], turn[Side.G], config.d.updates_per_step)
+    return ModelPlan(
+        name=config.model.name,
+        generator=networks[Side.G],
+        discriminator=networks[Side.D],
+        d_turn_gmacs=operations.turn[Side.D] / _GIGA,
+        g_turn_gmacs=operations.turn[Side.G] / _GIGA,
+        d_updates=config.d.updates_per_step,
+    )
 
 
 def _plan_data(config: RunConfig, found: build.Data) -> DataPlan:
     source = found.train
     sample_bytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in source.tensors.values())
     return DataPlan(
-        config.data.name,
-        source.tensors["image"].shape,
-        found.num_classes,
-        None if isinstance(source, ShapeOnlySource) else len(source),
-        config.train.batch,
-        sample_bytes * config.train.batch,
-        config.train.kimg,
-        len(config.max_steps),
+        name=config.data.name,
+        shape=source.tensors["image"].shape,
+        num_classes=found.num_classes,
+        num_images=None if isinstance(source, ShapeOnlySource) else len(source),
+        batch=config.train.batch,
+        batch_bytes=sample_bytes * config.train.batch,
+        kimg=config.train.kimg,
+        steps=len(config.max_steps),
     )

@@ -58,13 +58,13 @@ def plan_settings(
     """
     config = source.config
     goal = PlanGoal(
-        batch,
-        config.train.batch,
-        config.train.kimg,
-        rule,
-        memory_bytes,
-        hours,
-        source.data.train.is_decoded and not config.data.options.prefetch,
+        batch=batch,
+        base_batch=config.train.batch,
+        kimg=config.train.kimg,
+        rule=rule,
+        memory_bytes=memory_bytes,
+        hours=hours,
+        is_decoded=source.data.train.is_decoded and not config.data.options.prefetch,
     )
     planned = replace(config, train=replace(config.train, batch=batch))
     game = build.gan(config, source.data, torch.device("cpu"), model=source.model)

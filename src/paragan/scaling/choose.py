@@ -17,11 +17,10 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.scaling.cluster import Cluster
-from paragan.scaling.game_costs import GameCosts
 from paragan.scaling.parallel_plan import ParallelPlan, PlannedSetting, Prediction
 from paragan.scaling.profile import RunProfile
 from paragan.scaling.rules import learning_rate_factor, scale_learning_rates
-from paragan.scaling.simulation import SimulatedTime
+from paragan.scaling.simulation import GameCosts, SimulatedTime
 
 _STEPS = 120
 _WARM_UP = 20
@@ -81,8 +80,9 @@ def choose_plan(
     sample.
     """
     if goal.batch < cluster.workers:
-        problem = f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers"
-        raise ConfigError(f"{problem}; pass a larger train.batch")
+        raise ConfigError(
+            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
+        )
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
     first, *others = candidates(fitted.strategy)
@@ -102,13 +102,22 @@ def choose_plan(
         *_prefetch(profile, local, chosen.step_s, goal.is_decoded),
     )
     alone = profile.d_updates * goal.batch / profile.alone_step_s.at(goal.batch)
-    efficiency = chosen.images_per_s / (cluster.workers * alone)
-    settings = {one.key: one.value for one in decisions if one.key}
-    order = (chosen, *(one for one in predictions if one is not chosen))
-    measured = (profile.fingerprint, profile.machine)
-    sizes = (cluster.workers, goal.batch, local)
-    speed = (chosen.step_s, chosen.images_per_s, efficiency, hours, goal.kimg)
-    return ParallelPlan(*measured, *sizes, chosen.name, settings, *speed, decisions, order)
+    return ParallelPlan(
+        fingerprint=profile.fingerprint,
+        machine=profile.machine,
+        workers=cluster.workers,
+        batch=goal.batch,
+        local_batch=local,
+        chosen=chosen.name,
+        settings={one.key: one.value for one in decisions if one.key},
+        step_s=chosen.step_s,
+        images_per_s=chosen.images_per_s,
+        efficiency=chosen.images_per_s / (cluster.workers * alone),
+        hours=hours,
+        kimg=goal.kimg,
+        decisions=decisions,
+        predictions=(chosen, *(one for one in predictions if one is not chosen)),
+    )
 
 
 def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Prediction]:

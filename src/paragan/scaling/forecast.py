@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from paragan.core.errors import ConfigError
 from paragan.scaling.cluster import Cluster, Link, Unevenness
-from paragan.scaling.game_costs import GameCosts
-from paragan.scaling.simulation import SimulatedTime
+from paragan.scaling.simulation import GameCosts, SimulatedTime
 
 Scaling = Literal["weak", "strong"]
 _NUM_STEPS = 200
@@ -39,7 +38,7 @@ class Goal:
     save_kimg: float = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Forecast:
     """A run on one number of workers.
 

@@ -80,8 +80,7 @@ def draw_scaling(axis: Axes, curves: Mapping[str, Points], linear: Callable[[int
         axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
     for workers, value in points:
         text = f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-        place = {"xytext": (0, -13), "textcoords": "offset points", "ha": "center"}
-        axis.annotate(text, (workers, value), fontsize="x-small", **place)
+        axis.annotate(text, (workers, value), (0, -13), textcoords="offset points", ha="center", fontsize="x-small")
     axis.margins(0.1, 0.15)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")

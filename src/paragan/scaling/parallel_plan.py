@@ -28,7 +28,7 @@ class Prediction:
     link_bytes: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParallelPlan:
     """How a run is trained on a cluster.
 

@@ -30,7 +30,7 @@ class NetworkPlan:
     forward_gmacs: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelPlan:
     """Size of both networks and of their turns.
 
@@ -46,7 +46,7 @@ class ModelPlan:
     d_updates: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
     """Peak memory of a training step, in bytes.
 
@@ -67,7 +67,7 @@ class MemoryPlan:
     largest_batch: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataPlan:
     """Images of a run. num_images: of the training split; None if only the shape is known.
 
@@ -84,7 +84,7 @@ class DataPlan:
     steps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredTimes:
     """Times of a few steps on this machine, and the length of the run that follows from them.
 

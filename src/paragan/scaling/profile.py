@@ -39,7 +39,7 @@ class Curve:
         return max(0.0, self.values[right - 1] + share * (self.values[right] - self.values[right - 1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlayerProfile:
     """One player.
 
@@ -57,7 +57,7 @@ class PlayerProfile:
     norm_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunProfile:
     """Costs of a run on one worker, which computes as a rank of several does.
 

@@ -7,7 +7,7 @@ is trained: a step of 1,024 ranks is a few operations on arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,30 @@ from numpy.typing import NDArray
 from paragan.core.exchange import RankExchange
 from paragan.core.traffic import Collective
 from paragan.core.types import Rows, Side
+from paragan.game.scheme import Scheme
 from paragan.scaling.cluster import Cluster, Interconnect, Link
 from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
-from paragan.scaling.game_costs import GameCosts
+from paragan.scaling.profile import RunProfile
 
 Times = NDArray[np.float64]
 Ranks = NDArray[np.int64]
+Exchanges = Callable[[int, bool], Sequence[RankExchange]]
+
+
+@dataclass(frozen=True)
+class GameCosts:
+    """What is simulated. exchanges: of each side's strategy; see `Strategy.exchanges`.
+
+    batch: of D, over all its ranks; g_batch: of G's turn; None: as many. spans_norms: whether
+    statistics of batch norm span the ranks of a side.
+    """
+
+    profile: RunProfile
+    scheme: Scheme
+    exchanges: Mapping[Side, Exchanges]
+    batch: int
+    g_batch: int | None = None
+    spans_norms: Mapping[Side, bool] = field(default_factory=lambda: dict.fromkeys(Side, True))
 
 
 @dataclass
