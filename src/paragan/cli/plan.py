@@ -90,35 +90,14 @@ def plan_command(
         raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
     if probe_kimg is not None and not choose:
         raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
+    size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest, plan_run
 
-    forecast = None
-    if workers is not None:
-        forecast = ForecastRequest(
-            workers=_parse_counts(workers),
-            network=network,
-            scaling=scaling,
-            profile=profile,
-            assume=assume or (),
-            cost_per_hour=cost_per_hour,
-            is_chosen=choose,
-            hours=hours,
-            plot=plot,
-            probe_kimg=probe_kimg,
-        )
-    request = PlanRequest(
-        config=config,
-        recipe=recipe,
-        shape=None if shape is None else parse_shape(shape),
-        classes=classes,
-        memory_gb=memory,
-        is_measured=measure,
-        cost_per_hour=cost_per_hour,
-        forecast=forecast,
-        timeline=timeline,
-    )
+    goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
+    ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
+    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead, timeline)
     with show_lines() as say:
         plan = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm
+from typing import Any
 
 import torch
 
@@ -57,21 +58,7 @@ def measure_profile(
     sizes = tuple(sorted(set(rows)) or _batch_sizes(config))
     one = _on_one_worker(config)
     with torch.random.fork_rng(devices=[]):
-        alone = build.gan(one, found, device, model=model)
-        alone_s = [_Worker(one, found, alone, device, size).step_s() for size in sizes]
-        with lone_rank(device) as world:
-            game = build.gan(one, found, device, colocated_roles(world), model)
-            counted = _Worker(one, found, game, device, sizes[0])
-            generate_norms = _count_norms(world, counted.generate)
-            norms = {side: _count_norms(world, partial(counted.update, side)) for side in Side}
-            costs = [_measure(_Worker(one, found, game, device, size), say) for size in sizes]
-
-    def curve(values: Iterable[float]) -> Curve:
-        return Curve(sizes, tuple(values))
-
-    def player(side: Side) -> PlayerProfile:
-        return _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
-
+        measured = _measure_sizes(one, found, model, device, sizes, say)
     sample_bytes, fake_bytes = _row_bytes(next(noise_batches(one, found, device, 1)))
     return RunProfile(
         recipe=recipe,
@@ -82,18 +69,46 @@ def measure_profile(
         threads=torch.get_num_threads(),
         batch=one.train.batch,
         d_updates=one.d.updates_per_step,
-        g=player(Side.G),
-        d=player(Side.D),
-        generate_s=curve(cost.generate_s for cost in costs),
-        generate_norms=generate_norms.number,
-        step_s=curve(cost.step_s for cost in costs),
-        alone_step_s=curve(alone_s),
-        load_s=curve(cost.load_s for cost in costs),
         sample_bytes=sample_bytes,
         fake_bytes=fake_bytes,
-        memory=curve(float(memory(size)) for size in sizes),
-        cpu_share=curve(min(1.0, cost.cpu_share) for cost in costs),
+        memory=Curve(sizes, tuple(float(memory(size)) for size in sizes)),
+        **measured,
     )
+
+
+def _measure_sizes(
+    config: RunConfig,
+    found: build.Data,
+    model: Model | None,
+    device: torch.device,
+    sizes: tuple[int, ...],
+    say: Say,
+) -> dict[str, Any]:
+    """Return what was measured at all batch sizes, by its names in a profile."""
+    alone = build.gan(config, found, device, model=model)
+    alone_s = [_Worker(config, found, alone, device, size).step_s() for size in sizes]
+    with lone_rank(device) as world:
+        game = build.gan(config, found, device, colocated_roles(world), model)
+        counted = _Worker(config, found, game, device, sizes[0])
+        generate_norms = _count_norms(world, counted.generate)
+        norms = {side: _count_norms(world, partial(counted.update, side)) for side in Side}
+        costs = [_measure(_Worker(config, found, game, device, size), say) for size in sizes]
+
+    def curve(values: Iterable[float]) -> Curve:
+        return Curve(sizes, tuple(values))
+
+    players = {}
+    for side in Side:
+        players[side.value] = _player(game, side, curve(cost.update_s[side] for cost in costs), norms[side])
+    return {
+        **players,
+        "generate_s": curve(cost.generate_s for cost in costs),
+        "generate_norms": generate_norms.number,
+        "step_s": curve(cost.step_s for cost in costs),
+        "alone_step_s": curve(alone_s),
+        "load_s": curve(cost.load_s for cost in costs),
+        "cpu_share": curve(min(1.0, cost.cpu_share) for cost in costs),
+    }
 
 
 def _on_one_worker(config: RunConfig) -> RunConfig:

@@ -79,20 +79,14 @@ def choose_plan(
     alone. Raises `ConfigError` for a goal that no candidate reaches, and for workers without a
     sample.
     """
-    if goal.batch < cluster.workers:
-        raise ConfigError(
-            f"a batch of {goal.batch} has no sample for each of {cluster.workers} workers; pass a larger train.batch"
-        )
+    _refuse_small_batch(goal.batch, cluster.workers)
     local = -(-goal.batch // cluster.workers)
     fitted = _fit_memory(profile, cluster.workers, local, goal.memory_bytes)
-    first, *others = candidates(fitted.strategy)
-    fitting = [one for one in others if fitted.holds(profile, one.most_samples(cluster.workers))]
-    possible = [first, *fitting]
+    possible = fitted.possible(candidates(fitted.strategy), profile, cluster.workers)
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
-    hours = goal.kimg * 1000 / chosen.images_per_s / 3600
-    _refuse_impossible(goal, hours, cluster.workers)
+    hours = _hours(goal, chosen.images_per_s, cluster.workers)
     decisions = (
         PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
         *fitted.decisions(players),
@@ -166,7 +160,12 @@ class _Fit:
     limit: int = 0
     saved: float = 0.0
 
-    def holds(self, profile: RunProfile, local: int) -> bool:
+    def possible(self, candidates: Sequence[Candidate], profile: RunProfile, workers: int) -> list[Candidate]:
+        """Return the first candidate, and others whose workers have no more samples than fit."""
+        first, *others = candidates
+        return [first, *(one for one in others if self._holds(profile, one.most_samples(workers)))]
+
+    def _holds(self, profile: RunProfile, local: int) -> bool:
         """Return whether a worker of both players can have so many samples; any, without a limit."""
         return self.peak is None or profile.memory.at(-(-local // self.parts)) - self.saved <= self.limit
 
@@ -249,9 +248,17 @@ def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) 
     return [PlannedSetting("", "data.prefetch", f"reading is {share:.1%} of a step")]
 
 
-def _refuse_impossible(goal: PlanGoal, hours: float, workers: int) -> None:
+def _refuse_small_batch(batch: int, workers: int) -> None:
+    if batch < workers:
+        raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
+
+
+def _hours(goal: PlanGoal, images_per_s: float, workers: int) -> float:
+    """Return the hours of the run; `ConfigError` for more than it may take."""
+    hours = goal.kimg * 1000 / images_per_s / 3600
     if goal.hours is not None and hours > goal.hours:
         raise ConfigError(
             f"{goal.kimg:g} kimg in {goal.hours:g} hours is not possible on {workers} workers: the fastest plan takes "
             f"{hours:.3g} hours; use more workers, or a smaller train.kimg"
         )
+    return hours
