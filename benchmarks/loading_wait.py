@@ -2,8 +2,8 @@
 
 python -m benchmarks.loading_wait [--steps 12] [--width 64] [--batch 64]
 
-`decodes itself` is data.prefetch=0, the training thread without a pipeline. `data_wait` of the record, median over the
-log points after the first; it includes moving the batch to the device and mapping it to [-1, 1].
+`decodes itself` is loading.prefetch=0, the training thread without a pipeline. `data_wait` of the record, median over
+the log points after the first; it includes moving the batch to the device and mapping it to [-1, 1].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.loading import make
 from benchmarks.record import write
 from paragan.config import read_recipe
 
-HOW = {"decodes itself": ("data.prefetch=0",), "pipeline": ()}
+HOW = {"decodes itself": ("loading.prefetch=0",), "pipeline": ()}
 
 
 def waits(photos: Path, out: Path, steps: int, width: int, batch: int, settings: tuple[str, ...]) -> dict[str, Any]:

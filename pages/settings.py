@@ -31,7 +31,8 @@ source are never read. `g.init` and `d.init` give one player the weights of safe
 ([start from weights](adversarial.md#start-from-weights)).
 """
 _SECTIONS = {
-    "The run": "", "train": "train", "every": "every", "evaluation": "evaluation", "g and d": "g", "init": "init",
+    "The run": "", "loading": "loading", "train": "train", "every": "every", "evaluation": "evaluation",
+    "g and d": "g", "init": "init",
     "history": "history", "grid": "grid",
 }  # fmt: skip
 _REGISTRIES = {

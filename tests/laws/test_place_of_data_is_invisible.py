@@ -35,16 +35,16 @@ def weights(folder, path, *words):
 
 @pytest.fixture(scope="module")
 def from_disk(served, tmp_path_factory):
-    return weights(tmp_path_factory.mktemp("disk"), served.urls["disk"], "data.prefetch=0")
+    return weights(tmp_path_factory.mktemp("disk"), served.urls["disk"], "loading.prefetch=0")
 
 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("disk", ("data.prefetch=5", "data.threads=3")),
-        ("http", ("data.prefetch=0", "data.disk_cache_mb=0")),
-        ("http", ("data.prefetch=7", "data.threads=4", "data.cache_mb=0")),
-        ("s3", ("data.prefetch=3", "data.threads=2", "data.disk_cache_mb=0")),
+        ("disk", ("loading.prefetch=5", "loading.threads=3")),
+        ("http", ("loading.prefetch=0", "data.disk_cache_mb=0")),
+        ("http", ("loading.prefetch=7", "loading.threads=4", "data.cache_mb=0")),
+        ("s3", ("loading.prefetch=3", "loading.threads=2", "data.disk_cache_mb=0")),
     ],
 )
 def test_weights_do_not_depend_on_the_place_of_the_data(served, from_disk, tmp_path, monkeypatch, place, words):

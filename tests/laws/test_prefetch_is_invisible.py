@@ -52,13 +52,15 @@ def threads():
 @pytest.fixture(scope="module")
 def inline(images, tmp_path_factory):
     """Weights of six steps without reading ahead."""
-    run = trainer(tmp_path_factory.mktemp("inline"), images, 6, "data.prefetch=0")
+    run = trainer(tmp_path_factory.mktemp("inline"), images, 6, "loading.prefetch=0")
     assert isinstance(run.batches, Loader)
     list(run.run())
     return weights(run)
 
 
-@pytest.mark.parametrize("how", [(), ("data.threads=1",), ("data.prefetch=1",), ("data.prefetch=5", "data.threads=4")])
+@pytest.mark.parametrize(
+    "how", [(), ("loading.threads=1",), ("loading.prefetch=1",), ("loading.prefetch=5", "loading.threads=4")]
+)
 def test_prefetch_has_the_weights_of_a_run_without(inline, images, tmp_path, how):
     run = trainer(tmp_path, images, 6, *how)
     assert isinstance(run.batches, Pipeline)
@@ -68,8 +70,8 @@ def test_prefetch_has_the_weights_of_a_run_without(inline, images, tmp_path, how
 
 
 def test_resume_continues_after_the_batch_that_was_consumed(inline, images, tmp_path):
-    list(trainer(tmp_path, images, 2, "data.prefetch=4", "data.threads=3").run())
-    resumed = trainer(tmp_path, images, 6, "data.prefetch=2")
+    list(trainer(tmp_path, images, 2, "loading.prefetch=4", "loading.threads=3").run())
+    resumed = trainer(tmp_path, images, 6, "loading.prefetch=2")
     assert resumed.resume() and resumed.batches.position == 2
     list(resumed.run())
     assert torch.equal(weights(resumed), inline)
@@ -78,7 +80,7 @@ def test_resume_continues_after_the_batch_that_was_consumed(inline, images, tmp_
 def test_a_run_may_be_resumed_with_other_threads(images, tmp_path):
     settings = words(images, 2)
     pg.train(read_recipe("digits", settings), out=tmp_path / "run")
-    run = pg.train(read_recipe("digits", words(images, 4, "data.prefetch=0")), out=tmp_path / "run")
+    run = pg.train(read_recipe("digits", words(images, 4, "loading.prefetch=0")), out=tmp_path / "run")
     assert run.is_finished
 
 
@@ -119,7 +121,7 @@ def test_data_in_memory_is_not_read_ahead_unless_requested(tmp_path):
     settings = ["data.size=8", "train.batch=16", *SMALL]
     plain, ahead = (
         build.trainer(read_recipe("digits", [*settings, *more]), tmp_path, print, lambda: False)
-        for more in ((), ("data.prefetch=3",))
+        for more in ((), ("loading.prefetch=3",))
     )
     assert isinstance(plain.batches, Loader) and isinstance(ahead.batches, Pipeline)
     assert torch.equal(next(plain.batches).image, next(ahead.batches).image)
@@ -141,7 +143,7 @@ def test_a_grid_reads_ahead_if_requested(tmp_path, executor):
             print,
             lambda: False,
         )
-        for n, more in enumerate(((), ("data.prefetch=2",)))
+        for n, more in enumerate(((), ("loading.prefetch=2",)))
     )
     assert isinstance(ahead.population.cells[0].batches, Pipeline)
     for run in (plain, ahead):

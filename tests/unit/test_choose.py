@@ -121,7 +121,7 @@ def test_average_of_too_few_updates_becomes_longer():
 def test_reading_that_takes_long_is_done_ahead():
     slow = plan(replace(GOAL, is_decoded=True), load_s=0.1)[0]
     quick = plan(replace(GOAL, is_decoded=True), load_s=0.0001)[0]
-    assert slow.settings["data.prefetch"] == "auto" and "data.prefetch" not in quick.settings
+    assert slow.settings["loading.prefetch"] == "auto" and "loading.prefetch" not in quick.settings
 
 
 def test_impossible_goal_is_refused_with_the_best_time():

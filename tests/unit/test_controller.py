@@ -140,7 +140,7 @@ def folder_run(tmp_path, *words):
 
 
 def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
-    config = folder_run(tmp_path, "data.prefetch=auto", "data.threads=2", "every.log_steps=1")
+    config = folder_run(tmp_path, "loading.prefetch=auto", "loading.threads=2", "every.log_steps=1")
     trainer = build.trainer(config, tmp_path / "run", print, stop=lambda: False)
     kinds = []
     for event in trainer.run():
@@ -154,7 +154,7 @@ def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
 
 
 def test_fixed_prefetch_has_no_controller(tmp_path):
-    for word in ("data.prefetch=3", "data.prefetch=0", "data.prefetch=null"):
+    for word in ("loading.prefetch=3", "loading.prefetch=0", "loading.prefetch=null"):
         config = folder_run(tmp_path, word)
         stream = build.data.batch_stream(config, build.open_data(config).train, 0, torch.device("cpu"))
         next(stream)
@@ -165,8 +165,8 @@ def test_fixed_prefetch_has_no_controller(tmp_path):
 
 def test_ranks_of_a_host_have_half_of_the_readers_each(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    config = folder_run(tmp_path, "data.prefetch=auto", "data.max_readers=6")
-    budgets = [build.data._host_budget(config.data.options, World(rank, 2, rank, 2)) for rank in (0, 1)]
+    monkeypatch.setattr(build.data, "_MAX_READERS", 6)
+    budgets = [build.data._host_budget(World(rank, 2, rank, 2)) for rank in (0, 1)]
     given = []
     for budget in budgets:
         budget.update(lambda threads, num_bytes: given.append(threads) or Claim(threads, 0, True))

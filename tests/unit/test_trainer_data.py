@@ -142,7 +142,7 @@ def test_undeclared_ragged_rows_are_one_line(tmp_path):
 def test_prefetch_of_ragged_or_streamed_samples_is_refused(tmp_path, data):
     nets = (Echo(), Ear()) if isinstance(data, dict) else (Drawn(nn.Linear(3, 2)), nn.Linear(2, 1))
     with pytest.raises(pg.ConfigError, match="prefetch is not available for ragged or streamed samples"):
-        pg.Trainer(*nets, data, settings={"data.prefetch": 2}, out=tmp_path)
+        pg.Trainer(*nets, data, settings={"loading.prefetch": 2}, out=tmp_path)
 
 
 def test_prefetch_of_a_dataset_is_refused(tmp_path):
@@ -150,7 +150,7 @@ def test_prefetch_of_a_dataset_is_refused(tmp_path):
     with pytest.raises(
         pg.ConfigError, match="prefetch is not available for a Dataset, whose draws would be mixed with"
     ):
-        trainer(tmp_path, Points(), settings={**TINY, "data.prefetch": 2})
+        trainer(tmp_path, Points(), settings={**TINY, "loading.prefetch": 2})
 
 
 def test_arrays_and_lists_of_numbers_are_tensors(tmp_path):

@@ -229,11 +229,11 @@ def _refuse_settings(config: RunConfig, source: Source, held_out: Source | None)
         if chosen.name != FROM_MEMORY:
             raise ConfigError(f"settings: {key}={chosen.name} {needs}, or use paragan.train")
     is_ragged = any(-1 in spec.shape for spec in source.tensors.values())
-    if config.data.options.prefetch and (is_ragged or isinstance(source, StreamedSource)):
-        raise ConfigError("settings: data.prefetch is not available for ragged or streamed samples; leave it out")
-    if config.data.options.prefetch and isinstance(source, DatasetSource):
+    if config.loading.prefetch and (is_ragged or isinstance(source, StreamedSource)):
+        raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")
+    if config.loading.prefetch and isinstance(source, DatasetSource):
         raise ConfigError(
-            "settings: data.prefetch is not available for a Dataset, whose draws would be mixed with "
+            "settings: loading.prefetch is not available for a Dataset, whose draws would be mixed with "
             "those of the networks; leave it out, or pass a paragan.Source with a separate generator"
         )
     if config.grid is not None:

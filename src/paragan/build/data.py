@@ -17,7 +17,6 @@ from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.option_types import DatasetOptions
 from paragan.core.roles import Roles
 from paragan.core.source import Source, StreamedSource, describe_tensors
 from paragan.core.tensor_game import TensorGame
@@ -32,6 +31,8 @@ from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
 
 _MAX_THREADS = 4  # enough for the training speed of most games
+_MAX_READERS = 64  # of all ranks of a host, while storage is slow to respond
+_MAX_BYTES = 1 << 30  # of files and batches read ahead; with a controller: of all ranks of a host
 
 
 @dataclass(frozen=True)
@@ -146,39 +147,37 @@ def batch_stream(
     *,
     world: World = ALONE,
 ) -> BatchStream:
-    """Return the batches of a run, made ahead as set by `data.prefetch`, `readers` and `threads`.
+    """Return the batches of a run, made ahead as set by `loading`.
 
-    is_automatic: whether decoded data is read ahead if `data.prefetch` is null. world: the ranks
+    is_automatic: whether decoded data is read ahead if `loading.prefetch` is null. world: the ranks
     that share the resources of a host.
     """
     if isinstance(source, StreamedSource):
         return IterableStream(source, config.train.batch, device, share or (0, config.train.batch))
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip)
-    options = config.data.options
+    options = config.loading
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
     depth = options.prefetch
     if depth is None and is_automatic and source.is_decoded:
-        depth = "auto" if "://" in str(vars(options).get("path", "")) else threads + 1
-    max_bytes = options.prefetch_mb << 20
+        depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
     timeout_s = config.train.timeout_s
     if depth == "auto" and source.is_decoded:
-        budget = _host_budget(options, world)
+        budget = _host_budget(world)
         readers = min(options.readers or threads, budget.least.threads)
         limits = (readers + 1, readers, threads)
-        return Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget)
+        return Pipeline(loader, *limits, _MAX_BYTES, timeout_s, budget=budget)
     if depth == "auto" or not depth:
         return loader
     limits = (depth, options.readers, min(threads, depth))
-    return Pipeline(loader, *limits, max_bytes, timeout_s)
+    return Pipeline(loader, *limits, _MAX_BYTES, timeout_s)
 
 
-def _host_budget(options: DatasetOptions, world: World) -> HostBudget:
+def _host_budget(world: World) -> HostBudget:
     """Return the budget of the controllers of this host; ranks of one parent process share a file."""
-    share = Claim(max(1, min(_MAX_THREADS, options.max_readers // world.local_size)), 0)
+    share = Claim(max(1, min(_MAX_THREADS, _MAX_READERS // world.local_size)), 0)
     name = f"paragan-loading-{os.getuid()}-{os.getppid()}"
     path = Path(tempfile.gettempdir()) / name if world.local_size > 1 else None
-    max_bytes = options.prefetch_mb << 20
-    return HostBudget(options.max_readers, max_bytes, share, world.local_rank, world.local_size, path)
+    return HostBudget(_MAX_READERS, _MAX_BYTES, share, world.local_rank, world.local_size, path)
 
 
 def refuse_unpaired(

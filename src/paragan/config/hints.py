@@ -23,7 +23,7 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use train.threads={}": "threads",
     "use devices={}": "gpus num_gpus n_gpu ngpu nproc nproc_per_node",
     "leave it out; an accelerator is used where one is visible, else the CPU; devices=N takes several": "device",
-    "use data.threads={}": "num_workers n_workers",
+    "use loading.threads={}": "num_workers n_workers",
     "use g.precision={} d.precision={}": "precision amp fp16 bf16 mixed_precision",
     "use g.micro_batches={} d.micro_batches={}": "grad_accum gradient_accumulation_steps accumulate_grad_batches",
     "use g.max_norm={} d.max_norm={}": "clip grad_clip clip_grad_norm max_grad_norm gradient_clip_val",
@@ -112,8 +112,8 @@ def setting_hint(key: str, value: Any) -> str | None:
     text = SETTINGS.get(plain)
     if text is None or ("1 - {}" in text and not _is_decay(value)):
         return None
-    if "data.threads" in text and str(value) == "0":
-        return "use data.prefetch=0"
+    if "loading.threads" in text and str(value) == "0":
+        return "use loading.prefetch=0"
     if "g.precision" in text:
         value = _format(plain, value)
     return text.replace("={}", _assigned(value)).replace("{}", _short(value))

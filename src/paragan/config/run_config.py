@@ -18,6 +18,7 @@ from paragan.core.settings_tree import flatten
 from paragan.engine.options import Change, EveryOptions, InitOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
+from paragan.loading.options import LoadingOptions
 
 FORMAT = 1
 _WRITERS = ("images", "jsonl", "console", "report")
@@ -52,6 +53,8 @@ class RunConfig:
     """Differentiable augmentation of the images that D receives; null: none."""
     scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
     """The order of updates in one step."""
+    loading: LoadingOptions = field(default_factory=LoadingOptions)
+    """Threads and batches read ahead."""
     train: TrainOptions = field(default_factory=TrainOptions)
     """Batch, length and execution."""
     every: EveryOptions = field(default_factory=EveryOptions)

@@ -69,21 +69,6 @@ class DatasetOptions:
 
     labels: bool = field(default=True, repr=False)
     """Whether the labels of the data are used. false: none, the run is unconditional."""
-    prefetch: Natural | Literal["auto"] | None = field(default=None, repr=False)
-    """Batches that are read and decoded ahead of the training step; 0: none; auto: a controller
-    changes this, `readers` and `threads` by the latency of storage; null: auto for remote data, one
-    more than `threads` for other data that is decoded from files, 0 for data in memory and grids.
-    """
-    prefetch_mb: Count = field(default=1024, repr=False)
-    """MiB that files and batches read ahead may take, at most; the next batch is always read. auto:
-    of all ranks of a host.
-    """
-    max_readers: Annotated[int, Interval(ge=1, le=1024)] = field(default=64, repr=False)
-    """Threads of all ranks of a host that read while storage is slow, at most (prefetch=auto)."""
-    readers: Annotated[int, Interval(ge=0, le=256)] = field(default=0, repr=False)
-    """Threads that only read files ahead, for storage that is slow to respond; 0: `threads` read."""
-    threads: Annotated[int, Interval(ge=1, le=256)] | None = field(default=None, repr=False)
-    """Threads that decode batches ahead; null: one per CPU thread of the process, at most 4."""
 
 
 @dataclass(frozen=True)

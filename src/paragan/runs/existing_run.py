@@ -16,7 +16,7 @@ from paragan.runs.folder import RunFolder
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
     *("train.watchdog", "train.trace_steps", "train.network", "train.deterministic"),
-    *("rollback.", "data.prefetch", "data.prefetch_mb", "data.readers", "data.threads"),
+    *("rollback.", "loading."),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
 )
 _PLAYER = r"(g|d|players\.\w+)\."

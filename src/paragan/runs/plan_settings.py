@@ -64,7 +64,7 @@ def plan_settings(
         rule=rule,
         memory_bytes=memory_bytes,
         hours=hours,
-        is_decoded=source.data.train.is_decoded and not config.data.options.prefetch,
+        is_decoded=source.data.train.is_decoded and not config.loading.prefetch,
     )
     planned = replace(config, train=replace(config.train, batch=batch))
     game = build.gan(config, source.data, torch.device("cpu"), model=source.model)

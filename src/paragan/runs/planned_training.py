@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paragan.scaling.parallel_plan import ParallelPlan
 
 AUTO = "auto"
-_PLANNED = ("train.batch", "scheme", "g.", "d.", "data.prefetch")  # settings that a plan may change
+_PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings that a plan may change
 Say = Callable[[str], None]
 
 

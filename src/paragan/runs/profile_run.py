@@ -233,7 +233,7 @@ def _load_s(worker: _Worker) -> float:
     """Return the seconds that a step waits for a batch: none with prefetch."""
     config = worker.config
     found = worker.found
-    if isinstance(found.train, ShapeOnlySource) or config.data.options.prefetch:
+    if isinstance(found.train, ShapeOnlySource) or config.loading.prefetch:
         return 0.0
     config = replace(config, train=replace(config.train, batch=worker.size))
     stream = batch_stream(config, found.train, config.seed, worker.device, flip=found.flip)

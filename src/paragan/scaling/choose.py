@@ -244,8 +244,8 @@ def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) 
     share = profile.d_updates * profile.load_s.at(local) / step_s
     if is_decoded and share > 0.02:
         reason = f"reading is {share:.0%} of a step, and can run ahead"
-        return [PlannedSetting("data.prefetch", "auto", reason)]
-    return [PlannedSetting("", "data.prefetch", f"reading is {share:.1%} of a step")]
+        return [PlannedSetting("loading.prefetch", "auto", reason)]
+    return [PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")]
 
 
 def _refuse_small_batch(batch: int, workers: int) -> None:
