@@ -50,15 +50,15 @@ ZOO = {
 
 
 def equals_accumulation(
-    world: World, numbers: Sequence[int], micro_batches: int, uneven: bool, scheme: str, options: dict[str, Any]
+    world: World, numbers: Sequence[int], micro_batches: int, uneven: bool, scheme: str
 ) -> list[tuple[dict[str, Any], float]]:
     """Differences between micro-batches of a pipeline and those of accumulation in one process, by switches."""
     first = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
     share = (first, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
     found = []
     for on in (replace(MATRIX[number], micro_batches=1) for number in numbers):
-        pipelined = {**options, "micro_batches": micro_batches}
-        gan = game(on, *(player(side, on, strategy("pipeline", pipelined), world) for side in Side))
+        options = {"micro_batches": micro_batches}
+        gan = game(on, *(player(side, on, strategy("pipeline", options), world) for side in Side))
         batches = stream(on, *share)
         for _ in range(STEPS):
             SCHEMES[scheme].step(gan, batches).read(world.sum)

@@ -1,22 +1,26 @@
-"""Cuts into pipeline stages, against all cuts there are; waiting of stages, against a simulated turn."""
+"""Cuts into pipeline stages, against all cuts there are."""
 
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 
 import pytest
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
-from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, idle_share, refuse_invalid_cuts, stage_seconds
+from paragan.parallel._pipeline_cuts import BlockCost, balanced_cuts, refuse_invalid_cuts
 
 
 def drawn(number: int, seed: int, most: int = 6) -> list[BlockCost]:
-    """Blocks with small whole numbers as seconds and bytes, so that there are ties."""
+    """Blocks with small whole numbers as work and bytes, so that there are ties."""
     values = (rng.uniform(seed, name, Rows(0, 0, number, number), (1,)).flatten().tolist() for name in ("s", "b"))
     return [BlockCost(float(1 + int(most * s)), 1 + int(9 * b)) for s, b in zip(*values, strict=True)]
+
+
+def longest(costs: list[BlockCost], cuts: tuple[int, ...]) -> float:
+    edges = itertools.pairwise((0, *cuts, len(costs)))
+    return max(sum(cost.work for cost in costs[first:stop]) for first, stop in edges)
 
 
 def sent(costs: list[BlockCost], cuts: tuple[int, ...]) -> int:
@@ -29,14 +33,14 @@ def sent(costs: list[BlockCost], cuts: tuple[int, ...]) -> int:
 def test_balanced_cuts_of_random_blocks_are_the_best_of_all(stages, seed, tolerance):
     costs = drawn(7, seed)
     every = list(itertools.combinations(range(1, len(costs)), stages - 1))
-    limit = min(max(stage_seconds(costs, cuts)) for cuts in every) * (1 + tolerance)
-    allowed = [cuts for cuts in every if max(stage_seconds(costs, cuts)) <= limit]
+    limit = min(longest(costs, cuts) for cuts in every) * (1 + tolerance)
+    allowed = [cuts for cuts in every if longest(costs, cuts) <= limit]
     found = balanced_cuts(costs, stages, tolerance)
     assert found in allowed
     assert sent(costs, found) == min(sent(costs, cuts) for cuts in allowed)
 
 
-def test_balanced_cuts_with_equal_times_cut_at_the_smallest_output():
+def test_balanced_cuts_with_equal_work_cut_at_the_smallest_output():
     costs = [BlockCost(1.0, size) for size in (100, 5, 30)]
     assert balanced_cuts(costs, 2) == (2,)
     assert balanced_cuts(costs[::-1], 2) == (2,)
@@ -69,30 +73,3 @@ def test_cuts_by_hand_that_do_not_increase_are_refused(cuts):
 def test_cuts_by_hand_with_a_block_in_each_stage_are_accepted():
     refuse_invalid_cuts((1, 4), 5, 3)
     refuse_invalid_cuts((), 5, 1)
-
-
-@pytest.mark.parametrize("stages", [1, 2, 4, 7])
-@pytest.mark.parametrize("micro_batches", [1, 2, 8])
-def test_idle_share_of_equal_stages_is_the_formula_of_gpipe(stages, micro_batches):
-    formula = Fraction(stages - 1, micro_batches + stages - 1)
-    assert idle_share([Fraction(3, 7)] * stages, micro_batches) == formula
-
-
-@pytest.mark.parametrize("seconds", [(1, 1, 1), (1, 2, 3), (3, 1, 2), (5, 1, 1), (2,)])
-@pytest.mark.parametrize("micro_batches", [1, 2, 5])
-def test_idle_share_of_unequal_stages_is_that_of_a_simulated_turn(seconds, micro_batches):
-    """Forward of all micro-batches and then backward, which takes twice as long, in reverse order."""
-    forward = [Fraction(value, 3) for value in seconds]
-    turn = passed(forward, micro_batches) + passed([2 * value for value in forward[::-1]], micro_batches)
-    busy = micro_batches * sum(map(Fraction, seconds))
-    assert idle_share(list(map(Fraction, seconds)), micro_batches) == 1 - busy / (len(seconds) * turn)
-
-
-def passed(seconds: list[Fraction], micro_batches: int) -> Fraction:
-    """Time until the last of the micro-batches has passed all stages."""
-    free = [Fraction(0)] * len(seconds)
-    for _ in range(micro_batches):
-        ready = Fraction(0)
-        for stage, value in enumerate(seconds):
-            ready = free[stage] = max(ready, free[stage]) + value
-    return free[-1]

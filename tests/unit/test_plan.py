@@ -245,6 +245,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["digits", "--memory", "0"], "--memory"),
         (["digits", "--memory", "much"], "--memory"),
         (["digit"], "did you mean 'digits'?"),
+        (["digits", "--workers", "1,2", "g.strategy=pipeline"], "strategy pipeline has no forecast on other numbers"),
     ],
 )
 def test_command_refuses_in_one_line(words, message, capsys):

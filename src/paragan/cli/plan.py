@@ -13,7 +13,6 @@ import typer
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
 from paragan.cli.forecast_tables import format_bytes, format_forecast, format_ms
 from paragan.cli.layout_table import format_layout
-from paragan.cli.pipeline_table import format_pipelines
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -50,8 +49,6 @@ _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
-_TIMELINE = "With --measure and strategy pipeline: SVG or PNG file for a plot of the ranks' schedules."
-TimelineFile = Annotated[Path | None, typer.Option("--timeline", metavar="FILE", help=_TIMELINE)]
 _PROBE = "With --choose: compare half, whole and double learning rates by runs of so many kimg."
 ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
@@ -74,7 +71,6 @@ def plan_command(
     choose: Choose = False,
     hours: Hours = None,
     plot: PlotFile = None,
-    timeline: TimelineFile = None,
     probe_kimg: ProbeKimg = None,
     as_json: AsJson = False,
     trust: Trust = False,
@@ -97,7 +93,11 @@ def plan_command(
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
-    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead, timeline)
+    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
+    _print_plan(request, as_json)
+
+
+def _print_plan(request: PlanRequest, as_json: bool) -> None:
     with show_lines() as say:
         plan = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
@@ -135,8 +135,6 @@ def format_plan(plan: Plan) -> str:
     parts = [format_table(rows) + notes]
     if plan.layout is not None:
         parts.append(format_layout(plan.layout))
-    if plan.pipelines:
-        parts.append(format_pipelines(plan.pipelines))
     if plan.forecast is not None:
         parts.append(format_forecast(plan.forecast))
     if plan.parallel is not None:

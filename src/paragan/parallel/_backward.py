@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from paragan.core.phases import Phase, thread_clock
-from paragan.parallel._alternating_passes import running_micro_batch
 
 
 def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks: int) -> None:
@@ -16,9 +15,6 @@ def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks:
 
     Callbacks of a backward run in the order in which they are queued; reducers queue theirs later.
     """
-    if (micro_batch := running_micro_batch()) is not None:
-        micro_batch.backward(roots, gradients)
-        return
     clock = thread_clock()
     if clock is None or ranks == 1:
         torch.autograd.backward(roots, gradients)

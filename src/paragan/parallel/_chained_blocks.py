@@ -1,4 +1,4 @@
-"""Blocks of a network whose calls are replaced: by a pipeline, or by a measurement."""
+"""Blocks of a network whose calls are replaced: by a pipeline, or to estimate their work."""
 
 from __future__ import annotations
 

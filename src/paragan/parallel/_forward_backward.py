@@ -98,7 +98,7 @@ class _TurnRun:
         """Run forward and backward of each; reduces: the last one reduces gradients over ranks."""
         last = parts if reduces else 0
         feeds = enumerate(turn.feed.parts(parts), start=1)
-        return self.reduction.run([partial(self._micro_batch, turn, feed, number == last) for number, feed in feeds])
+        return [self._micro_batch(turn, feed, number == last) for number, feed in feeds]
 
     def _micro_batch(self, turn: Turn, feed: TurnInputs, last: bool) -> LossTerms:
         with self.reduction.around(last):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -18,13 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Shape
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
-from paragan.core.types import Can, Side
-from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import mixing_layers
-from paragan.parallel._block_costs import block_costs, estimate_work
+from paragan.parallel._block_costs import block_costs
 from paragan.parallel._fully_shard import build_sharded
 from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cuts, refuse_invalid_cuts
 from paragan.parallel._placement import placement_of
@@ -35,16 +32,12 @@ from paragan.parallel.none import Strategy
 
 @dataclass(frozen=True)
 class PipelinedNetwork:
-    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters.
-
-    split: of the backward of its blocks; None: not split.
-    """
+    """A pipelined network as a whole: its ranks, shapes of all tensors, names of all parameters."""
 
     ranks: RankGroups
     messages: Messages
     shapes: Mapping[str, Shape]
     parameters: Sequence[str]
-    split: SplitBackward | None = None
 
     @contextmanager
     def backward_passes(self, differentiates: bool) -> Iterator[None]:
@@ -52,12 +45,8 @@ class PipelinedNetwork:
         self.messages.tokens = [] if differentiates else None
         try:
             yield
-            if self.split is not None:
-                self.split.finish()
         finally:
             self.messages.tokens = None
-            if self.split is not None:
-                self.split.clear()
 
 
 def is_in_block(name: str) -> bool:
@@ -119,48 +108,7 @@ def _estimated_work(make: NetworkFactory) -> list[BlockCost]:
     assert make.inputs is not None
     with torch.device("meta"):
         net = make.construct()
-    return block_costs(net, make.inputs(net), estimate_work)
-
-
-def refuse_schedule(copies: int, alternates: bool, splits: bool, recompute: bool) -> None:
-    """Raise `ConfigError` for an order of micro-batches that is not supported here.
-
-    copies: of each stage. alternates: forwards and backwards. splits: the backward.
-    """
-    chosen = "schedule=1f1b" if alternates else "split_backward"
-    other = f"{copies} copies of each stage" if copies > 1 else "recompute"
-    if alternates and splits:
-        other = "split_backward"
-    elif not (((alternates or splits) and copies > 1) or (splits and recompute)):
-        return
-    raise ConfigError(f"strategy pipeline: {chosen} is not supported with {other}; leave one of them out")
-
-
-def can_alternate(turn: Turn, nets: Mapping[Side, Network]) -> bool:
-    """Return whether micro-batches of a turn can alternate forwards and backwards.
-
-    Not with input gradients that have a graph, nor with a balancer, which needs all outputs of G
-    first; nor with a sharded network, whose hooks need a backward after each forward.
-    """
-    weights = chain.from_iterable(net.module.parameters() for net in nets.values())
-    is_sharded = any(isinstance(weight, DTensor) for weight in weights)
-    differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
-    return turn.balancer is None and not is_sharded and not differentiates
-
-
-def end_round(nets: Iterable[Network]) -> Callable[[bool], None]:
-    """Return what waits for messages of pipelined networks.
-
-    Of earlier rounds, in which other ranks have rarely not arrived; with True all of them.
-    """
-    inner = [net.module.module if isinstance(net.module, DistributedDataParallel) else net.module for net in nets]
-    placed = [cast(PipelinedNetwork, net._pipelined) for net in inner if hasattr(net, "_pipelined")]
-
-    def wait(is_last: bool) -> None:
-        for one in placed:
-            one.messages.end_round(0 if is_last else 2 * one.ranks.group.size)
-
-    return wait
+    return block_costs(net, make.inputs(net))
 
 
 def collect_weights(placed: PipelinedNetwork, here: Mapping[str, Tensor]) -> dict[str, Tensor]:

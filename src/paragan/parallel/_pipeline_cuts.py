@@ -1,4 +1,4 @@
-"""Cuts of a chain of blocks into pipeline stages, and the share of time in which stages wait.
+"""Cuts of a chain of blocks into pipeline stages.
 
 A cut is the number of the block that begins a stage: of 5 blocks, cuts (2, 4) make the stages 0-1, 2-3 and 4.
 """
@@ -13,31 +13,30 @@ from typing import Any
 
 from paragan.core.errors import ConfigError
 
-NEARLY_EQUAL = 0.02  # share by which the longest stage may exceed the shortest possible one, for fewer bytes
+NEARLY_EQUAL = 0.02  # share by which the work of the longest stage may exceed the least possible, for fewer bytes
 
 
 @dataclass(frozen=True)
 class BlockCost:
-    """Measured cost of one block for one micro-batch.
+    """Cost of one block.
 
-    seconds: forward and backward, or another measure of them. output_bytes: what a cut after the
-    block sends in a forward, and receives in a backward. forward_seconds: of the forward alone.
+    work: any measure of its time. output_bytes: of a sample; a cut after the block sends them in a
+    forward, and receives as many in a backward.
     """
 
-    seconds: float
+    work: float
     output_bytes: int
-    forward_seconds: float = 0.0
 
 
 def balanced_cuts(costs: Sequence[BlockCost], stages: int, tolerance: float = 0.0) -> tuple[int, ...]:
     """Return the cuts with the shortest longest stage; ties are broken by the bytes at the cuts.
 
-    tolerance: cuts whose longest stage takes up to this share longer count as ties, because times
-    are measured. Dynamic programming over the first blocks; raises `ConfigError` for more stages
+    tolerance: cuts whose longest stage takes up to this share longer count as ties, because work is
+    an estimate. Dynamic programming over the first blocks; raises `ConfigError` for more stages
     than blocks.
     """
     _refuse_too_many(len(costs), stages)
-    ends = list(accumulate((cost.seconds for cost in costs), initial=0.0))
+    ends = list(accumulate((cost.work for cost in costs), initial=0.0))
 
     def longest(value: float, first: int, stop: int) -> float:
         return max(value, ends[stop] - ends[first])
@@ -62,23 +61,6 @@ def refuse_invalid_cuts(cuts: Sequence[int], num_blocks: int, stages: int) -> No
             f"cuts {list(cuts)} do not divide {num_blocks} blocks into {stages} stages; pass {stages - 1} "
             f"increasing block numbers from 1 to {num_blocks - 1}, or leave them out"
         )
-
-
-def stage_seconds(costs: Sequence[BlockCost], cuts: Sequence[int]) -> list[float]:
-    """Return the seconds of each stage for one micro-batch."""
-    edges = pairwise((0, *cuts, len(costs)))
-    return [sum(cost.seconds for cost in costs[first:stop]) for first, stop in edges]
-
-
-def idle_share(seconds: Sequence[float], micro_batches: int) -> float:
-    """Return the share of the stages' time in which they wait for one another (bubble), in a turn.
-
-    seconds: of each stage for one micro-batch. A turn takes their sum for the first micro-batch,
-    and as long as the longest stage for each further one. With S equal stages and M micro-batches
-    that is (S - 1) / (M + S - 1) (Huang et al. 2019, section 2.3).
-    """
-    turn_s = sum(seconds) + (micro_batches - 1) * max(seconds)
-    return 1 - micro_batches * sum(seconds) / (len(seconds) * turn_s)
 
 
 def _least(num_blocks: int, stages: int, start: Any, extend: Callable[[Any, int, int], Any]) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
@@ -25,9 +24,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Layout
 from paragan.layers.random import uses_random_numbers
-from paragan.layers.split_backward import SplitBackward
 from paragan.layers.update_once import UpdateOnce, mixes_samples
-from paragan.parallel._alternating_passes import end_chunk, running_micro_batch, slack_rounds
 from paragan.parallel._chained_blocks import ChainedBlocks
 from paragan.parallel._network_parts import is_in_block
 from paragan.parallel._rank_groups import RankGroups
@@ -36,11 +33,6 @@ from paragan.parallel._row_split import MicroBatch, RowSplit
 from paragan.parallel._structures import put_together, specs_of_structure, take_rows_apart
 
 _MICRO_BATCHES = 4
-
-
-def default_micro_batches(net: nn.Module) -> int:
-    """Return the micro-batches of a call where none are set: one for layers that mix samples."""
-    return 1 if mixes_samples(net) else _MICRO_BATCHES
 
 
 @dataclass(frozen=True)
@@ -65,11 +57,8 @@ class PipelinedBlocks(ChainedBlocks):
     """`net.blocks` of a pipelined network: this rank's blocks, under their numbers.
 
     micro_batches: row r of the batch is in number r modulo that, as in accumulation; None: 4, or 1
-    for blocks that mix the samples of a batch. split: of the backward of blocks; None: not split.
-    alternates: turns have these micro-batches (`_alternating_passes`), so their calls have one.
+    for blocks that mix the samples of a batch.
     """
-
-    alternates: bool = False
 
     def __init__(
         self,
@@ -78,21 +67,19 @@ class PipelinedBlocks(ChainedBlocks):
         ranks: RankGroups,
         messages: Messages,
         micro_batches: int | None,
-        split: SplitBackward | None = None,
     ) -> None:
         super().__init__()
         num = ranks.group.size
         self.chunks = [Chunk(a, b, number % num) for number, (a, b) in enumerate(pairwise(edges))]
         self.ranks = ranks
         self.messages = messages
-        self._split = split
-        self._slack = slack_rounds(num)
         self._structures: dict[str, Any] = {}
         for number, block in enumerate(blocks.children()):
             here = self.stage_of(number) == ranks.group.rank
             self.add_module(str(number), block if here else AbsentBlock(block))
         self._mixes = mixes_samples(self)
-        self.micro_batches = micro_batches or default_micro_batches(self)
+        # the statistics of batch norm would be those of a micro-batch
+        self.micro_batches = micro_batches or (1 if self._mixes else _MICRO_BATCHES)
 
     def stage_of(self, number: int) -> int:
         """Return the rank of a block in its pipeline."""
@@ -118,26 +105,23 @@ class PipelinedBlocks(ChainedBlocks):
         value, structure = take_rows_apart(h)
         # as `core.fakes.detached_fakes`: without a gradient, layers mix samples of the whole batch
         is_whole = self.training and self._mixes and not torch.is_grad_enabled()
-        is_part = self.alternates and running_micro_batch() is not None
-        rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole or is_part else self.micro_batches)
+        rows = RowSplit.of(self.ranks, len(value[0]), 1 if is_whole else self.micro_batches)
         self.messages.flush()  # all ranks are here, so what was sent before has arrived
         whole = [rows.gather(each) for each in labels]
         held = self._enter(value, rows, chunks[0].rank)
         route = [chunks[0].rank, *(chunk.rank for chunk in chunks), chunks[-1].rank]
         for number, chunk in enumerate(chunks):
-            if number:
-                end_chunk()
             ends = (route[number], route[number + 2])
             structure = self._run_chunk(chunk, ends, held, rows, whole, structure)
         outputs = self._leave(held, rows, chunks[-1].rank)
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
             self.messages.flush()
         return put_together(outputs, structure)
 
     def _enter(self, value: Sequence[Tensor], rows: RowSplit, rank: int) -> list[list[Tensor]]:
         """Move the rows of all ranks to the first chunk; a backward follows if one needs it."""
         return [
-            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False, pauses=self._slack)(
+            RowMove(self.messages, part.counts, part.all_on(rank), is_recorded_always=False)(
                 [tensor[rows.mine(part)] for tensor in value]
             )
             for part in rows.parts
@@ -160,16 +144,17 @@ class PipelinedBlocks(ChainedBlocks):
         for number, part in enumerate(rows.parts):
             value = held[number]
             if here == self.ranks.group.rank:
+                # rows are received just before they are used, and sent just after: other ranks compute meanwhile
                 if ends[0] != here:
                     value = self._move(part, ends[0], here)(value)
                 out: Any = put_together(value, structure)
-                with nullcontext() if self._split is None else self._split.of(value):
-                    for block in self._blocks_of(chunk):
-                        out = block(out, *(each[number] for each in labels))
+                for block in self._blocks_of(chunk):
+                    out = block(out, *(each[number] for each in labels))
                 value, produced = self._taken_apart(out, sum(part.counts), chunk, structure)
                 if ends[1] != here:
                     value = self._move(part, here, ends[1])(value)
             else:
+                # tensors of no rows carry the graph, so that this rank's backward reaches all moves, too
                 produced = self._agree(chunk, structure, None)
                 value = absent(specs_of_structure(produced), value)
             held[number] = value
@@ -208,7 +193,7 @@ class PipelinedBlocks(ChainedBlocks):
         """Move the outputs to the ranks of their rows, each tensor in a node of its own."""
         moved: list[list[Tensor]] = []
         for part, value in zip(rows.parts, held, strict=True):
-            back = RowMove(self.messages, part.all_on(rank), part.counts, pauses=self._slack)
+            back = RowMove(self.messages, part.all_on(rank), part.counts)
             moved.append(list(chain.from_iterable(back([tensor]) for tensor in value)))
         return [rows.in_order(pieces) for pieces in zip(*moved, strict=True)]
 

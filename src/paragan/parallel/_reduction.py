@@ -1,4 +1,4 @@
-"""What a strategy adds to the forward and backward of a turn: reduction over ranks, order of micro-batches."""
+"""What a strategy adds to the forward and backward of a turn: reduction of gradients over ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core.types import LossTerms
 from paragan.layers.all_reduce import ReduceGroup
 
 
@@ -19,14 +18,13 @@ class Reduction:
     ranks: over which the gradient is a mean; the loss, a sum, is multiplied by it. around: encloses
     each micro-batch; called with True if gradients are to be reduced. tied: returns a scalar that
     joins the last backward, or None, by its roots and its terms. across: gathers the rows of all
-    ranks. run: runs micro-batches, and returns their terms in order.
+    ranks.
     """
 
     ranks: int = 1
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
     tied: Callable[[Sequence[Tensor], Sequence[str]], Tensor | None] = lambda roots, terms: None
     across: ReduceGroup | None = None
-    run: Callable[[Sequence[Callable[[], LossTerms]]], list[LossTerms]] = lambda runs: [run() for run in runs]
 
 
 NO_REDUCTION = Reduction()

@@ -12,7 +12,6 @@ reverse in a backward: torch's engine runs the nodes of one device by descending
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,6 @@ from paragan.core.collective import rank_error_from
 from paragan.core.dist import World
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
-from paragan.parallel._alternating_passes import pause, running_micro_batch
 
 Spec = tuple[tuple[int, ...], torch.dtype]
 """Shape of one row, and dtype, of a tensor."""
@@ -38,25 +36,18 @@ class Messages:
     """Messages of the ranks of one pipeline.
 
     tokens: empty tensors whose graphs reach all moves since the list was set; None: not recorded.
-    waits: times (`time.monotonic`) at which waits of this process for rows began and ended, and
-    whether an alternating micro-batch is in its backward then.
     """
 
     ranks: World
     tokens: list[Tensor] | None = None
-    waits: list[tuple[float, float, bool]] | None = None
     _sent: list[tuple[Any, Tensor]] = field(default_factory=list)
-    _earlier: list[list[tuple[Any, Tensor]]] = field(default_factory=list)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Messages:
         """Return itself: process groups cannot be copied, and copied networks use the same one."""
         return self
 
     def send(self, rows: Tensor, to: int) -> None:
-        """Send without waiting; the tensor is held until `flush`.
-
-        gloo completes a send in a wait only.
-        """
+        """Send without waiting; the tensor is held until `flush`, since gloo completes a send in a wait only."""
         rows = rows.contiguous()
         self.ranks.count("activations", rows, collective=Collective.LINK)
         with _missing_rank():
@@ -71,29 +62,17 @@ class Messages:
     @phase(Phase.COMMUNICATION)
     def wait(self, received: Any) -> None:
         """Wait for rows."""
-        began = time.monotonic()
         with _missing_rank():
             received.wait()
-        if self.waits is not None:
-            micro_batch = running_micro_batch()
-            is_backward = micro_batch is not None and micro_batch.is_backward
-            self.waits.append((began, time.monotonic(), is_backward))
 
     @phase(Phase.COMMUNICATION)
     def flush(self) -> None:
-        """Wait until all messages have arrived; for alternating micro-batches, `end_round` does."""
-        if running_micro_batch() is None:
-            self.end_round(0)
-
-    @phase(Phase.COMMUNICATION)
-    def end_round(self, slack: int) -> None:
-        """Wait until all messages have arrived but those since the last `slack` calls."""
-        self._earlier.append(self._sent)
+        """Wait until all messages have arrived."""
+        sent = self._sent
         self._sent = []
         with _missing_rank():
-            while len(self._earlier) > slack:
-                for work, _ in self._earlier.pop(0):
-                    work.wait()
+            for work, _ in sent:
+                work.wait()
 
 
 def _missing_rank() -> AbstractContextManager[None]:
@@ -106,20 +85,17 @@ class RowMove:
     """Rows of each rank before and after a move.
 
     is_recorded_always: whether its result requires a gradient wherever gradients are recorded,
-    because some rank's does. pauses: of alternating micro-batches before rows are waited for.
+    because some rank's does.
     """
 
     messages: Messages
     before: tuple[int, ...]
     after: tuple[int, ...]
     is_recorded_always: bool = True
-    pauses: int = 0
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Move the rows of all tensors, with their graph, in one node of it."""
         needs = torch.is_grad_enabled() and (self.is_recorded_always or any(t.requires_grad for t in tensors))
-        if (micro_batch := running_micro_batch()) is not None:
-            return micro_batch.move(self, tensors, needs)
         *moved, token = _MoveRows.apply(self, _leaf(needs, tensors[0]), *tensors)
         if needs and self.messages.tokens is not None:
             self.messages.tokens.append(token)
@@ -143,15 +119,11 @@ class RowMove:
                     out[_within(common, span)] = rows
                 else:
                     self.messages.send(rows, rank)
-        if self.pauses:
-            pause()
         received = []
         for rank, span in enumerate(mine):
             common = _overlap(span, wanted[me])
             for out in moved if len(common) and rank != me else ():
                 received.append(self.messages.receive(out[_within(common, wanted[me])], rank))
-        if self.pauses:  # all messages are received in the round after that of their sends
-            pause(self.pauses - 1)
         for one in received:
             self.messages.wait(one)
         return moved

@@ -14,7 +14,6 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.phases import Phase, phase
 from paragan.core.traffic import Collective
-from paragan.parallel._alternating_passes import pause, slack_rounds
 from paragan.parallel._rank_groups import RankGroups
 
 
@@ -79,10 +78,8 @@ class RowSplit:
         padded[: len(y_B)] = y_B
         gathered = [torch.empty_like(padded) for _ in self.counts]
         self.pipeline.count("activations", padded, collective=Collective.ALL_GATHER)
-        work = dist.all_gather(gathered, padded, group=self.pipeline.group, async_op=True)
-        pause(slack_rounds(self.pipeline.size))
         with phase(Phase.COMMUNICATION):
-            work.wait()
+            dist.all_gather(gathered, padded, group=self.pipeline.group)
         whole = [labels[:count] for labels, count in zip(gathered, self.counts, strict=True)]
         return [torch.cat([y[rows] for y, rows in zip(whole, part.rows, strict=True)]) for part in self.parts]
 
@@ -102,8 +99,6 @@ def _gather_count(ranks: RankGroups, count: int) -> list[int]:
     mine = torch.tensor([count])
     gathered = [torch.empty_like(mine) for _ in range(world.size)]
     world.count("control", mine, collective=Collective.ALL_GATHER)
-    work = dist.all_gather(gathered, mine, group=world.control, async_op=True)
-    pause(slack_rounds(ranks.group.size))
     with phase(Phase.COMMUNICATION):
-        work.wait()
+        dist.all_gather(gathered, mine, group=world.control)
     return [int(each) for each in gathered]

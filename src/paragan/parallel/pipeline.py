@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -26,24 +25,18 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors, shapes_of
-from paragan.core.protocols import Network, Turn
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.protocols import Turn
+from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
-from paragan.layers.split_backward import SplitBackward
 from paragan.parallel import ddp, none, zero1, zero2, zero3
-from paragan.parallel._alternating_passes import run_alternating
-from paragan.parallel._forward_backward import forward_backward
 from paragan.parallel._network_parts import (
     PartFactory,
     PipelinedNetwork,
     blocks_to_cut,
-    can_alternate,
     chunk_edges,
     collect_weights,
-    end_round,
     is_in_block,
     pipelined,
-    refuse_schedule,
     zero_gradient,
 )
 from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_stages
@@ -72,20 +65,10 @@ class Options:
     """Numbers of the blocks that begin the second and later chunks.
 
     null: so that the longest chunk has the least estimated work; for networks of outside code, equal
-    counts of blocks. `paragan plan --measure` measures the times of blocks.
+    counts of blocks.
     """
     data: Literal["ddp", "zero1", "zero2", "zero3"] = "ddp"
     """Strategy of the ranks that have the same stage."""
-    schedule: Literal["breadth_first", "1f1b"] = "breadth_first"
-    """Order of micro-batches: all forwards before all backwards, or one forward, one backward (1F1B).
-
-    1F1B holds activations of fewer micro-batches. Not with copies of a stage.
-    """
-    split_backward: bool = False
-    """Compute gradients of weights after those of inputs, which other ranks wait for (zero-bubble).
-
-    Layers hold inputs and output gradients until then. Not with copies of a stage, nor recompute.
-    """
 
 
 class Strategy(none.Strategy):
@@ -98,7 +81,6 @@ class Strategy(none.Strategy):
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
         self._copies = _OF_COPIES[options.data].Strategy(None, memory)
-        self._alternates = options.schedule == "1f1b"
 
     def refusal(self, net: nn.Module, num_ranks: int) -> str:
         stages = num_ranks if self.options.stages is None else self.options.stages
@@ -114,7 +96,6 @@ class Strategy(none.Strategy):
             problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
             raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
         ranks = rank_groups(world, self.options.stages, "pipeline.stages")
-        refuse_schedule(ranks.copies.size, self._alternates, self.options.split_backward, self.memory.recompute)
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -125,25 +106,12 @@ class Strategy(none.Strategy):
         return self._copies.training_module(net)
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
-        problem = "strategy pipeline has no forecast on other numbers of workers; leave --workers out,"
-        raise ConfigError(f"{problem} and pass --measure devices=N")
+        raise ConfigError("strategy pipeline has no forecast on other numbers of workers; leave --workers out")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in here]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
-
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        net = nets[turn.side].module
-        blocks = getattr(net, "blocks", None)
-        if not (self._alternates and isinstance(blocks, PipelinedBlocks) and can_alternate(turn, nets)):
-            return super().forward_backward(turn, nets, parts, scale)
-        run = partial(run_alternating, end_round=end_round(nets.values()))
-        gradient = partial(self.input_gradient, net, scale=scale)
-        reduction = replace(self.reduction(turn, net), run=run)
-        return forward_backward(turn, nets, parts * blocks.micro_batches, gradient, scale, reduction)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         here = pipelined(net)
@@ -230,15 +198,12 @@ class Strategy(none.Strategy):
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         messages = Messages(ranks.group)
-        split = SplitBackward() if self.options.split_backward else None
-        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters, split))
+        object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
             edges = chunk_edges(blocks, ranks.group.size * self.options.chunks, self.options.cuts, make)
             refuse_empty_stages(net, edges, ranks.group.size)
-            micro_batches = self.options.micro_batches
-            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, micro_batches, split)
-            net.blocks.alternates = self._alternates
+            net.blocks = PipelinedBlocks(blocks, edges, ranks, messages, self.options.micro_batches)
         return net
 
     def _with_stage(self, net: nn.Module, layout: Layout) -> Layout:

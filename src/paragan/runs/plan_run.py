@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -27,9 +26,7 @@ from paragan.game.gan import GAN
 from paragan.hardware import device as devices, heap, loopback
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.layout_trial import find_layout
-from paragan.runs.measured_schedule import write_timeline
 from paragan.runs.measured_times import measure_times
-from paragan.runs.plan_pipelines import pipeline_options, plan_pipelines, refuse_timeline
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
@@ -49,8 +46,7 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine. forecast: of several workers; None: none. timeline: file for a
-    plot of the schedules of pipelines.
+    cost_per_hour: of the machine. forecast: of several workers; None: none.
     """
 
     config: RunConfig
@@ -61,7 +57,6 @@ class PlanRequest:
     is_measured: bool = False
     cost_per_hour: float | None = None
     forecast: ForecastRequest | None = None
-    timeline: Path | None = None
 
 
 def _ignore(line: str) -> None:
@@ -115,10 +110,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
     size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
-    pipelines = plan_pipelines(request.config, found, device, request.is_measured)
-    if request.timeline is not None:
-        write_timeline(request.config, found, pipelines, request.timeline, say)
-    return Plan(request.recipe, *size, measured, layout, chosen, ahead, notes, pipelines)
+    return Plan(request.recipe, *size, measured, layout, chosen, ahead, notes)
 
 
 def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
@@ -135,8 +127,6 @@ def _refuse(request: PlanRequest) -> None:
         )
     if request.config.players:
         raise ConfigError("plan supports one pair of networks, not players; plan a recipe without them")
-    if request.timeline is not None:
-        refuse_timeline(request.config, request.is_measured, request.timeline)
     if request.forecast is not None:
         refuse_forecast(request.config, request.forecast)
         if request.forecast.probe_kimg is not None:
@@ -153,8 +143,6 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
         notes.append(f"devices={config.devices}: size and memory are those of one process with the whole batch")
     if build.scheme(config).is_concurrent:
         notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
-    if has_outside_networks(config, None) and any(map(pipeline_options, (config.g, config.d))):
-        notes.append("strategy pipeline: stages of networks of outside code are not planned; set cuts by hand")
     return tuple(notes)
 
 

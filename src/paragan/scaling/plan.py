@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.forecast import Forecast, Goal
 from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.parallel_plan import ParallelPlan
-from paragan.scaling.pipeline_plan import PipelinePlan
 from paragan.scaling.profile import RunProfile
 
 VERSION = 5
@@ -125,8 +124,7 @@ class ForecastPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    layout: of the networks on this device, if measured. pipelines: of players under that strategy,
-    by side. parallel: settings chosen for several
+    layout: of the networks on this device, if measured. parallel: settings chosen for several
     workers, forecast: their time; both if requested. notes: what the numbers leave out for this
     recipe.
     """
@@ -140,7 +138,6 @@ class Plan:
     parallel: ParallelPlan | None = None
     forecast: ForecastPlan | None = None
     notes: tuple[str, ...] = ()
-    pipelines: Mapping[str, PipelinePlan] = field(default_factory=dict)
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Schedules of a pipeline on a deep discriminator: equality with one process, held outputs, refusals."""
+"""An interleaved pipeline of deep networks against one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
@@ -24,7 +23,6 @@ from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge
 from paragan.parallel import none
-from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.penalties import r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -63,9 +61,7 @@ class Deep(nn.Module):
         return out.squeeze(1) if out.shape[1] == 1 else out
 
 
-def _game(
-    placed: Sequence[none.Strategy], world: World, parts: int, penalties: Sequence[r1.Penalty] = PENALTIES
-) -> GAN:
+def _game(placed: Sequence[none.Strategy], world: World, parts: int) -> GAN:
     seats = []
     for side, one in zip(Side, placed, strict=True):
         outputs = WIDTH if side is Side.G else 1
@@ -74,7 +70,7 @@ def _game(
         policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9), "eps": 1e-3}, max_norm=0.5, micro_batches=parts)
         seats.append(Player(side, one.prepare(make, world), one, policy))
     prior = Prior(5, WIDTH, CLASSES, dtype=torch.float64)
-    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=tuple(penalties))
+    return GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=PENALTIES)
 
 
 def _batches(first: int, count: int):
@@ -84,7 +80,7 @@ def _batches(first: int, count: int):
         yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
 
 
-def of_schedule(world: World, options: dict, uneven: bool) -> float:
+def difference(world: World, options: dict, uneven: bool) -> float:
     """The largest difference of any weight from one process with equal micro-batches."""
     share = (sum(UNEVEN[: world.rank]), UNEVEN[world.rank]) if uneven else world.share(ROWS)
     placed = [strategy("pipeline", options) for _ in Side]
@@ -99,32 +95,3 @@ def of_schedule(world: World, options: dict, uneven: bool) -> float:
     (found, _), (plain, _) = gans
     pairs = ((found.g, plain.g), (found.d, plain.d))
     return max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
-
-
-def most_live_outputs(world: World, schedule: str, micro_batches: int) -> int:
-    """Most micro-batches whose output of this rank's first block waits for its backward, in a turn of D."""
-    placed = [strategy("pipeline", {"micro_batches": micro_batches, "schedule": schedule}) for _ in Side]
-    gan = _game(placed, world, 1, penalties=())
-    live = [0]
-
-    def count(_: nn.Module, inputs: object, output: Tensor) -> None:
-        if output.requires_grad:
-            live.append(live[-1] + 1)
-            output.register_hook(lambda _: live.append(live[-1] - 1))
-
-    here = next(block for block in gan.d.net.blocks.children() if isinstance(block, Block))
-    here.register_forward_hook(count)
-    gan.d.update(gan.d_turn(next(_batches(*world.share(ROWS)))), against=gan.g)
-    assert live[-1] == 0
-    return max(live)
-
-
-def refused_schedule(world: World, options: dict, recompute: bool) -> str:
-    """The message of a schedule that cannot run."""
-    chosen = PipelineOptions(**options)
-    placed = PipelineStrategy(chosen, none.MemoryOptions(recompute=recompute))
-    try:
-        placed.prepare(lambda: Deep(1), world)
-    except ConfigError as error:
-        return str(error)
-    return ""
