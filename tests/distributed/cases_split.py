@@ -36,13 +36,13 @@ class Vectors(nn.Module):
 
     def __init__(self, wrap) -> None:
         super().__init__()
-        self.pair = nn.Sequential(wrap(nn.Linear(INPUTS, 8)), nn.Softplus(), wrap(nn.Linear(8, 5)))
-        self.outputs = wrap(nn.Linear(5, 7))
-        self.inputs = wrap(nn.Linear(7, 5))
-        self.embed = wrap(nn.Embedding(CLASSES, 5))
+        self.first = wrap(nn.Linear(INPUTS, 8))
+        self.whole = wrap(nn.Linear(8, 7))
+        self.last = wrap(nn.Linear(7, 7, bias=False))
+        self.embed = wrap(nn.Embedding(CLASSES, 7))
 
     def forward(self, x, y_B):
-        h = self.inputs(F.softplus(self.outputs(self.pair(x[:, :, 0, 0]))))
+        h = self.last(F.softplus(self.whole(F.softplus(self.first(x[:, :, 0, 0])))))
         return (h.sum(1) + (self.embed(y_B) * h).sum(1)).view(-1, 1, 1, 1)
 
 
@@ -51,20 +51,20 @@ class Maps(nn.Module):
 
     def __init__(self, wrap) -> None:
         super().__init__()
-        self.pair = nn.Sequential(wrap(nn.Conv2d(INPUTS, 4, 3, padding=1)), nn.Softplus(), wrap(nn.Conv2d(4, 4, 1)))
+        self.first = wrap(nn.Conv2d(INPUTS, 4, 3, padding=1))
         self.up = wrap(UpConv2d(4, 7))
         self.norm = ConditionalBatchNorm(7, CLASSES)
         self.down = wrap(DownConv2d(7, 4))
 
     def forward(self, x, y_B):
-        h = F.softplus(self.norm(self.up(self.pair(x)), y_B))
+        h = F.softplus(self.norm(self.up(F.softplus(self.first(x))), y_B))
         return self.down(h).square().mean((1, 2, 3), keepdim=True)
 
 
 NETS = {"vectors": Vectors, "maps": Maps}
 SPLITS = {
-    "vectors": {"pair": Split.PAIR, "outputs": Split.OUTPUTS, "inputs": Split.INPUTS, "embed": Split.ROWS},
-    "maps": {"pair": Split.PAIR, "up": Split.OUTPUTS, "norm": Split.ROWS, "down": Split.INPUTS},
+    "vectors": {"first": Split.OUTPUTS, "last": Split.OUTPUTS, "embed": Split.ROWS},
+    "maps": {"first": Split.OUTPUTS, "up": Split.OUTPUTS, "norm": Split.ROWS, "down": Split.OUTPUTS},
 }
 
 
@@ -129,7 +129,7 @@ def against_whole(world, kind, cuts, normed=True, size=None, recompute=False):
     convert(mine, world, None)
     split_layers(mine, group_of(world, size), SPLITS[kind])
     if recompute:
-        for layer in (mine.pair, mine.outputs, mine.embed):
+        for layer in (mine.first, mine.last, mine.embed):
             layer.forward = checkpointed(layer.forward)
     own = slice(sum(cuts[: world.rank]), sum(cuts[: world.rank + 1]))
     found = {}
@@ -166,11 +166,9 @@ def built_in_shards(world):
     return list(state) == list(expected), list(splits), differences, table.to_local().numel()
 
 
-def bytes_of(world, split):
+def bytes_of(world):
     """Bytes that an exchange of activations sends: in the forward, then in a backward to all inputs."""
-    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)).double()
-    splits = {"0": Split.PAIR} if split == "pair" else {"0.0": Split.OUTPUTS, "0.2": Split.INPUTS}
-    net = split_layers(nn.Sequential(net), world, splits)
+    net = split_layers(nn.Sequential(nn.Linear(6, 8)).double(), world, {"0": Split.OUTPUTS})
     x = batch(3, world.rank)[0][:, :, 0, 0].requires_grad_()
     out = net(x)
     forward = world.sent["activations"]

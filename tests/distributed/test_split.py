@@ -42,13 +42,10 @@ def test_network_built_in_shards_equals_the_whole(two_ranks):
     assert [num_elements for *_, num_elements in found] == [6 * 8, 5 * 8]
 
 
-def test_pair_sends_one_gather_and_one_sum(two_ranks):
-    inputs, hidden, outputs = (3 * width * 8 for width in (6, 8, 4))
-    expected = [[inputs + outputs, inputs + outputs]] * 2
-    assert two_ranks.run(f"{CASES}:bytes_of", split="pair") == expected
-    halves = hidden // 2 * 2
-    expected = [[inputs + halves + outputs, inputs + halves + outputs]] * 2
-    assert two_ranks.run(f"{CASES}:bytes_of", split="layers") == expected
+def test_layer_split_by_outputs_sends_its_input_and_half_of_its_outputs(two_ranks):
+    """Of three float64 rows per rank, in the forward, and back in the backward."""
+    sent = 3 * 8 * (6 + 8 // 2)
+    assert two_ranks.run(f"{CASES}:bytes_of") == [[sent, sent]] * 2
 
 
 @pytest.mark.parametrize("label", [-1, 10])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 CASES = "tests.distributed.cases_pipeline"
 TOLERANCE = 1e-10
 TABLES = {"rows": 3}
-LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",), "inputs": ("last",)}
+LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",)}
 CONDITIONAL = {uneven: tuple(n for n in numbers if MATRIX[n].conditional) for uneven, numbers in PAIRS.items()}
 
 
@@ -51,8 +51,8 @@ def test_tensor_of_one_player_two_ranks_are_the_batch(two_ranks, g, d):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"outputs": ("last",), "inputs": ("l*",)}, "last would be split by outputs and by inputs"),
-        ({"inputs": ("first",)}, "no layer of Discriminator matches 'first'"),
+        ({"rows": 3, "outputs": ("embed",)}, "embed is a class table, split by rows; leave it out of tensor.outputs"),
+        ({"outputs": ("first",)}, "no layer of Discriminator matches 'first'"),
         ({}, "Discriminator has no class table of 10,000 rows to split"),
     ],
 )

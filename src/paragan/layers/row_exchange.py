@@ -1,4 +1,4 @@
-"""Differentiable exchanges of rows and columns between ranks that share a split layer.
+"""Differentiable exchanges of rows between ranks that share a split layer.
 
 Every exchange is one all-to-all, whose adjoint is an all-to-all back, so that derivatives of any
 order exist. Collectives match by order alone: every rank must call them equally often, in the
@@ -82,17 +82,6 @@ class GroupRows:
         received = [self.count * width * inner for width in widths]
         parts = zip(widths, self._exchange(x, sent, received).split(received), strict=True)
         return torch.cat([part.view(self.count, width, *x.shape[2:]) for width, part in parts], 1)
-
-    def gather_columns(self, x_B: Tensor, widths: Sequence[int]) -> Tensor:
-        """Return all rows with `widths[rank]` columns (axis 1), from those of each rank with all."""
-        width = widths[self.world.rank]
-        inner = prod(x_B.shape[2:])
-        # Not flat: the gradient of `cat` at an empty flat tensor is a constant without a graph, so
-        # that second derivatives would be reached on the other ranks only.
-        parts = [part.reshape(-1, 1) for part in x_B.split(list(widths), 1)]
-        received = [count * width * inner for count in self.counts]
-        found = self._exchange(torch.cat(parts), [len(part) for part in parts], received)
-        return found.view(self.total, width, *x_B.shape[2:])
 
     def _exchange(self, x: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
         found: Tensor = AllToAll.apply(x.flatten(), sent, received, self.world)

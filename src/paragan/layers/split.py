@@ -1,6 +1,6 @@
 """Splitting of layers over ranks, in place.
 
-    split_layers(net, world, class_tables(net, 10_000) | {"mlp": Split.PAIR})
+    split_layers(net, world, class_tables(net, 10_000) | {"head": Split.OUTPUTS})
 
 The names of parameters do not change. A network on the meta device is never built whole: split it,
 then `to_empty`, then `initialise`, which fills the shards.
@@ -26,40 +26,26 @@ from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.resample import DownConv2d, UpConv2d
 from paragan.layers.row_exchange import SplitRanks
 from paragan.layers.spectral_norm import SpectralNorm
-from paragan.layers.split_layers import (
-    ConditionalNormRows,
-    EmbeddingRows,
-    SplitByInputs,
-    SplitByOutputs,
-    SplitLayer,
-    SplitPair,
-)
+from paragan.layers.split_layers import ConditionalNormRows, EmbeddingRows, SplitByOutputs, SplitLayer
 from paragan.layers.split_spectral_norm import split_spectral_norm
 
 
 class Split(Enum):
-    """How a layer is split.
+    """How a layer is split: always by axis 0 of its weights.
 
-    ROWS: tables of one row per class, of `nn.Embedding` and `ConditionalBatchNorm`. OUTPUTS,
-    INPUTS: axes of a weight of `nn.Linear`, `nn.Conv2d`, `UpConv2d`, `DownConv2d`. PAIR: an
-    `nn.Sequential` of two such layers with elementwise ones between: the first by outputs, the last
-    by inputs.
+    ROWS: tables of one row per class, of `nn.Embedding` and `ConditionalBatchNorm`. OUTPUTS:
+    `nn.Linear`, `nn.Conv2d`, `UpConv2d`, `DownConv2d`.
     """
 
     ROWS = "rows"
     OUTPUTS = "outputs"
-    INPUTS = "inputs"
-    PAIR = "pair"
 
 
 _PRODUCTS = (nn.Linear, nn.Conv2d, UpConv2d, DownConv2d)
-_ELEMENTWISE = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Softplus, nn.Tanh, nn.Sigmoid)
-# (split class, axis of the weight or table)
-_SPLITS: dict[tuple[Split, type[nn.Module]], tuple[type[SplitLayer], int]] = {
-    (Split.ROWS, nn.Embedding): (EmbeddingRows, 0),
-    (Split.ROWS, ConditionalBatchNorm): (ConditionalNormRows, 0),
-    **{(Split.OUTPUTS, kind): (SplitByOutputs, 0) for kind in _PRODUCTS},
-    **{(Split.INPUTS, kind): (SplitByInputs, 1) for kind in _PRODUCTS},
+_SPLITS: dict[tuple[Split, type[nn.Module]], type[SplitLayer]] = {
+    (Split.ROWS, nn.Embedding): EmbeddingRows,
+    (Split.ROWS, ConditionalBatchNorm): ConditionalNormRows,
+    **dict.fromkeys(((Split.OUTPUTS, kind) for kind in _PRODUCTS), SplitByOutputs),
 }
 
 
@@ -98,32 +84,16 @@ class _Splitter:
 
     def split(self, name: str, layer: nn.Module, how: Split) -> None:
         """Split a layer, or raise `ConfigError`."""
-        if how is Split.PAIR:
-            self._split_pair(name, layer)
-            return
-        split_class, axis = _split_class(name, layer, how)
-        is_norm = isinstance(layer, ConditionalBatchNorm)
-        roles = dict.fromkeys(("gain", "bias") if is_norm else ("weight",), axis)
-        if how is Split.OUTPUTS and layer.bias is not None:
-            roles["bias"] = 0
+        split_class = _split_class(name, layer, how)
+        roles = ["gain" if isinstance(layer, ConditionalBatchNorm) else "weight"]
+        if getattr(layer, "bias", None) is not None:
+            roles.append("bias")
         widths: tuple[int, ...] = ()
-        for role, axis_of_role in roles.items():
-            widths = self._split_parameter(name, layer, role, axis_of_role)
+        for role in roles:
+            widths = self._split_parameter(name, layer, role)
         _change_class(layer, split_class, self.ranks, widths)
 
-    def _split_pair(self, name: str, layer: nn.Module) -> None:
-        members = list(layer.named_children())
-        if type(layer) is not nn.Sequential or len(members) < 2 or not _are_elementwise(members[1:-1]):
-            names = ", ".join(kind.__name__ for kind in _ELEMENTWISE)
-            raise ConfigError(
-                f"{name}: a pair is an nn.Sequential of two layers with only {names} between them; "
-                "split its layers one by one"
-            )
-        for (member, inner), how in ((members[0], Split.OUTPUTS), (members[-1], Split.INPUTS)):
-            self.split(f"{name}.{member}", inner, how)
-        _change_class(layer, SplitPair, self.ranks, ())
-
-    def _split_parameter(self, name: str, layer: nn.Module, role: str, axis: int) -> tuple[int, ...]:
+    def _split_parameter(self, name: str, layer: nn.Module, role: str) -> tuple[int, ...]:
         """Replace a parameter by this rank's shard; return the widths of all ranks."""
         holder: nn.Module = layer
         steps: list[SpectralNorm] = []
@@ -132,37 +102,34 @@ class _Splitter:
             steps = _spectral_norms(f"{name}.{role}", holder)
         key = "original" if steps else role
         whole = cast(nn.Parameter, holder._parameters[key])
-        widths = self._widths(f"{name}.{role}", whole, axis)
-        shard = self._shard(whole, axis)
+        widths = self._widths(f"{name}.{role}", whole)
+        shard = self._shard(whole)
         holder._parameters[key] = shard
         for step in steps:
             split_spectral_norm(step, shard, self.ranks.reduce_group)
         return widths
 
-    def _widths(self, name: str, whole: Tensor, axis: int) -> tuple[int, ...]:
+    def _widths(self, name: str, whole: Tensor) -> tuple[int, ...]:
         """Return the length of each rank's shard; raise `ConfigError` if there cannot be one."""
         size = self.ranks.world.size
-        widths = tuple(part.shape[axis] for part in whole.chunk(size, axis))
+        widths = tuple(len(part) for part in whole.chunk(size))
         if len(widths) < size:
-            problem = f"its {whole.shape[axis]} rows or columns leave some of {size} ranks empty"
-            raise ConfigError(f"{name}: {problem}; use fewer ranks")
+            raise ConfigError(f"{name}: its {len(whole)} rows leave some of {size} ranks empty; use fewer ranks")
         if id(whole) in self.shared:
             raise ConfigError(f"{name} is shared by several layers and cannot be split; leave it out")
         return widths
 
-    def _shard(self, whole: nn.Parameter, axis: int) -> Any:
+    def _shard(self, whole: nn.Parameter) -> Any:
         """Return this rank's part as a parameter: a `DTensor` that has the shape of the whole."""
         world = self.ranks.world
-        part = whole.detach().chunk(world.size, axis)[world.rank].clone(memory_format=torch.contiguous_format)
+        part = whole.detach().chunk(world.size)[world.rank].clone(memory_format=torch.contiguous_format)
         stride = torch.empty(whole.shape, device="meta").stride()
-        placed = DTensor.from_local(
-            part, _mesh(world), [Shard(axis)], run_check=False, shape=whole.shape, stride=stride
-        )
+        placed = DTensor.from_local(part, _mesh(world), [Shard(0)], run_check=False, shape=whole.shape, stride=stride)
         return nn.Parameter(placed, requires_grad=whole.requires_grad)
 
 
-def _split_class(name: str, layer: nn.Module, how: Split) -> tuple[type[SplitLayer], int]:
-    """Return what a layer becomes, and the axis of its weight; raise `ConfigError` if it cannot."""
+def _split_class(name: str, layer: nn.Module, how: Split) -> type[SplitLayer]:
+    """Return what a layer becomes; raise `ConfigError` if it cannot."""
     kind = parametrize.type_before_parametrizations(layer)
     if (how, kind) not in _SPLITS or _has_options(layer):
         kinds = ", ".join(known.__name__ for split, known in _SPLITS if split is how)
@@ -179,10 +146,6 @@ def _has_options(layer: Any) -> bool:
         options = (layer.padding_idx, layer.max_norm)
         return options != (None, None) or layer.sparse or layer.scale_grad_by_freq
     return getattr(layer, "groups", 1) != 1
-
-
-def _are_elementwise(members: list[tuple[str, nn.Module]]) -> bool:
-    return all(type(member) in _ELEMENTWISE for _, member in members)
 
 
 def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:

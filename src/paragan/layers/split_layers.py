@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.shard import local_shard
-from paragan.layers.row_exchange import GroupRows, SplitRanks
+from paragan.layers.row_exchange import SplitRanks
 
 
 class SplitLayer(nn.Module):
     """Base of split layers. Collective: every rank must call them, also without rows.
 
-    ranks: that share the weights. widths: of the split axis, by rank.
+    ranks: that share the weights. widths: rows of the weight (axis 0), by rank.
     """
 
     ranks: SplitRanks
@@ -68,63 +68,23 @@ class ConditionalNormRows(SplitTable):
         return gain, bias
 
 
-class SplitProduct(SplitLayer):
-    """`nn.Linear` or `nn.Conv2d` with a part of the weight."""
+class SplitByOutputs(SplitLayer):
+    """`nn.Linear` or `nn.Conv2d` split by outputs: one exchange gathers the input, one returns the outputs."""
 
     bias: Tensor | None
 
-    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the product with this rank's shard of the weight."""
+    def forward(self, x_B: Tensor) -> Tensor:
+        if isinstance(self, nn.Linear) and x_B.dim() != 2:
+            raise DataError(
+                f"a split nn.Linear takes inputs of shape (B, features), not {tuple(x_B.shape)}; "
+                "flatten the other axes into B"
+            )
+        rows = self.ranks.rows(len(x_B))
+        return rows.scatter_columns(self._product(rows.gather(x_B)), self.widths)
+
+    def _product(self, x: Tensor) -> Tensor:
+        """Return this rank's outputs for the rows of all ranks."""
+        bias = None if self.bias is None else self.shard("bias")
         if isinstance(self, nn.Conv2d):
             return self._conv_forward(x, self.shard("weight"), bias)
         return F.linear(x, self.shard("weight"), bias)
-
-
-class SplitByOutputs(SplitProduct):
-    """Layer whose outputs are split: one exchange gathers the input, one returns the outputs."""
-
-    def forward(self, x_B: Tensor) -> Tensor:
-        rows = _rows(self, x_B)
-        return rows.scatter_columns(self.outputs_here(x_B, rows), self.widths)
-
-    def outputs_here(self, x_B: Tensor, rows: GroupRows) -> Tensor:
-        """Return this rank's outputs for the rows of all ranks."""
-        return self.product(rows.gather(x_B), None if self.bias is None else self.shard("bias"))
-
-
-class SplitByInputs(SplitProduct):
-    """Layer whose inputs are split: one exchange gathers its inputs here, one sums the outputs."""
-
-    def forward(self, x_B: Tensor) -> Tensor:
-        rows = _rows(self, x_B)
-        return self.outputs_from(rows.gather_columns(x_B, self.widths), rows)
-
-    def outputs_from(self, x: Tensor, rows: GroupRows) -> Tensor:
-        """Return this rank's rows of the output, from this rank's inputs of all rows."""
-        y_B = rows.scatter_sum(self.product(x))
-        return y_B if self.bias is None else y_B + self.bias.view(-1, *(1,) * (y_B.dim() - 2))
-
-
-class SplitPair(SplitLayer):
-    """`nn.Sequential` of a layer split by outputs, elementwise layers, and one split by inputs.
-
-    One exchange gathers the input, one sums the outputs; between them a rank has all rows of its
-    channels.
-    """
-
-    def forward(self, x_B: Tensor) -> Tensor:
-        first, *between, last = self.children()
-        assert isinstance(first, SplitByOutputs)
-        assert isinstance(last, SplitByInputs)
-        rows = _rows(first, x_B)
-        h = first.outputs_here(x_B, rows)
-        for layer in between:
-            h = layer(h)
-        return last.outputs_from(h, rows)
-
-
-def _rows(layer: SplitProduct, x_B: Tensor) -> GroupRows:
-    if isinstance(layer, nn.Linear) and x_B.dim() != 2:
-        problem = f"a split nn.Linear takes inputs of shape (B, features), not {tuple(x_B.shape)}"
-        raise DataError(f"{problem}; flatten the other axes into B")
-    return layer.ranks.rows(len(x_B))

@@ -1,4 +1,4 @@
-"""Spectral norm of a weight that is split over ranks."""
+"""Spectral norm of a weight whose rows are split over ranks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from paragan.layers.spectral_norm import SpectralNorm
 class SplitSpectralNorm(SpectralNorm):
     """`SpectralNorm` of the whole weight, for the shard of this rank; by `split_spectral_norm`.
 
-    Returns the shard of W / sigma. u and v are whole and equal on all ranks. rows, columns: of the
-    shard, within the matrix. Of a whole weight it is `SpectralNorm`, without communication.
+    Returns the shard of W / sigma. u and v are whole and equal on all ranks. rows: of the shard, within
+    the matrix. Of a whole weight it is `SpectralNorm`, without communication.
     """
 
     reduce_group: ReduceGroup
     rows: slice
-    columns: slice
 
     def forward(self, weight: Tensor) -> Tensor:
         """Collective: every rank must call this if the weight is split."""
@@ -35,30 +34,24 @@ class SplitSpectralNorm(SpectralNorm):
                 self._iterate_split(matrix)
             # Copies, as in `SpectralNorm`.
             u = self.u[self.rows].to(matrix.dtype, copy=True)
-            v = self.v[self.columns].to(matrix.dtype, copy=True)
+            v = self.v.to(matrix.dtype, copy=True)
             sigma = AllReduceSum.apply(torch.dot(u, torch.mv(matrix, v)), self.reduce_group)
             return (wide / sigma).to(shard.dtype)
 
     @torch.no_grad()
     def _iterate_split(self, matrix: Tensor) -> None:
-        """Run the power iteration of the whole matrix; shards of a product add up in place."""
+        """Run the power iteration of the whole matrix: products of shards add up to v, and are parts of u."""
         u = self.u[self.rows].to(matrix.dtype)
-        self.v.copy_(self._sum_over_ranks(torch.mv(matrix.T, u), len(self.v), self.columns))
-        v = self.v[self.columns].to(matrix.dtype)
-        self.u.copy_(self._sum_over_ranks(torch.mv(matrix, v), len(self.u), self.rows))
-
-    def _sum_over_ranks(self, part: Tensor, length: int, where: slice) -> Tensor:
-        whole = part.new_zeros(length)
-        whole[where] = part
-        return F.normalize(self.reduce_group.all_reduce_(whole), dim=0)
+        self.v.copy_(F.normalize(self.reduce_group.all_reduce_(torch.mv(matrix.T, u)), dim=0))
+        whole = matrix.new_zeros(len(self.u))
+        whole[self.rows] = torch.mv(matrix, self.v.to(matrix.dtype))
+        self.u.copy_(F.normalize(self.reduce_group.all_reduce_(whole), dim=0))
 
 
 def split_spectral_norm(norm: SpectralNorm, weight: Tensor, ranks: ReduceGroup) -> None:
     """Make a norm that of a split weight, in place; its vectors stay. ranks: that have shards."""
     box = layout_of(weight)
-    per_column = len(norm.v) // weight.shape[1]
     norm.__class__ = SplitSpectralNorm
     assert isinstance(norm, SplitSpectralNorm)
     norm.reduce_group = ranks
     norm.rows = slice(box.offset[0], box.offset[0] + box.length[0])
-    norm.columns = slice(box.offset[1] * per_column, (box.offset[1] + box.length[1]) * per_column)

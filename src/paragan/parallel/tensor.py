@@ -44,10 +44,6 @@ class Options:
     """Class tables with at least so many rows are split by rows."""
     outputs: tuple[str, ...] = ()
     """Layers split by outputs: patterns over their names, such as `blocks.0.linear`."""
-    inputs: tuple[str, ...] = ()
-    """Layers split by inputs."""
-    pairs: tuple[str, ...] = ()
-    """`nn.Sequential`s whose first layer is split by outputs and whose last by inputs."""
 
 
 class Strategy(ddp.Strategy):
@@ -132,28 +128,22 @@ class Strategy(ddp.Strategy):
     def _splits(self, net: nn.Module) -> dict[str, Split]:
         """Return how each layer is split, by name. Raises `ConfigError` if none is."""
         found = class_tables(net, self.options.rows)
-        chosen = {
-            Split.OUTPUTS: self.options.outputs,
-            Split.INPUTS: self.options.inputs,
-            Split.PAIR: self.options.pairs,
-        }
         names = [name for name, _ in net.named_modules()]
-        for how, patterns in chosen.items():
-            for pattern in patterns:
-                matching = {name: how for name in names if fnmatchcase(name, pattern)}
-                if not matching:
+        for pattern in self.options.outputs:
+            matching = [name for name in names if fnmatchcase(name, pattern)]
+            if not matching:
+                raise ConfigError(
+                    f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
+                )
+            for name in matching:
+                if found.setdefault(name, Split.OUTPUTS) is Split.ROWS:
                     raise ConfigError(
-                        f"strategy tensor: no layer of {type(net).__name__} matches {pattern!r}; leave it out"
+                        f"strategy tensor: {name} is a class table, split by rows; leave it out of tensor.outputs"
                     )
-                twice = next((name for name in matching if found.get(name, how) is not how), None)
-                if twice is not None:
-                    problem = f"{twice} would be split by {found[twice].value} and by {how.value}"
-                    raise ConfigError(f"strategy tensor: {problem}; leave one out")
-                found |= matching
         if not found:
             raise ConfigError(
                 f"strategy tensor: {type(net).__name__} has no class table of {self.options.rows:,} rows to split; "
-                "lower tensor.rows, name layers in tensor.outputs, inputs or pairs, or use ddp"
+                "lower tensor.rows, name layers in tensor.outputs, or use ddp"
             )
         return found
 
