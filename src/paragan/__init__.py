@@ -61,7 +61,7 @@ Schemes:
     ParameterServerScheme, SeparateRanksScheme, dmd2_step
 
 Strategies:
-    Strategy            A single process; the base class of the others.
+    Strategy            Base class of strategies; NoneStrategy is that of a single process.
     DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
     PipelineStrategy, TensorStrategy
 
@@ -206,10 +206,11 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.optim.adabelief import Optimizer as AdaBelief
     from paragan.optim.lamb import Optimizer as Lamb
     from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam
+    from paragan.parallel._strategy import Strategy as Strategy
     from paragan.parallel.ddp import Strategy as DDPStrategy
     from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
     from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy
-    from paragan.parallel.none import Strategy as Strategy
+    from paragan.parallel.none import Strategy as NoneStrategy
     from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
     from paragan.parallel.tensor import Options as TensorOptions, Strategy as TensorStrategy
     from paragan.parallel.zero1 import Strategy as ZeRO1Strategy

@@ -30,7 +30,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import pix2pix
-from paragan.parallel import none
+from paragan.parallel import MemoryOptions, Strategy, none
 from paragan.parallel._row_moves import Messages
 from paragan.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.penalties import l1
@@ -86,7 +86,7 @@ def mixed(world: World, g: str, d: str, number: int) -> float:
     return max(distance(seat.strategy.weights(net), one) for (seat, net), one in zip(nets, plain, strict=False))
 
 
-def _zoo_player(side: Side, model: str, placed: none.Strategy, world: World, parts: int) -> Player:
+def _zoo_player(side: Side, model: str, placed: Strategy, world: World, parts: int) -> Player:
     module = importlib.import_module(f"paragan.models.{model}")
     options = module.Options(**ZOO[model])
     kind = module.Generator if side is Side.G else module.Discriminator
@@ -101,9 +101,7 @@ def _zoo_player(side: Side, model: str, placed: none.Strategy, world: World, par
     return Player(side, net, placed, policy, ema=ema)
 
 
-def _zoo_game(
-    model: str, world: World, placed: Sequence[none.Strategy], parts: int, share: tuple[int, int], penalty: str
-):
+def _zoo_game(model: str, world: World, placed: Sequence[Strategy], parts: int, share: tuple[int, int], penalty: str):
     seats = (_zoo_player(side, model, one, world, parts) for side, one in zip(Side, placed, strict=True))
     latent = (
         importlib.import_module(f"paragan.models.{model}")
@@ -135,7 +133,7 @@ def zoo(
     plain, batches = _zoo_game(model, ALONE, (none.Strategy(), none.Strategy()), parts, (0, ROWS), penalty)
     for _ in range(steps):
         synchronous.step(plain, batches)
-    memory = none.MemoryOptions(recompute=recompute)
+    memory = MemoryOptions(recompute=recompute)
     placed = [PipelineStrategy(PipelineOptions(**options), memory) for _ in Side]
     gan, batches = _zoo_game(model, world, placed, 1, world.share(ROWS), penalty)
     for _ in range(steps):

@@ -22,7 +22,7 @@ from paragan.layers.blocks import run_blocks
 from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import hinge
-from paragan.parallel import none
+from paragan.parallel import Strategy, none
 from paragan.penalties import r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -61,7 +61,7 @@ class Deep(nn.Module):
         return out.squeeze(1) if out.shape[1] == 1 else out
 
 
-def _game(placed: Sequence[none.Strategy], world: World, parts: int) -> GAN:
+def _game(placed: Sequence[Strategy], world: World, parts: int) -> GAN:
     seats = []
     for side, one in zip(Side, placed, strict=True):
         outputs = WIDTH if side is Side.G else 1

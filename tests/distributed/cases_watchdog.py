@@ -17,7 +17,7 @@ from paragan.core import registry
 from paragan.core.dist import World
 from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
-from paragan.parallel._backward import backward
+from paragan.parallel._forward_backward import backward
 from paragan.runs.link_rates import link_messages, measure_links
 from paragan.scaling.cluster import Interconnect, Link
 

@@ -27,7 +27,7 @@ from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.parallel import MemoryOptions, none
+from paragan.parallel import MemoryOptions
 from paragan.parallel._master_weights import MasterWeights
 from paragan.schemes import synchronous
 from tests.laws import matrix_gan
@@ -36,6 +36,7 @@ from tests.laws.small_gan import distance
 from tests.processes import ROOT, environment
 from tests.tiny_run import train_and_read
 
+PLAIN = MemoryOptions()
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 ON = Switches(bn=True, micro_batches=2)
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
@@ -62,7 +63,7 @@ def world_on(device):
         destroy_groups(world)
 
 
-def seat(side, name, world, memory=none.NO_MEMORY_OPTIONS, dtype=torch.float64):
+def seat(side, name, world, memory=PLAIN, dtype=torch.float64):
     module = registry.load_module("parallel", name)
     strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, memory)
     plain = matrix_gan.make(side, ON)

@@ -24,7 +24,7 @@ from paragan.game.scheme import FunctionScheme
 from paragan.layers.init import initialise
 from paragan.losses import least_squares, minimax, nonsaturating
 from paragan.models import mlp
-from paragan.parallel import none
+from paragan.parallel import MemoryOptions, none
 from paragan.penalties import gradient_penalty, r1, r2
 from paragan.schemes import shared_fakes, skipping, synchronous
 
@@ -229,7 +229,7 @@ class Normed(nn.Module):
 
 
 def recomputing():
-    strategy = none.Strategy(memory=none.MemoryOptions(recompute=True))
+    strategy = none.Strategy(memory=MemoryOptions(recompute=True))
     return Player(Side.G, strategy.prepare(lambda: Normed().double(), None), strategy)
 
 

@@ -14,7 +14,7 @@ from paragan.core import rng
 from paragan.core.dist import ALONE, World
 from paragan.core.types import Batch, Rows, Side
 from paragan.layers.init import initialise
-from paragan.parallel import none
+from paragan.parallel import Strategy
 
 LENGTH, FRAMES, LATENT, BATCH, STEPS = 48, 6, 4, 8, 4
 ARGUMENTS = ("audio", "frames")
@@ -184,7 +184,7 @@ COUPLED = {  # compares samples: in one part
 }
 
 
-def player(side: Side, name: str, strategy: none.Strategy, world: World = ALONE, parts: int = 1) -> pg.Player:
+def player(side: Side, name: str, strategy: Strategy, world: World = ALONE, parts: int = 1) -> pg.Player:
     paper = (PAPERS | COUPLED)[name]
     policy = pg.Policy(
         *(torch.optim.AdamW, 1e-2, {"betas": paper.betas}), max_norm=paper.max_norm[side], micro_batches=parts

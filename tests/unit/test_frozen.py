@@ -21,7 +21,7 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.frozen import register_frozen_networks
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import begin_update, mixes_samples
-from paragan.parallel import none
+from paragan.parallel import MemoryOptions, none
 from paragan.parallel._fully_shard import _weights_on_meta
 from paragan.schemes import synchronous
 
@@ -174,7 +174,7 @@ def test_recomputed_blocks_with_frozen_networks_have_the_same_gradients():
     def built(recompute: bool) -> nn.Module:
         torch.manual_seed(3)
         block = nn.Sequential(nn.Linear(16, 16), nn.Unflatten(1, SHAPE), frozen(2), nn.Linear(32, 16)).double()
-        strategy = none.Strategy(memory=none.MemoryOptions(recompute=recompute))
+        strategy = none.Strategy(memory=MemoryOptions(recompute=recompute))
         return strategy.prepare(NetworkFactory(lambda: nn.Sequential(block, nn.Tanh())), ALONE)
 
     x = torch.randn(5, 16, dtype=torch.float64)

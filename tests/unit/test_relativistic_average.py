@@ -24,7 +24,7 @@ from paragan.game.validation import refuse_unsupported
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
-from paragan.parallel._input_gradient import input_gradient
+from paragan.parallel._strategy import input_gradient
 from tests.one_turn import nets, play, turn
 from tests.unit.test_cell_options import WORDS
 

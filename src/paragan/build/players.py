@@ -25,8 +25,7 @@ from paragan.game.snapshot import Snapshot
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
 from paragan.layers.operator_layout import apply_layout
-from paragan.parallel import MemoryOptions
-from paragan.parallel.none import Strategy
+from paragan.parallel import MemoryOptions, Strategy
 
 
 def player(

@@ -17,7 +17,7 @@ from paragan.core.errors import RankError
 from paragan.core.shard import local_shard
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
-from paragan.parallel.none import Strategy
+from paragan.parallel import Strategy
 
 _SHARD = " of several)"
 

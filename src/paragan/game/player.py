@@ -22,7 +22,7 @@ from paragan.game.network import CalledNetwork, Calling, all_frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.trained_part import refuse_untrained
 from paragan.layers.update_once import update_once_layers
-from paragan.parallel import none
+from paragan.parallel import Strategy, none
 from paragan.parallel._master_weights import MasterWeights
 
 
@@ -54,7 +54,7 @@ class Player:
 
     side: Side
     net: nn.Module
-    strategy: none.Strategy = field(default_factory=none.Strategy)
+    strategy: Strategy = field(default_factory=none.Strategy)
     policy: Policy = Policy()
     calling: Calling = Calling()
     ema: Ema | None = None

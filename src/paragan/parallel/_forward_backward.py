@@ -14,10 +14,10 @@ from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs
+from paragan.core.phases import Phase, thread_clock
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
-from paragan.parallel._backward import backward
 from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
 from paragan.parallel._reduction import NO_REDUCTION, Reduction
 
@@ -203,6 +203,30 @@ class _TurnRun:
             roots = [*roots, tied]
             gradients = [*gradients, None]
         backward(roots, gradients, self.reduction.ranks)
+
+
+def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks: int) -> None:
+    """Run a backward pass. ranks: over which a reducer sums its gradients, and waits at the end.
+
+    Callbacks of a backward run in the order in which they are queued; reducers queue theirs later.
+    """
+    clock = thread_clock()
+    if clock is None or ranks == 1:
+        torch.autograd.backward(roots, gradients)
+        return
+    before = clock.current
+    engine = torch.autograd.Variable._execution_engine
+    first = next(root for root in roots if root.requires_grad)
+
+    def wait() -> None:
+        clock.enter(Phase.COMMUNICATION)
+
+    hook = first.register_hook(lambda _: engine.queue_callback(wait))
+    try:
+        torch.autograd.backward(roots, gradients)
+    finally:
+        hook.remove()
+        clock.enter(before)
 
 
 def _refuse_other_rows(loss_B: Mapping[str, Tensor], count: int) -> None:

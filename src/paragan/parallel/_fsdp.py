@@ -23,7 +23,7 @@ from paragan.core.traffic import Collective
 from paragan.core.types import Can, LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import none
+from paragan.parallel import _strategy
 from paragan.parallel._fsdp_traffic import count_traffic
 from paragan.parallel._fully_shard import build_sharded, mesh_of, reduced_last, refuse_whole_weight_optimizers, shard
 from paragan.parallel._grad_norm import multiply_, norm_over
@@ -31,7 +31,7 @@ from paragan.parallel._placement import Placement, attach_placement, placement_o
 from paragan.parallel._reduction import Reduction
 
 
-class Sharded(none.Strategy):
+class Sharded(_strategy.Strategy):
     """Strategy of FSDP2 whose optimiser steps plain tensors, this rank's shards."""
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS}

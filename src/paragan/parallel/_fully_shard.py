@@ -20,7 +20,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.layers.frozen import Frozen
 from paragan.parallel._blocks import blocks
-from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # in torch.optim: updates need whole weights
 

@@ -27,7 +27,7 @@ from paragan.parallel._pipeline_cuts import NEARLY_EQUAL, BlockCost, balanced_cu
 from paragan.parallel._placement import placement_of
 from paragan.parallel._rank_groups import RankGroups
 from paragan.parallel._row_moves import Messages
-from paragan.parallel.none import Strategy
+from paragan.parallel._strategy import Strategy
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from paragan.core.protocols import Turn
 from paragan.core.traffic import Collective
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import none
+from paragan.parallel import _strategy
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 from paragan.parallel._reduction import Reduction
 
 
-class Strategy(none.Strategy):
+class Strategy(_strategy.Strategy):
     """torch's DistributedDataParallel around the network of one player."""
 
     joins_ranks = True

@@ -40,11 +40,11 @@ from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm
-from paragan.parallel import none
+from paragan.parallel import _strategy
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 from paragan.parallel._reduction import Reduction
-from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _AVERAGE_EVERY = 64  # updates, at least, between two averagings where gradients are synchronised
 
@@ -67,7 +67,7 @@ class Options:
     """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam."""
 
 
-class Strategy(none.Strategy):
+class Strategy(_strategy.Strategy):
     """Local SGD: strategy that averages weights over ranks every `every` updates."""
 
     can = frozenset(Can) - {Can.COUPLED}

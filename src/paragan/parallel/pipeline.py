@@ -28,7 +28,7 @@ from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.core.protocols import Turn
 from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
-from paragan.parallel import ddp, none, zero1, zero2, zero3
+from paragan.parallel import _strategy, ddp, zero1, zero2, zero3
 from paragan.parallel._network_parts import (
     PartFactory,
     PipelinedNetwork,
@@ -43,7 +43,7 @@ from paragan.parallel._pipelined_blocks import PipelinedBlocks, refuse_empty_sta
 from paragan.parallel._rank_groups import RankGroups, rank_groups
 from paragan.parallel._reduction import Reduction
 from paragan.parallel._row_moves import Messages
-from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 _OF_COPIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "zero3": zero3}
 
@@ -71,7 +71,7 @@ class Options:
     """Strategy of the ranks that have the same stage."""
 
 
-class Strategy(none.Strategy):
+class Strategy(_strategy.Strategy):
     """Pipeline over the blocks of a network."""
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS, Can.PART}

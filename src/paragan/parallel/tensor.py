@@ -31,7 +31,7 @@ from paragan.parallel._fully_shard import build_sharded, refuse_whole_weight_opt
 from paragan.parallel._grad_norm import norm_of, norm_over
 from paragan.parallel._placement import placement_of
 from paragan.parallel._rank_groups import RankGroups, rank_groups
-from paragan.parallel.none import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._strategy import NO_MEMORY_OPTIONS, MemoryOptions
 
 
 @dataclass(frozen=True)

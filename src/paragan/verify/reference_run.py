@@ -24,7 +24,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.scheme import Scheme
 from paragan.game.state_buffers import attach_state
-from paragan.parallel.none import Strategy
+from paragan.parallel import Strategy
 
 STEPS = 3
 NEAR = 1e-9  # tolerance of weights (relative above 1): rounding is far below, a fault far above
