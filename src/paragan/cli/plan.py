@@ -89,7 +89,7 @@ def plan_command(
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
-    from paragan.runs.plan_run import PlanRequest, plan_run
+    from paragan.runs.plan_run import PlanRequest
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
@@ -98,6 +98,8 @@ def plan_command(
 
 
 def _print_plan(request: PlanRequest, as_json: bool) -> None:
+    from paragan.runs.plan_run import plan_run
+
     with show_lines() as say:
         plan = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
