@@ -20,8 +20,7 @@ from paragan.distributed.transports.link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
-from paragan.report.record import History
-from paragan.report.record_entry import RecordEntry
+from paragan.report.record import History, RecordEntry
 from paragan.schemes import _update_order as update_order
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
@@ -256,4 +255,4 @@ def test_the_report_adds_histograms_up_and_leaves_what_is_none():
     odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
     for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
         history.add("delays", RecordEntry(1, 0.1, values))
-    assert dict(history.delays[("g", "lag")]) == {0: 1, 1: 3}
+    assert dict(history.delays.bins[("g", "lag")]) == {0: 1, 1: 3}

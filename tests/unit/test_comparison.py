@@ -10,7 +10,7 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.report.comparison import read_comparison
-from paragan.report.comparison_page import render_comparison_page, slider_stops
+from paragan.report.comparison_page import render_comparison_page, slider_positions
 from paragan.report.sample_frames import Frame
 from paragan.report.terminal_comparison import comparison_json
 from tests.browser import made_run, made_runs
@@ -106,15 +106,15 @@ def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):
     assert chart_lines(render_comparison_page(found)) == titles
 
 
-def test_slider_stops_at_the_latest_frame_of_every_run_up_to_a_kimg():
+def test_slider_positions_at_the_latest_frame_of_every_run_up_to_a_kimg():
     frames = [[Frame(0, kimg, 0.0, 1, 1, "") for kimg in row] for row in ([0.0, 2.0, 4.0], [1.0, 3.0])]
-    assert slider_stops(frames) == [[0, 0], [0, 0], [1, 0], [1, 1], [2, 1]]
+    assert slider_positions(frames) == [[0, 0], [0, 0], [1, 0], [1, 1], [2, 1]]
     many = [
         [Frame(0, kimg, 0.0, 1, 1, "") for kimg in range(60)],
         [Frame(0, k + 0.5, 0.0, 1, 1, "") for k in range(60)],
     ]
-    assert len(slider_stops(many)) <= 61 and slider_stops(many)[-1] == [59, 59]
-    assert slider_stops([]) == []
+    assert len(slider_positions(many)) <= 61 and slider_positions(many)[-1] == [59, 59]
+    assert slider_positions([]) == []
 
 
 def test_command_writes_one_page_of_four_runs_and_prints_a_table(tmp_path, capsys, monkeypatch):

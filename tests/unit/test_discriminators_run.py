@@ -84,7 +84,8 @@ def test_panels_separate_the_discriminators_from_the_total_and_from_penalties():
         "Outputs by discriminator, real": ["d/real/a"],
         "Penalties": ["d/loss/r1"],
     }
-    assert not matching_panels("other", names) and len({panel.title for panel in PANELS}) == len(PANELS)
+    panels = [panel for section in PANELS.values() for panel in section]
+    assert not matching_panels("other", names) and len({panel.title for panel in panels}) == len(panels)
 
 
 @pytest.mark.parametrize(

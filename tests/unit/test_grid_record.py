@@ -10,8 +10,8 @@ import torch
 from paragan.coevolution.evolution import Generations
 from paragan.coevolution.profile import Profile
 from paragan.core.clock import Clock
+from paragan.report.chart import run_end
 from paragan.report.grid_record import Grid, GridHistory
-from paragan.report.plot import end_of
 from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
@@ -23,19 +23,18 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
     found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
     for n, line in enumerate(lines):
         found.add(n, float(n), line)
-        (bars,) = population_section(found, end_of(1.0, 1.0)).bars
-        named.append([name for name, _, _ in bars.rows])
-    strange = ["itself", "neighbour 1"]
-    assert named == [["cell 0 (itself)", "cell 1"], *[["cell 0 (itself)", "cell 2"]] * 2, strange, strange]
+        _, mixture = population_section(found, run_end(1.0, 1.0)).notes
+        named.append(mixture.removeprefix("Mixture of cell 0: "))
+    both, strange = "cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."
+    assert named == ["cell 0 (itself) 0.5, cell 1 0.5.", both, both, strange, strange]
     assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()
 
 
 def test_record_names_the_metric_of_the_scores():
     line = {"generation": 1, "cells": cells(1.5, 2.0)}
-    assert (
-        " with 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), end_of(1.0, 1.0)).note
-    )
-    assert " with 1.5; " in population_section(population(line, scored_by=None), end_of(1.0, 1.0)).note
+    for metric, text in (("fd[judge]", " with 1.5 by fd[judge]."), (None, " with 1.5.")):
+        (note,) = population_section(population(line, scored_by=metric), run_end(1.0, 1.0)).notes
+        assert note.endswith(text)
     assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -10,11 +9,10 @@ import statistics
 
 import pytest
 
+from paragan.report.chart import run_end
 from paragan.report.grid_record import Grid, GridHistory
-from paragan.report.heat_map import GridLayout, heat_maps, num_past_maps
 from paragan.report.page import Page
-from paragan.report.plot import end_of
-from paragan.report.population import population_section
+from paragan.report.population import PopulationSection, population_section
 from paragan.report.record import Record
 from paragan.report.scale import format_short
 from tests.browser import made_grid, made_run
@@ -47,67 +45,25 @@ def cells(*scores: float | None, **values: object) -> dict:
     return {str(cell): {"score": score, **values} for cell, score in enumerate(scores)}
 
 
-def tiles(page: str, which: str) -> list[tuple[str, str, str]]:
-    """(classes, cell, value) of one map."""
-    (figure,) = re.findall(rf'data-map="{which}">(.*?)</figure>', page, re.S)
-    return re.findall(r'<td class="([^"]*)"><i>([^<]*)</i>([^<]*)</td>', figure)
+def section(found: GridHistory) -> PopulationSection:
+    return population_section(found, run_end(1.0, 1.0))
 
 
-def shades(found: GridHistory, which: str, of: int = -1) -> list[str]:
-    """Of the cells of a grid without rings, in a generation that is drawn."""
-    drawn = heat_maps(found.grid, found.select_generations(num_past_maps(found.grid)))
-    (wanted,) = [one for one in drawn if one.id == which]
-    by_cell = {}
-    for shade, path in (wanted.past or (wanted.whole,))[of].paths:
-        for x, y, length in re.findall(r"M(\d+) (\d+)h(\d+)", path):
-            by_cell |= {(int(y), int(x) + n): shade for n in range(int(length))}
-    return [by_cell[place] for place in sorted(by_cell)]
+def tiles(page: str) -> list[tuple[str, str, str, str]]:
+    """(classes, cell, score, letter of the loss) of the table of cells."""
+    (figure,) = re.findall(r'<figure class="cells[ a-z]*">(.*?)</figure>', page, re.S)
+    return re.findall(r'<td class="([^"]*)"><i>([^<]*)</i>([^< ]*)(?: <small>(.)</small>)?</td>', figure)
 
 
 def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
     newest = lines_of(run)[-1]["cells"]
     scores = {cell: told["score"] for cell, told in newest.items()}
     best = min(scores, key=scores.get)
-    found = tiles(page, "score")
-    assert [value for _, _, value in found] == [format_short(score) for score in scores.values()]
-    assert [cell for _, cell, _ in found] == [f"{cell} best" if cell == best else cell for cell in scores]
-    assert [cell for classes, cell, _ in found if "top" in classes] == [f"{best} best"]
+    found = tiles(page)
+    assert [value for _, _, value, _ in found] == [format_short(score) for score in scores.values()]
+    assert [cell for _, cell, _, _ in found] == [f"{cell} best" if cell == best else cell for cell in scores]
+    assert [cell for classes, cell, _, _ in found if "top" in classes] == [f"{best} best"]
     assert f"Best mixture: cell {best} with " in Parsed(page).text
-
-
-def test_every_reported_quantity_has_a_map(page):
-    ids = re.findall(r'data-map="([^"]*)"', page)
-    assert ids == ["score", "g/fitness", "d/fitness", "loss", "g/lr", "d/lr", "g/age", "d/age", "born"]
-    for figure in re.findall(r'<figure class="map".*?</figure>', page, re.S):
-        assert re.search(r'<p class="note">[^<]{20,}\.</p>', figure)
-
-
-def test_low_is_the_first_shade_and_high_the_last():
-    found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
-    levels = [int(shade[1]) for shade in shades(found, "score")]
-    assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
-    newest = population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).latest
-    (row,) = heat_maps(Grid(1, 4), [newest])
-    assert row.whole.paths == (("h0", "M0 0h2"), ("h8", "M2 0h2"))
-
-
-def test_scores_have_shades_of_each_generation_and_rates_of_all():
-    lines = [{"generation": n, "cells": cells(n, 2.0 * n, lr={"g": 1e-4 * n})} for n in (1, 100)]
-    found = population(*lines)
-    assert shades(found, "score", 0) == shades(found, "score", 1) == ["h0", "h8"]
-    assert shades(found, "g/lr", 0) == ["h0", "h0"] and shades(found, "g/lr", 1) == ["h8", "h8"]
-    ramps = {one.id: (one.ramp, one.log) for one in heat_maps(found.grid, found.select_generations(12))}
-    assert ramps == {"score": (("100", "200"), False), "g/lr": (("1e−4", "0.01"), True)}
-
-
-def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
-    born = {"born": {"g": [1, 3], "d": [0, 7]}}
-    found = population({"generation": 7, "cells": cells(1.0, 2.0, **born)})
-    (one,) = found.select_generations(12)
-    assert (list(one.of["g/age"]), list(one.of["d/age"])) == ([4, 4], [0, 0])
-    assert shades(found, "born") == ["c0", "home"]
-    later = population({"generation": 2, "cells": cells(1.0, 2.0, **born)})
-    assert all(math.isnan(age) for age in later.latest.of["g/age"])  # of the future
 
 
 def test_cells_without_line_or_score_are_empty(tmp_path):
@@ -116,19 +72,24 @@ def test_cells_without_line_or_score_are_empty(tmp_path):
     folder = record(
         tmp_path / "run", json.dumps(grid), json.dumps(made_run.line("generation", 1, generation=1, cells=values))
     )
-    found = tiles(Page(folder).render(), "score")
-    assert [(shade, value) for shade, _, value in found[:3]] == [("hx", "–")] * 3
-    assert found[3][1:] == ("3 best", "4.5")
+    found = tiles(Page(folder).render())
+    assert [(shade, value) for shade, _, value, _ in found[:3]] == [("hx", "–")] * 3
+    assert found[3][1:] == ("3 best", "4.5", "")
 
 
-def test_loss_map_has_names_or_numbers_only_if_losses_differ(page, run, tmp_path):
+def test_low_is_the_first_shade_and_high_the_last():
+    found = section(population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2)))
+    levels = [int(tile.shade[1]) for line in found.lines for tile in line]
+    assert [len(line) for line in found.lines] == [2, 2] and found.ramp == ("1", "4") and not found.is_log
+    assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
+
+
+def test_losses_have_letters_only_if_they_differ(page, run, tmp_path):
     drawn = [told["loss"] for told in lines_of(run)[-1]["cells"].values()]
-    assert [(shade.split()[0], value) for shade, _, value in tiles(page, "loss")] == [
-        (f"c{n}", made_grid.LOSSES[n].replace("<", "&lt;").replace(">", "&gt;")) for n in drawn
-    ]
-    wide = Page(made_grid.make(tmp_path / "wide", 1, 5, 2)).render()
-    assert {value for _, _, value in tiles(wide, "loss")} <= {"0", "1", "2"} and "1 least_squares" in Parsed(wide).text
-    assert 'data-map="loss"' not in Page(made_grid.make(tmp_path / "none", 2, 2, 3, losses=())).render()
+    assert [letter for _, _, _, letter in tiles(page)] == [str(n) for n in drawn]  # "<" is no letter
+    assert "1 least_squares" in Parsed(page).text
+    alone = Page(made_grid.make(tmp_path / "alone", 2, 2, 3, losses=())).render()
+    assert [letter for _, _, _, letter in tiles(alone)] == [""] * 4
 
 
 def test_names_from_the_record_stay_text(page):
@@ -141,30 +102,26 @@ def test_the_curves_are_the_best_and_the_median_of_each_generation(page, run):
     lines = lines_of(run)[:-1]  # the last is told twice, with the ensemble
     scores = [[told["score"] for told in line["cells"].values()] for line in lines]
     drawn = (data := data_of(page))["charts"]["population-0"]
-    assert data["positions"][drawn["positions"][0]]["step"] == [line["step"] for line in lines]
-    assert drawn["labels"] == ["best", "median"]
-    for line, of in zip(drawn["lines"], (min, statistics.median), strict=True):
-        assert line == pytest.approx([of(told) for told in scores], rel=1e-4)
+    assert data["places"][drawn[0]["places"]]["step"] == [line["step"] for line in lines]
+    for line, (label, of) in zip(drawn, {"best": min, "median": statistics.median}.items(), strict=True):
+        assert line["label"] == label and line["values"] == pytest.approx([of(told) for told in scores], rel=1e-4)
 
 
 def test_mixture_of_best_cell_lists_its_neighbours(run, page):
     newest = lines_of(run)[-1]["cells"]
     best = min(newest, key=lambda cell: newest[cell]["score"])
     near = lines_of(run, "start")[0]["grid"]["neighbours"][int(best)]
-    (rows,) = re.findall(rf"Mixture of cell {best}</h3>(.*?)</figure>", page, re.S)
-    told = re.findall(r'<th scope="row">([^<]*)</th>.*?<td>([^<]*)</td>', rows)
-    assert [name for name, _ in told] == [f"cell {near[0]} (itself)", *(f"cell {cell}" for cell in near[1:])]
-    assert [float(value) for _, value in told] == newest[best]["weights"]
+    names = [f"cell {near[0]} (itself)", *(f"cell {cell}" for cell in near[1:])]
+    parts = [f"{name} {weight:g}" for name, weight in zip(names, newest[best]["weights"], strict=True)]
+    assert f"Mixture of cell {best}: {', '.join(parts)}." in Parsed(page).text
 
 
 def test_weights_of_another_neighbourhood_have_no_cells():
     line = {"generation": 1, "cells": cells(1.0, 2.0, weights=[0.5, 0.25, 0.25])}
-    (bars,) = population_section(population(line, neighbours=[[0, 1], [1, 0]]), end_of(1.0, 1.0)).bars
-    assert [name for name, _, _ in bars.rows] == ["itself", "neighbour 1", "neighbour 2"]
-    assert [length for _, length, _ in bars.rows] == [100.0, 50.0, 50.0]
+    _, mixture = section(population(line, neighbours=[[0, 1], [1, 0]])).notes
+    assert mixture == "Mixture of cell 0: itself 0.5, neighbour 1 0.25, neighbour 2 0.25."
     strange = {"generation": 1, "cells": cells(1.0, 2.0, weights=[1e308, -1.0, None])}
-    (bars,) = population_section(population(strange), end_of(1.0, 1.0)).bars
-    assert [length for _, length, _ in bars.rows] == [100.0, 0.0, 0.0] and bars.rows[2][2] == "–"
+    assert section(population(strange)).notes[1].endswith("itself 1e308, neighbour 1 −1, neighbour 2 –.")
 
 
 @pytest.mark.parametrize(("distance", "than"), [(0.5, ", better than"), (1.0, ", not better than"), (math.nan, "")])
@@ -172,9 +129,9 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
     ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
     found = population(first, first | {"ensemble": ensemble})
-    (bars,) = population_section(found, end_of(1.0, 1.0)).bars
-    assert bars.title == "Ensemble of 4" and bars.rows == (("cell 0", 33.3, "1"), ("cell 1", 100.0, "3"))
-    assert bars.note.endswith(f"{than} the best mixture." if than else "after training.")
+    note = section(found).notes[-1]
+    assert note.startswith("Ensemble of 4, selected after training: cell 0 ×1, cell 1 ×3.")
+    assert note.endswith(f"Score: {distance:g}{than} the best mixture." if than else "×3.")
     found.add(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
     assert found.ensemble is None  # the run went on
 
@@ -194,16 +151,8 @@ def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     wall = {"train": 3.0, "score": math.nan, "mutate": -1.0, "gather": "x", "evaluate": 1e999}
     profile = {"wall_s": wall, "cpu_s": {"train": None}}
     found = population({"generation": 1, "cells": cells(1.0, 2.0), "profile": profile})
-    rows = population_section(found, end_of(1.0, 1.0)).profile
+    rows = section(found).profile
     assert rows == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
-
-
-def test_selected_generations_are_evenly_spaced_with_first_and_latest():
-    found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in range(1, 1001)))
-    numbers = [one.number for one in found.select_generations(12)]
-    steps = [b - a for a, b in itertools.pairwise(numbers)]
-    assert (numbers[0], numbers[-1], len(numbers)) == (1, 1000, 12)
-    assert max(steps) < 1.5 * min(steps) and len(found.past) <= 96
 
 
 def test_a_generation_of_before_is_left_out():
@@ -211,23 +160,18 @@ def test_a_generation_of_before_is_left_out():
     assert found.latest.number == 5 and found.curves["score/best"].last == 1.0
 
 
-def test_few_generations_are_all_selected():
-    found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in (1, 2, 3)))
-    assert [one.number for one in found.select_generations(12)] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("shape", "drawn"), [((4, 5), (4, 5)), ((1, 64), (4, 16)), ((64, 1), (4, 16)), ((1, 5), (1, 5)), ((1, 1), (1, 1))]
 )
 def test_a_ring_is_drawn_in_lines_of_sixteen(shape, drawn):
-    folded = GridLayout.of(Grid(*shape))
-    assert (folded.lines, folded.columns) == drawn
+    lines = section(population({"generation": 1, "cells": cells(1.0)}, shape=shape)).lines
+    assert (len(lines), len(lines[0])) == drawn and sum(map(len, lines)) == math.prod(shape)
 
 
 def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
     page = Page(made_grid.make(tmp_path / "run", 16, 16, 200)).render()
-    assert len(page.encode()) <= 500_000  # 1.5 MB is promised
-    assert len(re.findall(r'<ol class="past">', page)) == 9 and page.count("<li><svg") == 9 * 12
+    assert len(page.encode()) <= 200_000  # 2 MB is promised
+    assert len(tiles(page)) == 256
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (999, 4)])
@@ -235,8 +179,8 @@ def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
     folder = made_grid.make(tmp_path / "run", *shape, 2)
     assert max(map(len, (folder / "metrics.jsonl").read_text().splitlines())) > 1 << 20
     page = Page(folder).render()
-    assert len(page.encode()) <= 600_000 and "The grid is too large for numbers" in page
-    assert page.count('<div class="whole">') == 9 and '<table class="heat">' not in page and '"past"' not in page
+    assert len(page.encode()) <= 300_000 and "The grid is too large for numbers" in page
+    assert len(re.findall(r'<td class="h\d(?: top)?"></td>', page)) == math.prod(shape) and not tiles(page)
 
 
 def test_what_a_grid_keeps_of_a_record_is_bounded():
@@ -244,18 +188,14 @@ def test_what_a_grid_keeps_of_a_record_is_bounded():
     found = population(large, shape=(64, 64))
     for n in range(1, 40):
         found.add(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
-    assert len(found.latest.of["score"]) == 4096 and len(found.past) <= 16 and len(found.wall_s) <= 16
-    assert (
-        len(population(large).weights) == 64
-        and Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
-    )
+    assert len(found.latest.scores) == 4096 and len(found.wall_s) <= 16
+    assert len(population(large).weights) == 64
+    assert Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
 
 
-def test_birth_in_missing_cell_is_unknown():
+def test_a_neighbourhood_with_missing_cells_is_unknown():
     near = {"shape": [1, 3], "neighbours": [[0, 1], [1, 7], "x"]}
     assert Grid.read(near).neighbours == ((0, 1), (), ())
-    born = population({"generation": 1, "cells": cells(1.0, 2.0, born={"g": [2, 1]})}).latest.of["g/born_cell"]
-    assert all(math.isnan(cell) for cell in born)
 
 
 def test_resumed_session_preserves_past_unless_grid_changed():

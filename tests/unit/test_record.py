@@ -10,11 +10,10 @@ import tracemalloc
 
 import pytest
 
-from paragan.report import record_entry as _entry
+from paragan.report import record as _record
+from paragan.report.chart import run_end
 from paragan.report.panels import best_evaluation, metric_charts, series_labels
-from paragan.report.plot import end_of
-from paragan.report.record import History, Record
-from paragan.report.record_entry import RecordEntry
+from paragan.report.record import History, Record, RecordEntry
 from paragan.report.record_values import single_line, to_natural
 from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
@@ -118,7 +117,7 @@ def test_positions_count_the_time_of_all_sessions():
 
 def test_entry_numbers_are_computed_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(_entry, "to_number", lambda value: looked.append(value) or float(value))
+    monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
     moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
     assert moment.numbers == moment.numbers == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
@@ -127,9 +126,9 @@ def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     history = History()
     for step, value in enumerate((3.0, None)):
         history.add("score", RecordEntry(step, float(step), {"fd": value}))
-    (chart,) = metric_charts(history.scores, end_of(1.0, 1.0))
+    (chart,) = metric_charts(history.scores, run_end(1.0, 1.0))
     trace = chart.lines[0].traces["kimg"]
-    assert (len(trace.dots), len(trace.bad)) == (1, 1)
+    assert (trace.dots.count("h0"), trace.bad.count("M")) == (1, 1)
     assert best_evaluation("fd", history.scores).step == 0
 
 
@@ -184,16 +183,16 @@ def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
     ],
 )
 def test_any_finite_values_get_a_scale(values, floor):
-    scale = fit_scale(values, 10.0, 100.0, floor)
-    assert all(10.0 <= scale.at(v) <= 100.0 for v in [*values, *scale.ticks()])
+    scale = fit_scale(values, floor)
+    assert all(0.0 <= scale.share(v) <= 1.0 for v in [*values, *scale.ticks()])
     assert 1 <= len(scale.ticks()) <= 9 and all(math.isfinite(tick) for tick in scale.ticks())
 
 
 def test_scale_is_logarithmic_over_decades_and_clips_outliers():
-    assert fit_scale([0.01, 1.0, 100.0], 0.0, 1.0).log and not fit_scale([-1.0, 100.0], 0.0, 1.0).log
-    assert not fit_scale([0.01, 100.0], 0.0, 1.0, floor=0.0).log
+    assert fit_scale([0.01, 1.0, 100.0]).log and not fit_scale([-1.0, 100.0]).log
+    assert not fit_scale([0.01, 100.0], floor=0.0).log
     steady = [n / 100 - 0.5 for n in range(100)]
-    assert fit_scale([*steady, 1e9], 0.0, 1.0).high < 3 and fit_scale([*steady, 5.0], 0.0, 1.0).high > 5
+    assert fit_scale([*steady, 1e9]).high < 3 and fit_scale([*steady, 5.0]).high > 5
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from paragan.core import registry
-from paragan.report.charts import Caption, Chart
+from paragan.report.chart import Area, Caption, ChartCurve, draw_chart, run_end, table_rows
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import Page
 from paragan.report.panels import PANELS
-from paragan.report.plot import Plot, end_of
-from paragan.report.readout import Readout
 from paragan.report.record import open_record
 from paragan.report.run_facts import list_events
 from paragan.report.scale import Scale
+from paragan.report.series import Point
 from tests.browser import made_run
 from tests.browser.made_run import line
 
@@ -53,13 +52,20 @@ def test_a_sparse_line_reads_its_newest_value(tmp_path):
     steps = [line("step", step, **{"d/real": 1.0, "d/fake": -1.0}) for step in range(1, 9)]
     looks = [line("telemetry", step, **{"d/held_out": value}) for step, value in ((3, 0.5), (6, 0.25))]
     page = Page(made(tmp_path / "run", start(), *sorted(steps + looks, key=lambda one: one["step"]))).render()
-    readout = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))["charts"]["game-0"]
-    held_out = readout["lines"][readout["labels"].index("held out")]
-    assert held_out == [None, None, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
+    (table,) = re.findall(r"<table><caption>D outputs</caption>(.*?)</table>", page, re.S)
+    held_out = re.findall(r'scope="col">(.*?)</th>', table).index("held out")
+    rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", table)]
+    assert [row[held_out] for row in rows] == ["–", "–", "0.5", "0.5", "0.5", "0.25", "0.25", "0.25"]
+
+
+def test_a_curve_that_has_ended_has_no_value_later():
+    ends = [ChartCurve(label=f"{n}", points=[Point(k, k, k, 1.0) for k in range(n)], tone=0) for n in (3, 6)]
+    chart = draw_chart(Caption(id="x", title="", note=""), ends, run_end(5, 5), "means")
+    assert [row[2] for row in table_rows(chart)] == ["1", "1", "1", "–", "–", "–"]
 
 
 def test_the_pace_is_described_as_a_moving_average(page):
-    (note,) = [panel.note for panel in PANELS if panel.title == "Throughput"]
+    (note,) = [panel.note for panel in PANELS["pace"] if panel.title == "Throughput"]
     assert "moving average" in note and note in page
 
 
@@ -171,9 +177,8 @@ def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
 
 
 def test_a_tick_is_written_once():
-    scale = Scale(0.99991, 0.99999, False, 0.0, 100.0)
-    chart = Chart(Caption("", "", ""), Plot(100, 100, end_of(1.0, 1.0)), scale, (), Readout(), "")
-    texts = [text for _, text in chart.y_ticks]
+    area = Area(width=100, height=100, margin=10, scale=Scale(0.99991, 0.99999), end=run_end(1.0, 1.0))
+    texts = [text for _, text in area.y_ticks()]
     assert texts and len(set(texts)) == len(texts)
 
 

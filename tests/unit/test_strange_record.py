@@ -21,6 +21,7 @@ from paragan.report.page import Page
 from paragan.report.record import Record
 from paragan.report.terminal import render_run, summary_line
 from tests.browser import made_grid, made_run
+from tests.unit.test_report import points_of
 
 
 def record(folder, *lines: str):
@@ -59,7 +60,7 @@ def test_of_thousands_of_metrics_some_are_drawn_and_the_others_counted(tmp_path)
     folder = record(tmp_path / "run", *(json.dumps(made_run.line("score", n, **v)) for n, v in enumerate(values)))
     page = Page(folder).render()
     assert len(page.encode()) < 200_000
-    assert page.count('data-chart="metric-') == 24 and 'data-line="last" data-points="2"' in page
+    assert page.count('data-chart="metric-') == 24 and points_of(page, "last") == 2
     assert "1977 more metrics are not shown." in page
 
 
@@ -74,7 +75,7 @@ def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_b
     assert ">0.125</dd>" in page and " of 20,000 evaluations are shown" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
     for drawn in data["charts"].values():
-        (steps,) = [data["positions"][number]["step"] for number in drawn["positions"]]
+        (steps,) = [data["places"][line["places"]]["step"] for line in drawn]
         assert 200 < len(steps) <= 1000 and steps[-1] == 19_999
 
 

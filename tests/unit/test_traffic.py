@@ -10,8 +10,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.traffic import Collective, link_bytes
 from paragan.engine.traffic import TrafficLog
 from paragan.parallel import local_sgd
-from paragan.report.record import History
-from paragan.report.record_entry import RecordEntry
+from paragan.report.record import History, RecordEntry
 
 
 def ring_all_reduce(num_ranks: int, num_pieces: int) -> int:

@@ -204,7 +204,7 @@ def history(folder):
 def test_grid_view_contains_latest_scores_and_losses(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 3, 5, losses=("minimax", "least_squares", "hinge"))
     newest = history(folder).population.latest
-    scores, losses = newest.of["score"], newest.of["loss"]
+    scores, losses = newest.scores, newest.losses
     tiles = [f"{format_short(scores[n])}{'*' if n == newest.best else ' '} {'mlh'[int(losses[n])]}" for n in range(6)]
     lines = [re.sub(r"  +", "  ", line).strip() for line in shown(folder).splitlines()]
     at = lines.index("m minimax  l least_squares  h hinge")
@@ -221,8 +221,8 @@ def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
     console = Console(file=io.StringIO(), width=110, force_terminal=True, color_system="standard")
     console.print(render_run(folder, history(folder)))
     best = history(folder).population.latest
-    assert f"\x1b[1;32m{format_short(min(best.of['score']))}*" in console.file.getvalue()
-    assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.of['score'])))} ", console.file.getvalue())
+    assert f"\x1b[1;32m{format_short(min(best.scores))}*" in console.file.getvalue()
+    assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.scores)))} ", console.file.getvalue())
 
 
 def test_watch_shows_only_the_best_cell_of_a_large_grid(tmp_path):

@@ -97,7 +97,7 @@ def plan_command(
     _print_plan(request, as_json)
 
 
-def _print_plan(request: PlanRequest, as_json: bool) -> None:
+def _print_plan(request: "PlanRequest", as_json: bool) -> None:
     from paragan.runs.plan_run import plan_run
 
     with show_lines() as say:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError
-from paragan.core.settings_tree import Problem
+from paragan.core.settings_tree import Problem, flatten
 from paragan.core.strict_yaml import read_file
 from paragan.report.metric_notes import note_of
 from paragan.report.panels import best_evaluation
-from paragan.report.record import History, open_record
-from paragan.report.record_entry import RecordEntry, metric_names
+from paragan.report.record import History, RecordEntry, metric_names, open_record
 from paragan.report.record_values import setting_text, single_line
 from paragan.report.run_state import RunState, run_state
 
@@ -218,19 +217,9 @@ def _read_run(label: str, name: str, folder: Path) -> ComparedRun:
 def _read_settings(folder: Path) -> dict[str, Any] | None:
     problems: list[Problem] = []
     try:
-        return _flatten(read_file(folder / "config.yaml", problems).plain())
+        return flatten(read_file(folder / "config.yaml", problems).plain())
     except ConfigError:
         return None
-
-
-def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Return settings by dotted key; a list is one setting."""
-    if not isinstance(tree, dict) or (prefix and not tree):
-        return {prefix: tree}
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}.{key}" if prefix else str(key))
-    return flat
 
 
 def _exact(value: Any) -> str | None:

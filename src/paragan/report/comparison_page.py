@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
 from paragan.core.files import write_text
 from paragan.report import panels
-from paragan.report.charts import NUM_TONES, Caption, Chart, Pen, means_chart
+from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_chart, run_end, script_data
 from paragan.report.comparison import ComparedRun, Comparison, listed_settings, protocol_name
-from paragan.report.evaluation_charts import EvaluationCurve, evaluation_chart
-from paragan.report.metric_notes import explanation, note_of
-from paragan.report.plot import Plot, RunPosition, end_of
-from paragan.report.readout import script_data
-from paragan.report.record_entry import RecordEntry, every_second
+from paragan.report.record import RecordEntry, thin_out
 from paragan.report.rendering import render_page
 from paragan.report.sample_frames import MAX_FRAME_BYTES, MAX_FRAME_SIDE, Frame, SampleFrames, track_data
+from paragan.report.series import Point
 from paragan.report.terminal_comparison import run_texts, value_text
 
 _MAX_CHARTS = 24  # per section
@@ -39,7 +36,7 @@ def save_comparison(comparison: Comparison, path: Path, rows: Sequence[Sequence[
 def render_comparison_page(comparison: Comparison, rows: Sequence[Sequence[str]] = ()) -> str:
     """Return the page as HTML."""
     runs = comparison.runs
-    end = end_of(max(run.history.kimg for run in runs), max(run.history.seconds for run in runs))
+    end = run_end(max(run.history.kimg for run in runs), max(run.history.seconds for run in runs))
     metrics = _metric_charts(comparison, end)
     sections = [(title, _series_charts(id, runs, end)) for id, title in _SECTIONS.items()]
     drawn = [*metrics, *chain.from_iterable(charts for _, charts in sections)]
@@ -51,7 +48,7 @@ def render_comparison_page(comparison: Comparison, rows: Sequence[Sequence[str]]
         "kind": "comparison of runs",
         "source": "the run folders",
         "sweep": rows,
-        "runs": [(run_texts(run), pen_of(number)) for number, run in enumerate(runs)],
+        "runs": [(run_texts(run), line_look(number)) for number, run in enumerate(runs)],
         "warnings": comparison.warnings,
         "scores": [(row, [value_text(value) for value in row.values]) for row in comparison.scores],
         "protocol_names": comparison.protocol_names,
@@ -59,25 +56,26 @@ def render_comparison_page(comparison: Comparison, rows: Sequence[Sequence[str]]
         "settings": settings,
         "num_other_settings": num_others,
         "samples": [(run.label, run.name, found[-1]) for run, found in sampled],
-        "tracks": [pen_of(runs.index(run)) for run, _ in sampled],
+        "tracks": [line_look(runs.index(run)) for run, _ in sampled],
         "metrics": metrics,
         "sections": [(title, charts) for title, charts in sections if charts],
         "data": {
             "tracks": [track_data(found) for _, found in sampled],
-            "stops": slider_stops([found for _, found in sampled]),
-            "end": {"kimg": end.kimg, "seconds": end.seconds},
+            "stops": slider_positions([found for _, found in sampled]),
+            "end": end,
+            "one_run": False,
         }
-        | script_data({chart.caption.id: chart.readout for chart in drawn}),
+        | script_data(drawn),
     }
     return render_page("compare.html.j2", view)
 
 
-def pen_of(number: int, label: str = "") -> Pen:
+def line_look(number: int) -> dict[str, int]:
     """Return the look of the lines of a run: five colours, then the same with dashes."""
-    return Pen(label, number % NUM_TONES, number // NUM_TONES)
+    return {"tone": number % NUM_TONES, "dash": number // NUM_TONES}
 
 
-def slider_stops(frames: Sequence[Sequence[Frame]]) -> list[list[int]]:
+def slider_positions(frames: Sequence[Sequence[Frame]]) -> list[list[int]]:
     """Return for each stop of the slider the frame of every run: the latest up to the same kimg.
 
     A run without one that early has its first.
@@ -99,36 +97,39 @@ def _frames(runs: Sequence[ComparedRun]) -> list[list[Frame]]:
     return [SampleFrames(run.folder, share, side).choose(run.history.samples) for run in runs]
 
 
-def _metric_charts(comparison: Comparison, end: RunPosition) -> list[Chart]:
+def _metric_charts(comparison: Comparison, end: Mapping[str, float]) -> list[Chart]:
     """Return a chart per metric and protocol, so that every chart has only values that compare."""
+    runs = comparison.runs
     charts: list[Chart] = []
     for metric in comparison.metrics:
-        groups = _curves_by_protocol(comparison, metric)
+        groups = _entries_by_protocol(comparison, metric)
         for protocol in list(groups)[: 2 * _MAX_CHARTS - len(charts)]:
-            curves = groups[protocol]
-            note = note_of(metric, curves[0].entries[-1].values)
+            by_run = groups[protocol]
             title = metric if len(groups) == 1 else f"{metric}, {protocol_name(protocol)}"
-            floor = None if note.direction < 0 else 0.0
-            caption = Caption(f"metric-{len(charts)}", title, note.short, floor, explanation(metric))
-            charts.append(evaluation_chart(caption, Plot(540, 240, end), metric, curves, with_labels=True))
+            latest = next(iter(by_run.values()))[-1]
+            caption = panels.metric_caption(f"metric-{len(charts)}", metric, latest, title=title)
+            curves = [_curve(n, runs[n], [e.point(metric) for e in entries]) for n, entries in by_run.items()]
+            charts.append(draw_chart(caption, curves, end, "evaluations", (540, 240)))
     return charts
 
 
-def _curves_by_protocol(comparison: Comparison, metric: str) -> dict[int, list[EvaluationCurve]]:
-    groups: dict[int, list[EvaluationCurve]] = {}
+def _curve(number: int, run: ComparedRun, points: Sequence[Point]) -> ChartCurve:
+    look = line_look(number)
+    return ChartCurve(label=run.label, points=points, tone=look["tone"], dash=look["dash"])
+
+
+def _entries_by_protocol(comparison: Comparison, metric: str) -> dict[int, dict[int, list[RecordEntry]]]:
+    """Return the evaluations with a metric by protocol and number of the run, thinned out."""
+    groups: dict[int, dict[int, list[RecordEntry]]] = {}
     for number, run in enumerate(comparison.runs):
-        by_protocol: dict[int, list[RecordEntry]] = {}
         for entry in run.history.scores:
             if metric in entry.values:
-                by_protocol.setdefault(comparison.protocol_of(run, entry), []).append(entry)
-        for protocol, entries in by_protocol.items():
-            while len(entries) > _MAX_POINTS:
-                entries = every_second(entries)
-            groups.setdefault(protocol, []).append(EvaluationCurve(pen_of(number, run.label), entries))
+                by_run = groups.setdefault(comparison.protocol_of(run, entry), {})
+                by_run[number] = thin_out([*by_run.get(number, []), entry], _MAX_POINTS)
     return dict(sorted(groups.items()))
 
 
-def _series_charts(section: str, runs: Sequence[ComparedRun], end: RunPosition) -> list[Chart]:
+def _series_charts(section: str, runs: Sequence[ComparedRun], end: Mapping[str, float]) -> list[Chart]:
     """Return one chart per series of a section, with a line for each run that has it."""
     known = [run.history.population.curves | run.history.series for run in runs]
     names = list(dict.fromkeys(chain.from_iterable(known)))
@@ -138,9 +139,8 @@ def _series_charts(section: str, runs: Sequence[ComparedRun], end: RunPosition) 
         for name, label in zip(matching, labels, strict=True):
             title = panel.title if len(matching) == 1 else f"{panel.title}: {label}"
             note = panel.note if name == matching[0] else ""
-            caption = Caption(f"{section}-{len(charts)}", title, note, panel.floor)
-            having = [number for number, series in enumerate(known) if name in series]
-            pens = [pen_of(number, runs[number].label) for number in having]
-            series = [known[number][name] for number in having]
-            charts.append(means_chart(caption, Plot(360, 190, end), pens, series))
+            caption = Caption(id=f"{section}-{len(charts)}", title=title, note=note, floor=panel.floor)
+            numbers = [number for number, series in enumerate(known) if name in series]
+            curves = [_curve(number, runs[number], known[number][name].points()) for number in numbers]
+            charts.append(draw_chart(caption, curves, end, "means"))
     return charts[:_MAX_CHARTS]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -18,6 +17,7 @@ from paragan.report.record_values import (
     to_mapping,
     to_natural,
 )
+from paragan.report.scale import format_number
 from paragan.report.series import Series
 
 # Limits on the cost of an untrusted record.
@@ -25,12 +25,10 @@ _MAX_CELLS = 4096
 _MAX_LOSSES = 16
 _MAX_MEMBERS = 64  # of a mixture
 _MAX_ROUTINES = 16
-_MAX_PAST = 96  # stored generations
-_MAX_PAST_CELLS = 65_536  # cells of all stored generations
 _MAX_NAME = 40  # characters
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """Shape of a grid: cell r * columns + c is at row r, column c.
 
@@ -49,6 +47,11 @@ class Grid:
         """Number of cells."""
         return self.rows * self.columns
 
+    @property
+    def shape_text(self) -> str:
+        """Rows and columns, for a title."""
+        return f"{self.rows:,} × {self.columns:,} cells"
+
     @classmethod
     def read(cls, line: object) -> Grid | None:
         """Parse the `grid` of a start line; None without a valid shape."""
@@ -56,46 +59,45 @@ class Grid:
         shape = [to_natural(n) or 0 for n in first_items(values.get("shape"))]
         if len(shape) != 2 or not 1 <= math.prod(shape) <= _MAX_CELLS:
             return None
-        rows, columns = shape
-        losses = first_items(values.get("losses"), _MAX_LOSSES)
-        names = tuple(single_line(name, _MAX_NAME) for name in losses)
-        near = _neighbours(values.get("neighbours"), rows * columns)
-        return cls(rows, columns, names, near, single_line(values.get("scored_by"), _MAX_NAME))
+        return cls(
+            rows=shape[0],
+            columns=shape[1],
+            losses=tuple(single_line(name, _MAX_NAME) for name in first_items(values.get("losses"), _MAX_LOSSES)),
+            neighbours=_neighbours(values.get("neighbours"), math.prod(shape)),
+            scored_by=single_line(values.get("scored_by"), _MAX_NAME),
+        )
+
+    def width(self, ring: int) -> int:
+        """Return the number of cells in a line of a table. ring: that of a grid that is a ring."""
+        return min(ring, self.cells) if min(self.rows, self.columns) == 1 else self.columns
+
+    def lettered_losses(self) -> list[tuple[str, str]]:
+        """Return a letter or digit with each loss, if possible initials; empty for fewer than two losses."""
+        initials = "".join(name[:1] for name in self.losses)
+        if len(self.losses) < 2:
+            return []
+        is_distinct = len(set(initials)) == len(self.losses) and initials.isalnum()
+        return list(zip(initials if is_distinct else "0123456789abcdef", self.losses, strict=False))
 
 
 @dataclass(frozen=True)
 class Generation:
-    """State of all cells after a generation.
-
-    of: a number per cell (NaN: unknown) by quantity: score, loss, and of each side fitness, lr,
-    born_cell, and age, the generations since it was trained; such as "g/age".
-    """
+    """Cells after a generation: score and number of the loss of each; NaN: unknown."""
 
     number: int
-    of: Mapping[str, Sequence[float]]
+    scores: Sequence[float]
+    losses: Sequence[float]
 
     @property
     def best(self) -> int | None:
         """Cell with the lowest score, the first of equal ones; None if no mixture was scored."""
-        scores = enumerate(self.of["score"])
-        scored = [(score, cell) for cell, score in scores if math.isfinite(score)]
+        scored = [(score, cell) for cell, score in enumerate(self.scores) if math.isfinite(score)]
         return min(scored)[1] if scored else None
 
-    @classmethod
-    def read(cls, number: int, lines: Sequence[Mapping[str, Any]]) -> Generation:
-        """Parse the `cells` of a generation line, one mapping per cell."""
-        of = {"score": [finite_or_nan(line.get("score")) for line in lines]}
-        of["loss"] = [natural_or_nan(line.get("loss")) for line in lines]
-        for side in ("g", "d"):
-            for name in ("fitness", "lr"):
-                values = [to_mapping(line.get(name)).get(side) for line in lines]
-                of[f"{side}/{name}"] = [finite_or_nan(value) for value in values]
-            births = [_birth(line, side) for line in lines]
-            known = [cell if cell < len(lines) else math.nan for cell, _ in births]
-            of[f"{side}/born_cell"] = known
-            ages = [number - born for _, born in births]
-            of[f"{side}/age"] = [age if age >= 0 else math.nan for age in ages]
-        return cls(number, {name: array("d", values) for name, values in of.items()})
+    @property
+    def best_text(self) -> str:
+        """The best cell and its score in a few words; empty if no cell was scored."""
+        return "" if self.best is None else f"best cell {self.best}: {format_number(self.scores[self.best])}"
 
 
 @dataclass(frozen=True)
@@ -110,22 +112,18 @@ class EnsembleRecord:
 class GridHistory:
     """Content of the generation lines.
 
-    past: evenly spaced generations, including the first. weights: mixture weights of the latest
-    best cell over its neighbours. wall_s, cpu_s: by routine, summed over the `profiled` generations
-    that report them.
+    weights: mixture weights of the latest best cell over its neighbours. wall_s, cpu_s: by routine,
+    summed over the `profiled` generations that report them.
     """
 
     grid: Grid | None = None
     latest: Generation | None = None
-    past: list[Generation] = field(default_factory=list)
     weights: tuple[float, ...] = ()
     ensemble: EnsembleRecord | None = None
     curves: dict[str, Series] = field(default_factory=dict)
     wall_s: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
     profiled: int = 0
-    _num_generations: int = 0
-    _stride: int = 1  # grows with the run
 
     def after_start(self, line: object) -> GridHistory:
         """Return this history, or a new one if a start line's `grid` has another shape."""
@@ -149,45 +147,17 @@ class GridHistory:
         lines = [to_mapping(cells.get(str(cell))) for cell in range(grid.cells)]
         if "neighbours" in values:  # it has changed
             self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
-        self.latest = Generation.read(number, lines)
+        scores = [finite_or_nan(line.get("score")) for line in lines]
+        self.latest = Generation(number, scores, [natural_or_nan(line.get("loss")) for line in lines])
         best = self.latest.best
         weights = None if best is None else lines[best].get("weights")
         self.weights = tuple(finite_or_nan(weight) for weight in first_items(weights, _MAX_MEMBERS))
         self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if number > last:
-            self._add_scores(step, kimg, seconds)
-            self._store(self.latest)
+            known = [score for score in scores if math.isfinite(score)]
+            for name, score in (("best", min(known)), ("median", median(known))) if known else ():
+                self.curves.setdefault(f"score/{name}", Series()).add(step, kimg, score, seconds)
             self._add_profile(to_mapping(values.get("profile")))
-
-    def select_generations(self, count: int) -> list[Generation]:
-        """Return at most `count` evenly spaced generations with the first and the latest.
-
-        Below 2, only the latest.
-        """
-        if self.latest is None:
-            return []
-        if count < 2:
-            return [self.latest]
-        stored = [*(past for past in self.past if past.number < self.latest.number), self.latest]
-        first = stored[0].number
-        last = stored[-1].number
-        targets = (first + (last - first) * n / (count - 1) for n in range(count))
-        nearest = [min(stored, key=lambda past: abs(past.number - target)) for target in targets]
-        return list({past.number: past for past in nearest}.values())
-
-    def _add_scores(self, step: int, kimg: float, seconds: float) -> None:
-        assert self.latest is not None
-        if scores := [score for score in self.latest.of["score"] if math.isfinite(score)]:
-            self.curves.setdefault("score/best", Series()).add(step, kimg, min(scores), seconds)
-            self.curves.setdefault("score/median", Series()).add(step, kimg, median(scores), seconds)
-
-    def _store(self, new: Generation) -> None:
-        if self._num_generations % self._stride == 0:
-            self.past.append(new)
-        self._num_generations += 1
-        if len(self.past) > min(_MAX_PAST, _MAX_PAST_CELLS // len(new.of["score"])):
-            self.past = self.past[::2]
-            self._stride *= 2
 
     def _add_profile(self, profile: Mapping[str, Any]) -> None:
         cpus = to_mapping(profile.get("cpu_s"))
@@ -199,14 +169,6 @@ class GridHistory:
             if routine in self.wall_s or len(self.wall_s) < _MAX_ROUTINES:
                 self.wall_s[routine] = self.wall_s.get(routine, 0.0) + wall_s
                 self.cpu_s[routine] = self.cpu_s.get(routine, 0.0) + finite_or_nan(cpus.get(name))
-
-
-def _birth(line: Mapping[str, Any], side: str) -> tuple[float, float]:
-    """Return cell and generation in which a cell's g or d was trained; NaN if unknown."""
-    pair = first_items(to_mapping(line.get("born")).get(side))
-    if len(pair) != 2:
-        return math.nan, math.nan
-    return natural_or_nan(pair[0]), natural_or_nan(pair[1])
 
 
 def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:

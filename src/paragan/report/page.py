@@ -9,12 +9,10 @@ from typing import Any
 
 from paragan.core.files import write_text
 from paragan.report import panels, run_facts
+from paragan.report.chart import run_end, script_data
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.plot import end_of
-from paragan.report.population import grid_shape_text, population_section
-from paragan.report.readout import script_data
-from paragan.report.record import History, open_record
-from paragan.report.record_entry import metric_names
+from paragan.report.population import population_section
+from paragan.report.record import History, metric_names, open_record
 from paragan.report.record_values import dotted_settings, first_items, single_line, to_mapping, to_number
 from paragan.report.rendering import render_page, sha256_source
 from paragan.report.run_state import format_duration, read_small_text, run_state
@@ -68,7 +66,7 @@ class Page:
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
     """Return the variables of the template."""
-    end = end_of(history.kimg, history.seconds)
+    end = run_end(history.kimg, history.seconds)
     names = metric_names(history.scores)
     charts = {id: panels.section_charts(id, history.series, end) for id in _SECTIONS}
     metrics = panels.metric_charts(history.scores, end)
@@ -84,16 +82,17 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "rows": [single_line(row, 60) for row in first_items(history.rows)],
         "metrics": metrics,
         "meanings": [(name, text) for name in names if (text := explanation(name))],
-        "delays": run_facts.delay_tables(history),
-        "phases": run_facts.phase_rows(history),
+        "delays": history.delays.tables(),
+        "phases": history.phases.rows(),
         "sections": [(title, charts[id]) for id, title in _SECTIONS.items() if charts[id]],
         "population": cells,
         "data": {
             "tracks": [track_data(frames)] if frames else [],
             "stops": [[number] for number in range(len(frames))],
-            "end": {"kimg": end.kimg, "seconds": end.seconds},
+            "end": end,
+            "one_run": True,
         }
-        | script_data({chart.caption.id: chart.readout for chart in drawn}),
+        | script_data(drawn),
         "advice": [run_facts.advice_texts(entry) for entry in reversed(history.advice.values())],
         "events": run_facts.list_events(history),
         "changed": run_facts.changed_settings(history.start),
@@ -105,19 +104,16 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
 def _header(folder: Path, history: History) -> dict[str, Any]:
     state = run_state(folder, history)
     total = history.total_kimg
-    start = history.start
-    facts = [run_facts.data_fact(start), grid_shape_text(history.population.grid)]
-    facts += [*run_facts.player_facts(start), run_facts.ranks_fact(start)]
     return {
         "name": single_line(folder.resolve().name) or "run",
-        "recipe": single_line(start.get("recipe")),
+        "recipe": single_line(history.start.get("recipe")),
         "state": state,
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.written)),
         "history": history,
         "total": total,
         "share": min(1.0, history.kimg / total) if total else None,
         "spent": format_duration(history.seconds),
-        "facts": [fact for fact in facts if fact],
+        "facts": run_facts.header_facts(history),
         "commands": run_facts.list_commands(folder, history),
     }
 
@@ -128,8 +124,7 @@ def _key_number(name: str, history: History) -> dict[str, str]:
     last = with_metric[-1]
     best = panels.best_evaluation(name, with_metric)
     main = best or last
-    value = format_number(main.numbers[name])
-    last_value = format_number(last.numbers[name])
+    value, last_value = (format_number(entry.numbers[name]) for entry in (main, last))
     is_tie = value == last_value and last is not main
     return {
         "name": name,

@@ -6,16 +6,15 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 
-from paragan.report.charts import Caption, Chart, Pen, series_chart
-from paragan.report.evaluation_charts import EvaluationCurve, evaluation_chart
+from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_chart
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.plot import Plot, RunPosition
-from paragan.report.record_entry import RecordEntry, metric_names
+from paragan.report.record import RecordEntry, metric_names
 from paragan.report.series import Series
 
 _MAX_OTHER_CHARTS = 24  # of series without a panel
+_TONES = {"real": 0, "D": 0, "train": 0, "fake": 1, "G": 1, "held out": 2}
 _SEPARATE = "Its protocol changed; values before and after do not compare, so they are separate curves."
 
 
@@ -23,238 +22,201 @@ _SEPARATE = "Its protocol changed; values before and after do not compare, so th
 class Panel:
     """Chart of all series whose names match the pattern `names`. floor: always within the scale."""
 
-    section: str
     title: str
     names: str
     note: str
     floor: float | None = None
 
 
-PANELS = (
-    Panel(
-        "game",
-        "D outputs",
-        r".*/(real|fake|held_out)",
-        "Mean logit of D on training (real), held-out and generated (fake) images. A stable gap "
-        "between real and fake is healthy; no gap: D cannot distinguish them. Held-out far below "
-        "real: D overfits.",
+PANELS: Mapping[str, tuple[Panel, ...]] = {
+    "game": (
+        Panel(
+            "D outputs",
+            r".*/(real|fake|held_out)",
+            "Mean logit of D on training (real), held-out and generated (fake) images. A stable gap between real "
+            "and fake is healthy; no gap: D cannot distinguish them. Held-out far below real: D overfits.",
+        ),
+        Panel(
+            "Adversarial losses",
+            r".*/loss/adversarial",
+            "The losses balance each other and need not decrease. Look for sudden jumps, not for a minimum.",
+        ),
+        Panel(
+            "D's loss by discriminator",
+            r"(.*/)?d/loss/adversarial/.*",
+            "Before its weight. One that stays near its value for undecided logits learns nothing.",
+        ),
+        Panel(
+            "G's loss by discriminator",
+            r"(.*/)?g/loss/adversarial/.*",
+            "Before its weight. One far above the others: G does not deceive that discriminator.",
+        ),
+        Panel("Outputs by discriminator, real", r".*/real/.*", "Mean logit on training samples."),
+        Panel("Outputs by discriminator, fake", r".*/fake/.*", "Mean logit on generated samples."),
+        Panel(
+            "Factors of the balancer",
+            r".*/balancer/.*",
+            "By which terms of G's loss are multiplied. One that grows without end: its gradient vanishes.",
+        ),
+        Panel(
+            "Gradient norms",
+            r".*/gradient_norm",
+            "Norms before clipping. Steady growth or persistent spikes indicate unstable training.",
+        ),
+        Panel(
+            "Penalties",
+            r".*/loss/(?!adversarial(/|$)).*",
+            "Values as added to the loss. A penalty much larger than the loss is too strong.",
+        ),
     ),
-    Panel(
-        "game",
-        "Adversarial losses",
-        r".*/loss/adversarial",
-        "The losses balance each other and need not decrease. Look for sudden jumps, not for a minimum.",
+    "telemetry": (
+        Panel(
+            "Accuracy of D",
+            r".*/accuracy_(train|held_out|fake)",
+            "Accuracy on training, held-out and generated images. Training far above held-out: D overfits.",
+            0.0,
+        ),
+        Panel(
+            "Adaptive augmentation",
+            r"(.*/)?(sign|augment_p)",
+            "Mean sign of D's output on real images, and augmentation probability p. p near 1: too few images.",
+        ),
+        Panel("Overfitting of D", r".*/overfitting", "0: no overfitting; near 1: D has memorised the training images."),
+        Panel(
+            "Saturation of D",
+            r".*/saturation",
+            "Share of images with saturated D output. Near 1, G receives little gradient.",
+            0.0,
+        ),
+        Panel(
+            "Ratio of gradient norms",
+            r"(.*/)?gradient_norm_ratio",
+            "Gradient norm of G divided by that of D. A strong change indicates unstable training.",
+        ),
+        Panel("Sample diversity", r"(.*/)?diversity", "A drop towards 0 indicates mode collapse.", 0.0),
+        Panel(
+            "Top singular values",
+            r".*/top_singular_value",
+            "Largest value over the layers. Sudden growth often precedes collapse.",
+        ),
     ),
-    Panel(
-        "game",
-        "D's loss by discriminator",
-        r"(.*/)?d/loss/adversarial/.*",
-        "Before its weight. One that stays near its value for undecided logits learns nothing.",
+    "population": (
+        Panel(
+            "Mixture scores",
+            r"score/(best|median)",
+            "Scores of the best cell and of the median cell. A growing gap: only few cells improve.",
+        ),
     ),
-    Panel(
-        "game",
-        "G's loss by discriminator",
-        r"(.*/)?g/loss/adversarial/.*",
-        "Before its weight. One far above the others: G does not deceive that discriminator.",
+    "pace": (
+        Panel(
+            "Lag and age",
+            r".*/(lag|age)",
+            "Lag: steps that the D used by G was behind. Age: steps since the images used by D were generated.",
+            0.0,
+        ),
+        Panel(
+            "Wait for the other player",
+            r".*/wait_ms",
+            "Milliseconds per update. If only one player waits, assign the other more ranks or less work.",
+            0.0,
+        ),
+        Panel("Weights of losses", r".*/weight/.*", "Weights that change in the run; 0: the loss does not act.", 0.0),
+        Panel("Learning rates", r".*/lr(\[.*\])?", "Learning rates used by the optimizers.", 0.0),
+        Panel("Throughput", r"images_per_s", "Real images per second, moving average over about 50 steps.", 0.0),
+        Panel(
+            "Data wait",
+            r"data_wait",
+            "Share of time spent waiting for data. Above a few percent, data loading is the bottleneck.",
+            0.0,
+        ),
+        Panel(
+            "Phases",
+            r"phases/.*",
+            "Seconds per step, mean over ranks. Much communication: slow links, or a slow rank.",
+            0.0,
+        ),
     ),
-    Panel(
-        "game",
-        "Outputs by discriminator, real",
-        r".*/real/.*",
-        "Mean logit on training samples.",
+    "loading": (
+        Panel(
+            "Read and decode time",
+            r"loading/(read|decode)_ms",
+            "Milliseconds of one read from storage and of one decode. A read that takes longer than usual: congestion.",
+            0.0,
+        ),
+        Panel("Stalls", r"loading/stalls", "Share of the last seconds that training waited for a batch.", 0.0),
+        Panel(
+            "Loading threads",
+            r"loading/(readers|decoders)",
+            "Threads that read and that decode. The controller adds some under congestion and gives them back.",
+            0.0,
+        ),
+        Panel("Depth", r"loading/depth", "Batches that are made ahead of the training step.", 0.0),
     ),
-    Panel(
-        "game",
-        "Outputs by discriminator, fake",
-        r".*/fake/.*",
-        "Mean logit on generated samples.",
-    ),
-    Panel(
-        "game",
-        "Factors of the balancer",
-        r".*/balancer/.*",
-        "By which terms of G's loss are multiplied. One that grows without end: its gradient vanishes.",
-    ),
-    Panel(
-        "game",
-        "Gradient norms",
-        r".*/gradient_norm",
-        "Norms before clipping. Steady growth or persistent spikes indicate unstable training.",
-    ),
-    Panel(
-        "game",
-        "Penalties",
-        r".*/loss/(?!adversarial(/|$)).*",
-        "Values as added to the loss. A penalty much larger than the loss is too strong.",
-    ),
-    Panel(
-        "telemetry",
-        "Accuracy of D",
-        r".*/accuracy_(train|held_out|fake)",
-        "Accuracy on training, held-out and generated images. Training far above held-out: D overfits.",
-        0.0,
-    ),
-    Panel(
-        "telemetry",
-        "Adaptive augmentation",
-        r"(.*/)?(sign|augment_p)",
-        "Mean sign of D's output on real images, and augmentation probability p. p near 1: too few images.",
-    ),
-    Panel(
-        "telemetry",
-        "Overfitting of D",
-        r".*/overfitting",
-        "0: no overfitting; near 1: D has memorised the training images.",
-    ),
-    Panel(
-        "telemetry",
-        "Saturation of D",
-        r".*/saturation",
-        "Share of images with saturated D output. Near 1, G receives little gradient.",
-        0.0,
-    ),
-    Panel(
-        "telemetry",
-        "Ratio of gradient norms",
-        r"(.*/)?gradient_norm_ratio",
-        "Gradient norm of G divided by that of D. A strong change indicates unstable training.",
-    ),
-    Panel("telemetry", "Sample diversity", r"(.*/)?diversity", "A drop towards 0 indicates mode collapse.", 0.0),
-    Panel(
-        "telemetry",
-        "Top singular values",
-        r".*/top_singular_value",
-        "Largest value over the layers. Sudden growth often precedes collapse.",
-    ),
-    Panel(
-        "population",
-        "Mixture scores",
-        r"score/(best|median)",
-        "Scores of the best cell and of the median cell. A growing gap: only few cells improve.",
-    ),
-    Panel(
-        "pace",
-        "Lag and age",
-        r".*/(lag|age)",
-        "Lag: steps that the D used by G was behind. Age: steps since the images used by D were generated.",
-        0.0,
-    ),
-    Panel(
-        "pace",
-        "Wait for the other player",
-        r".*/wait_ms",
-        "Milliseconds per update. If only one player waits, assign the other more ranks or less work.",
-        0.0,
-    ),
-    Panel(
-        "pace", "Weights of losses", r".*/weight/.*", "Weights that change in the run; 0: the loss does not act.", 0.0
-    ),
-    Panel("pace", "Learning rates", r".*/lr(\[.*\])?", "Learning rates used by the optimizers.", 0.0),
-    Panel(
-        "pace",
-        "Throughput",
-        r"images_per_s",
-        "Real images per second, moving average over about 50 steps.",
-        0.0,
-    ),
-    Panel(
-        "pace",
-        "Data wait",
-        r"data_wait",
-        "Share of time spent waiting for data. Above a few percent, data loading is the bottleneck.",
-        0.0,
-    ),
-    Panel(
-        "pace",
-        "Phases",
-        r"phases/.*",
-        "Seconds per step, mean over ranks. Much communication: slow links, or a slow rank.",
-        0.0,
-    ),
-    Panel(
-        "loading",
-        "Read and decode time",
-        r"loading/(read|decode)_ms",
-        "Milliseconds of one read from storage and of one decode. A read that takes longer than usual: congestion.",
-        0.0,
-    ),
-    Panel("loading", "Stalls", r"loading/stalls", "Share of the last seconds that training waited for a batch.", 0.0),
-    Panel(
-        "loading",
-        "Loading threads",
-        r"loading/(readers|decoders)",
-        "Threads that read and that decode. The controller adds some under congestion and gives them back.",
-        0.0,
-    ),
-    Panel("loading", "Depth", r"loading/depth", "Batches that are made ahead of the training step.", 0.0),
-)
+}
 
 
-def section_charts(section: str, series: Mapping[str, Series], end: RunPosition) -> list[Chart]:
+def section_charts(section: str, series: Mapping[str, Series], end: Mapping[str, float]) -> list[Chart]:
     """Return the charts of a section that have data; two or four charts are drawn wider."""
     matches = [(panel, names) for panel, names in matching_panels(section, series) if names]
-    wide = len(matches) in (2, 4)
-    return [
-        series_chart(
-            Caption(f"{section}-{number}", panel.title, panel.note, panel.floor),
-            Plot(540, 220, end) if wide else Plot(360, 190, end),
-            dict(zip(series_labels(names), (series[name] for name in names), strict=True)),
-        )
-        for number, (panel, names) in enumerate(matches)
-    ]
+    size = (540, 220) if len(matches) in (2, 4) else (360, 190)
+    charts = []
+    for number, (panel, names) in enumerate(matches):
+        caption = Caption(id=f"{section}-{number}", title=panel.title, note=panel.note, floor=panel.floor)
+        labels = series_labels(names)
+        drawn = zip(labels, _tones(labels), names, strict=True)
+        curves = [ChartCurve(label=label, points=series[name].points(), tone=tone) for label, tone, name in drawn]
+        charts.append(draw_chart(caption, curves, end, "ranges", size))
+    return charts
 
 
 def matching_panels(section: str, series: Collection[str]) -> list[tuple[Panel, list[str]]]:
     """Return panels with the names of their series. "other": each series without a panel."""
     if section == "other":
-        patterns = [panel.names for panel in PANELS]
+        patterns = [panel.names for panel in chain.from_iterable(PANELS.values())]
         others = [name for name in series if not any(re.fullmatch(p, name) for p in patterns)]
-        return [(Panel("other", name, "", ""), [name]) for name in others[:_MAX_OTHER_CHARTS]]
-    in_section = [panel for panel in PANELS if panel.section == section]
-    return [(p, [name for name in series if re.fullmatch(p.names, name)]) for p in in_section]
+        return [(Panel(name, "", ""), [name]) for name in others[:_MAX_OTHER_CHARTS]]
+    return [(p, [name for name in series if re.fullmatch(p.names, name)]) for p in PANELS[section]]
 
 
 def sort_by_panel(series: Iterable[str]) -> list[str]:
     """Sort names in the order of the panels, unknown ones last."""
     names = list(series)
-    ordered: list[str] = []
-    for panel in PANELS:
-        ordered += [name for name in names if re.fullmatch(panel.names, name)]
-    return list(dict.fromkeys([*ordered, *names]))
+    matching = (n for panel in chain.from_iterable(PANELS.values()) for n in names if re.fullmatch(panel.names, n))
+    return list(dict.fromkeys([*matching, *names]))
 
 
-def metric_charts(scores: Sequence[RecordEntry], end: RunPosition) -> list[Chart]:
+def metric_charts(scores: Sequence[RecordEntry], end: Mapping[str, float]) -> list[Chart]:
     """Return one chart per metric; the first is drawn larger."""
     charts = []
     for number, name in enumerate(metric_names(scores)):
         with_metric = [entry for entry in scores if name in entry.values]
-        note = note_of(name, with_metric[-1].values)
-        plot = Plot(300, 150, end, right_margin=14)
-        if number == 0:
-            plot = Plot(540, 430, end, right_margin=20)
-        curves = _protocol_curves(name, with_metric)
-        text = f"{note.short} {_SEPARATE}" if len(curves) > 1 else note.short
-        floor = None if note.direction < 0 else 0.0
-        caption = Caption(f"metric-{number}", name, text, floor, explanation(name))
-        charts.append(evaluation_chart(caption, plot, name, curves))
+        curves = _metric_curves(name, with_metric)
+        caption = metric_caption(f"metric-{number}", name, with_metric[-1], _SEPARATE if len(curves) > 1 else "")
+        size = (300, 150) if number else (540, 430)
+        charts.append(draw_chart(caption, curves, end, "evaluations", size, with_names=False))
     return charts
 
 
-def _protocol_curves(metric: str, scores: Sequence[RecordEntry]) -> list[EvaluationCurve]:
+def _metric_curves(metric: str, scores: Sequence[RecordEntry]) -> list[ChartCurve]:
     """Return one curve per protocol; the latest has the name of the metric, and the best mark."""
-    by_stamp: dict[int, list[RecordEntry]] = {}
-    for entry in scores:
-        by_stamp.setdefault(entry.stamp, []).append(entry)
-    last = scores[-1].stamp
+    found = best_evaluation(metric, scores)
+    best = None if found is None else found.point(metric)
     curves = []
-    for number, (stamp, entries) in enumerate(by_stamp.items()):
-        if stamp == last:
-            pen = Pen(metric, 2)
-            curves.append(EvaluationCurve(pen, entries, best_evaluation(metric, scores)))
+    for order, stamp in enumerate(dict.fromkeys(entry.stamp for entry in scores), 1):
+        points = [entry.point(metric) for entry in scores if entry.stamp == stamp]
+        if stamp == scores[-1].stamp:
+            curves.append(ChartCurve(label=metric, points=points, tone=2, best=best))
         else:
-            pen = Pen(f"{metric} by another protocol ({number + 1})", 4)
-            curves.append(EvaluationCurve(pen, entries))
+            curves.append(ChartCurve(label=f"{metric} by another protocol ({order})", points=points, tone=4))
     return curves
+
+
+def metric_caption(id: str, metric: str, latest: RecordEntry, remark: str = "", title: str = "") -> Caption:
+    """Return the texts of a chart of a metric. remark: after its note. title: if not its name."""
+    note = note_of(metric, latest.values)
+    text = f"{note.short} {remark}".strip()
+    floor = None if note.direction < 0 else 0.0
+    return Caption(id=id, title=title or metric, note=text, floor=floor, explanation=explanation(metric))
 
 
 def best_evaluation(metric: str, scores: Sequence[RecordEntry]) -> RecordEntry | None:
@@ -280,6 +242,13 @@ def series_labels(names: Sequence[str]) -> list[str]:
     texts = [" ".join(part) for part in parts]
     short_texts = [text.upper() if len(text) == 1 else text for text in texts]
     return short_texts if len(set(short_texts)) == len(names) else list(names)
+
+
+def _tones(labels: Sequence[str]) -> list[int]:
+    """Return the colour of each curve: by its label, or the next free one."""
+    taken = {_TONES.get(label) for label in labels}
+    free = chain((n for n in range(NUM_TONES) if n not in taken), repeat(NUM_TONES - 1))
+    return [_TONES[label] if label in _TONES else next(free) for label in labels]
 
 
 def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:

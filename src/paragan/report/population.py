@@ -1,120 +1,127 @@
-"""Population section of the report of a grid of cells."""
+"""Population section of the report of a grid of cells: newest scores, curves, timing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.report import panels
-from paragan.report.charts import Chart
+from paragan.report.chart import Chart
 from paragan.report.grid_record import EnsembleRecord, Generation, Grid, GridHistory
-from paragan.report.heat_map import GridLayout, HeatMap, heat_maps, num_past_maps
-from paragan.report.plot import RunPosition
-from paragan.report.scale import format_number
+from paragan.report.scale import Scale, fit_scale, format_number, format_short
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
-_MAX_NARROW = 6  # columns of maps of these widths
-_MAX_MIDDLE = 9
+_NUM_SHADES = 9  # CSS classes h0 (low) to h8 (high)
+_RING_COLUMNS = 16  # cells of a ring per line
+_MAX_NUMBERED_CELLS = 1024  # of a table with numbers
+_MAX_NUMBERED_COLUMNS = 40
 
 
 @dataclass(frozen=True)
-class Bars:
-    """Bar chart. rows: (name, length 0..100, value)."""
+class Tile:
+    """Cell of the table of scores. shade: CSS class. loss: letter. is_best: lowest score."""
 
-    title: str
-    note: str
-    rows: tuple[tuple[str, float, str], ...]
+    shade: str
+    score: str
+    loss: str
+    is_best: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PopulationSection:
-    """Content of the population section of the report."""
+    """Content of the population section of the report.
 
-    note: str
+    lines: tiles, empty without a score. losses: (letter, name). ramp: lowest and highest score.
+    profile: rows of the timing table.
+    """
+
+    notes: list[str]
+    columns: int
+    lines: list[list[Tile]]
+    has_numbers: bool
+    losses: list[tuple[str, str]]
+    ramp: tuple[str, str]
+    is_log: bool
     charts: list[Chart]
-    bars: tuple[Bars, ...]
-    heat_maps: list[HeatMap]
-    layout: GridLayout
-    width: str  # of a map: narrow, middle or wide
-    profile: list[tuple[str, ...]]  # rows of the timing table
+    profile: list[tuple[str, ...]]
     profiled: int
 
 
-def population_section(history: GridHistory, end: RunPosition) -> PopulationSection | None:
+def population_section(history: GridHistory, end: Mapping[str, float]) -> PopulationSection | None:
     """Return the section; None for a run without a grid or without a finished generation."""
     grid = history.grid
     latest = history.latest
     if grid is None or latest is None:
         return None
-    generations = history.select_generations(num_past_maps(grid))
-    layout = GridLayout.of(grid)
-    columns = layout.columns if layout.has_numbers else 0
-    bars = (_mixture_bars(grid, latest, history.weights), _ensemble_bars(latest, history.ensemble))
-    return PopulationSection(
+    columns = grid.width(_RING_COLUMNS)
+    known = [score for score in latest.scores if math.isfinite(score)]
+    scale = fit_scale(known)
+    tiles = _tiles(grid, latest, scale) if known else []
+    notes = (
         _section_note(grid, latest),
-        panels.section_charts("population", history.curves, end),
-        tuple(chart for chart in bars if chart is not None),
-        heat_maps(grid, generations),
-        layout,
-        "narrow" if columns < _MAX_NARROW else "middle" if columns < _MAX_MIDDLE else "wide",
-        _profile_rows(history, grid.cells),
-        history.profiled,
+        _mixture_text(grid, latest, history.weights),
+        _ensemble_text(latest, history.ensemble),
+    )
+    return PopulationSection(
+        notes=[note for note in notes if note],
+        columns=columns,
+        lines=[tiles[i : i + columns] for i in range(0, len(tiles), columns)],
+        has_numbers=columns <= _MAX_NUMBERED_COLUMNS and grid.cells <= _MAX_NUMBERED_CELLS,
+        losses=grid.lettered_losses(),
+        ramp=(format_short(min(known)), format_short(max(known))) if known else ("", ""),
+        is_log=scale.log,
+        charts=panels.section_charts("population", history.curves, end),
+        profile=_profile_rows(history, grid.cells),
+        profiled=history.profiled,
     )
 
 
-def best_cell_text(latest: Generation) -> str:
-    """Return the best cell and its score in a few words; empty if no cell was scored."""
-    if latest.best is None:
-        return ""
-    return f"best cell {latest.best}: {format_number(latest.of['score'][latest.best])}"
-
-
-def grid_shape_text(grid: Grid | None) -> str:
-    """Return the shape of the grid for the header of the report."""
-    return "" if grid is None else f"{grid.rows:,} × {grid.columns:,} cells"
+def _tiles(grid: Grid, latest: Generation, scale: Scale) -> list[Tile]:
+    letters = [letter for letter, _ in grid.lettered_losses()]
+    tiles = []
+    for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
+        is_known = math.isfinite(score)
+        shade = f"h{min(_NUM_SHADES - 1, int(scale.share(score) * _NUM_SHADES))}" if is_known else "hx"
+        letter = letters[int(loss)] if loss < len(letters) else ""
+        tiles.append(Tile(shade, format_short(score) if is_known else "–", letter, cell == latest.best))
+    return tiles
 
 
 def _section_note(grid: Grid, latest: Generation) -> str:
-    position = f"{grid_shape_text(grid)} after generation {latest.number:,}."
+    position = f"{grid.shape_text} after generation {latest.number:,}."
     if latest.best is None:
         return f"{position} No mixture was scored, so there is no best cell."
     metric = f" by {grid.scored_by}" if grid.scored_by else ""
-    best = f"cell {latest.best} with {format_number(latest.of['score'][latest.best])}{metric}"
-    return f"{position} Best mixture: {best}; it is outlined in the maps below."
+    return f"{position} Best mixture: cell {latest.best} with {format_number(latest.scores[latest.best])}{metric}."
 
 
-def _mixture_bars(grid: Grid, latest: Generation, weights: Sequence[float]) -> Bars | None:
+def _mixture_text(grid: Grid, latest: Generation, weights: Sequence[float]) -> str:
+    """Return the share of the best cell's images that each G of its neighbourhood generates; empty if unknown."""
     if latest.best is None or not any(weight > 0 for weight in weights):
-        return None
+        return ""
     members = grid.neighbours[latest.best] if latest.best < len(grid.neighbours) else ()
     if len(members) == len(weights):
         names = [f"cell {cell}" + (" (itself)" if cell == latest.best else "") for cell in members]
     else:  # the neighbourhood is unknown
         names = ["itself", *(f"neighbour {n}" for n in range(1, len(weights)))]
-    note = "Share of the images of the best cell that each G of its neighbourhood generates."
-    return Bars(f"Mixture of cell {latest.best}", note, _bar_rows(names, weights))
+    pairs = zip(names, weights, strict=True)
+    return f"Mixture of cell {latest.best}: " + ", ".join(f"{name} {_figure_or_dash(w)}" for name, w in pairs) + "."
 
 
-def _ensemble_bars(latest: Generation, ensemble: EnsembleRecord | None) -> Bars | None:
+def _ensemble_text(latest: Generation, ensemble: EnsembleRecord | None) -> str:
+    """Return how often each cell's G was selected from the whole grid after training, and the score."""
     if ensemble is None:
-        return None
-    names = [f"cell {cell}" for cell, _ in ensemble.counts]
-    counts = [float(count) for _, count in ensemble.counts]
-    note = "Number of times each cell's G was selected from the whole grid after training."
-    if math.isfinite(ensemble.distance):
-        note += f" Score: {format_number(ensemble.distance)}"
-        if latest.best is not None:
-            is_better = ensemble.distance < latest.of["score"][latest.best]
-            note += f", {'better' if is_better else 'not better'} than the best mixture"
-        note += "."
-    return Bars(f"Ensemble of {sum(counts):,.0f}", note, _bar_rows(names, counts))
-
-
-def _bar_rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str, float, str], ...]:
-    highest = max(value for value in values if math.isfinite(value))
-    lengths = (round(100 * (max(0.0, v) / highest), 1) for v in values)  # NaN becomes 0
-    return tuple(zip(names, lengths, map(_figure_or_dash, values), strict=True))
+        return ""
+    counts = ", ".join(f"cell {cell} ×{count}" for cell, count in ensemble.counts)
+    text = f"Ensemble of {sum(count for _, count in ensemble.counts):,}, selected after training: {counts}."
+    if not math.isfinite(ensemble.distance):
+        return text
+    than = ""
+    if latest.best is not None:
+        is_better = ensemble.distance < latest.scores[latest.best]
+        than = f", {'better' if is_better else 'not better'} than the best mixture"
+    return f"{text} Score: {format_number(ensemble.distance)}{than}."
 
 
 def _profile_rows(history: GridHistory, cells: int) -> list[tuple[str, ...]]:
@@ -126,17 +133,12 @@ def _profile_rows(history: GridHistory, cells: int) -> list[tuple[str, ...]]:
     times = [(name, walls[name], history.cpu_s[name]) for name in names]
     total = sum(walls.values())
     times.append(("overall", total, sum(history.cpu_s.values())))
-    num_trainings = cells * max(1, history.profiled)
-    return [
-        (
-            name,
-            format_number(wall),
-            _figure_or_dash(cpu),
-            f"{wall / total:.1%}" if 0 < total < math.inf else "–",
-            format_number(wall / num_trainings),
-        )
-        for name, wall, cpu in times
-    ]
+    per_cell = cells * max(1, history.profiled)
+    rows: list[tuple[str, ...]] = []
+    for name, wall, cpu in times:
+        share = f"{wall / total:.1%}" if 0 < total < math.inf else "–"
+        rows.append((name, format_number(wall), _figure_or_dash(cpu), share, format_number(wall / per_cell)))
+    return rows
 
 
 def _figure_or_dash(value: float) -> str:

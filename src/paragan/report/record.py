@@ -6,18 +6,17 @@ import json
 import math
 import os
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import open_regular_file
-from paragan.core.phases import Phase
 from paragan.report.grid_record import GridHistory
-from paragan.report.record_entry import NUM_IMAGES, RecordEntry, thin_out
 from paragan.report.record_values import (
     dotted_settings,
     finite_or_nan,
@@ -25,21 +24,89 @@ from paragan.report.record_values import (
     first_pairs,
     single_line,
     to_mapping,
-    to_natural,
+    to_number,
 )
-from paragan.report.series import Series
+from paragan.report.series import Point, Series
+from paragan.report.timing import Delays, PhaseTimes
 
 # Limits on the cost of an untrusted record.
 _MAX_LINE_BYTES = 1 << 22  # a generation of 4096 cells has 2 MB
+_MAX_ENTRIES = 1000  # of evaluations and of samples
+_MAX_VALUES = 64  # stored per line
+_MAX_METRICS = 24
 _MAX_SERIES = 200
 _MAX_EVENTS = 200
 _MAX_ADVICE = 50
 _MAX_CHECKPOINTS = 10
-_MAX_BINS = 64
 _MAX_SECONDS = 1e15
-_MAX_SAVES = 1000  # of checkpoints whose time is known
+_MAX_SAVES = 1000  # whose time is known
 _MAX_STAMPS = 50  # evaluations by further protocols are left out
-_HISTOGRAMS = ("lag", "age", "wait_ms")
+_POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
+_NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
+
+
+@dataclass(frozen=True)
+class RecordEntry:
+    """Line of the record with its position in the run.
+
+    seconds: of training, over all sessions. stamp: of an evaluation, the index of its protocol in
+    `History.stamps`; only evaluations of one protocol compare.
+    """
+
+    step: int
+    kimg: float
+    values: Mapping[str, Any]
+    seconds: float = 0.0
+    stamp: int = 0
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """Numeric values by name."""
+        numbers = ((single_line(k), to_number(v)) for k, v in self.values.items() if k not in _POSITION_KEYS)
+        return {name: value for name, value in numbers if value is not None}
+
+    def interval(self, metric: str) -> tuple[float, float] | None:
+        """Return the ends of a metric's interval; None without one."""
+        ends = [finite_or_nan(end) for end in first_items(to_mapping(self.values.get("intervals")).get(metric), 3)]
+        return (ends[0], ends[1]) if len(ends) == 2 and ends[0] <= ends[1] else None
+
+    def point(self, metric: str) -> Point:
+        """Return the value of a metric with its interval."""
+        value = self.numbers.get(metric, math.nan)
+        known = value if math.isfinite(value) else None
+        low, high = self.interval(metric) or (math.nan, math.nan)
+        return Point(self.step, self.kimg, self.seconds, value=known, low=low, high=high, bad=known is None)
+
+    def brief(self) -> RecordEntry:
+        """Return a copy with only the first scalar values and shortened texts, of bounded size."""
+        scalars = ((single_line(k), v) for k, v in self.values.items() if not isinstance(v, list | dict))
+        first = islice(scalars, _MAX_VALUES)
+        stored: dict[str, Any] = {k: single_line(v) if isinstance(v, str) else v for k, v in first}
+        directions = first_pairs(self.values.get("directions"), _MAX_METRICS)
+        stored["directions"] = {single_line(k): to_number(v) for k, v in directions}
+        intervals = first_pairs(self.values.get("intervals"), _MAX_METRICS)
+        stored["intervals"] = {single_line(name): list(self.interval(name) or ()) for name, _ in intervals}
+        return replace(self, values=stored)
+
+
+def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
+    """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
+    counts = Counter(chain.from_iterable(entry.numbers for entry in scores))
+    del counts[_NUM_IMAGES]
+    frequent = dict(counts.most_common(_MAX_METRICS))
+    return [name for name in counts if name in frequent]
+
+
+def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
+    """Drop every second entry until at most `limit` and the extremes of each metric remain, and the last."""
+    while len(entries) > limit:
+        selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
+        for name in metric_names(entries):
+            values = (entry.numbers.get(name, math.nan) for entry in entries)
+            finite = [(value, i) for i, value in enumerate(values) if math.isfinite(value)]
+            selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
+        entries = [entry for entry in entries if id(entry) in selected]
+    return entries
 
 
 @dataclass
@@ -67,8 +134,8 @@ class History:
     rows: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
-    delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
-    phases: dict[str, Counter[int]] = field(default_factory=dict)  # seconds of each rank
+    delays: Delays = field(default_factory=Delays)
+    phases: PhaseTimes = field(default_factory=PhaseTimes)
     population: GridHistory = field(default_factory=GridHistory)
     checkpoints: int = 0
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
@@ -86,66 +153,47 @@ class History:
         if kind != "score" or entry.step > self.step:  # scores in the background are late
             self.step = entry.step
             self.kimg = entry.kimg
-        self._count_seconds(finite_or_nan(entry.values.get("seconds")))
+        values = entry.values
+        self._count_seconds(finite_or_nan(values.get("seconds")))
         entry = replace(entry, seconds=self.seconds)
-        self.end = entry.values if kind == "end" else None
+        self.end = values if kind == "end" else None
+        if (text := _event_text(kind, values)) is not None:
+            self.events.append((entry.step, text))
         match kind:
-            case "step" | "telemetry" | "loading" | "traffic" | "phases":
-                self._add_curves(kind, entry)
+            case "start":
+                self.start = values
+                self.population = self.population.after_start(values.get("grid"))
+            case "event" if "total_kimg" in values:  # a rollback makes a run longer
+                self.start = {**self.start, "total_kimg": values["total_kimg"]}
+            case "step" | "telemetry":
+                self._add_curves("", entry, values)
+            case "loading":
+                self._add_curves("loading/", entry, values)
+            case "traffic":
+                self._add_curves("links/", entry, to_mapping(values.get("links")))
+            case "phases":
+                self.phases.add(values)
+                self._add_curves("phases/", entry, to_mapping(values.get("per_step")))
             case "delays":
-                self._add_delays(entry.values)
+                self.delays.add(values)
             case "generation":
-                self.population.add(entry.step, entry.kimg, entry.values, entry.seconds)
+                self.population.add(entry.step, entry.kimg, values, entry.seconds)
             case "score":
                 self._add_score(entry)
             case "samples":
-                self.rows = entry.values.get("rows")
-                self.samples = thin_out(self.samples, entry.brief())
-            case "end":
-                self.events.append((entry.step, single_line(entry.values.get("reason")) or "ended"))
+                self.rows = values.get("rows")
+                self.samples = thin_out([*self.samples, entry.brief()])
             case "advice":
-                name = single_line(entry.values.get("name"))
-                self.events.append((entry.step, f"advice: {name}"))
-                self.advice[name] = entry.brief()
-                if len(self.advice) > _MAX_ADVICE:
-                    del self.advice[next(iter(self.advice))]
+                self.advice[single_line(values.get("name"))] = entry.brief()
+                _keep_latest(self.advice, _MAX_ADVICE)
             case "checkpoint":
-                self.checkpoints += 1
-                self._saved_s[entry.step] = entry.seconds
-                if len(self._saved_s) > _MAX_SAVES:
-                    del self._saved_s[next(iter(self._saved_s))]
-                self.saves.append((entry.step, single_line(entry.values.get("path"))))
-            case "event":
-                self._add_event(entry)
-            case "start":
-                self.start = entry.values
-                self.population = self.population.after_start(entry.values.get("grid"))
-                self.events.append((entry.step, "resumed" if entry.values.get("resumed") else "started"))
+                self._add_checkpoint(entry)
 
-    def _add_event(self, entry: RecordEntry) -> None:
-        self.events.append((entry.step, single_line(entry.values.get("text"))))
-        if "total_kimg" in entry.values:  # a rollback makes a run longer
-            self.start = {**self.start, "total_kimg": entry.values["total_kimg"]}
-
-    def _add_delays(self, values: Mapping[str, Any]) -> None:
-        """Add histograms {side: {name: {value: count}}}; other values are ignored."""
-        for side, name in product(("g", "d"), _HISTOGRAMS):
-            bins = self.delays.setdefault((side, name), Counter())
-            for key, number in first_pairs(to_mapping(values.get(side)).get(name), _MAX_BINS):
-                value = to_natural(key)
-                count = to_natural(number)
-                if value is not None and count is not None and (value in bins or len(bins) < _MAX_BINS):
-                    bins[value] += count
-
-    def _add_phases(self, values: Mapping[str, Any]) -> None:
-        """Add {phase: seconds of each of `ranks`}; other values are ignored."""
-        ranks = [to_natural(rank) for rank in first_items(values.get("ranks"), _MAX_BINS)]
-        by_phase = to_mapping(values.get("phase_s"))
-        for name in Phase:
-            for rank, seconds in zip(ranks, first_items(by_phase.get(name), _MAX_BINS), strict=False):
-                spent = finite_or_nan(seconds)
-                if rank is not None and 0 <= spent < _MAX_SECONDS:
-                    self.phases.setdefault(name, Counter())[rank] += spent  # type: ignore[assignment]
+    def _add_checkpoint(self, entry: RecordEntry) -> None:
+        self.checkpoints += 1
+        self.saves.append((entry.step, single_line(entry.values.get("path"))))
+        self._saved_s[entry.step] = entry.seconds
+        _keep_latest(self._saved_s, _MAX_SAVES)
 
     def _add_score(self, entry: RecordEntry) -> None:
         self.num_scores += 1
@@ -153,31 +201,23 @@ class History:
             entry = replace(entry, seconds=self._saved_s.get(entry.step, entry.seconds))
         self.protocol = entry.values.get("protocol")
         self.real = entry.values.get("real")
-        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {NUM_IMAGES}))
+        self.most_metrics = max(self.most_metrics, len(entry.numbers.keys() - {_NUM_IMAGES}))
         stamp = dict(dotted_settings(self.protocol))
-        stamp[NUM_IMAGES] = single_line(entry.values.get(NUM_IMAGES))
+        stamp[_NUM_IMAGES] = single_line(entry.values.get(_NUM_IMAGES))
         if stamp not in self.stamps and len(self.stamps) < _MAX_STAMPS:
             self.stamps.append(stamp)
         if stamp in self.stamps:
-            self.scores = thin_out(self.scores, replace(entry.brief(), stamp=self.stamps.index(stamp)))
+            self.scores = thin_out([*self.scores, replace(entry.brief(), stamp=self.stamps.index(stamp))])
 
-    def _add_curves(self, kind: object, entry: RecordEntry) -> None:
-        """Add the numbers of a line; those of some kinds have a prefix."""
-        prefix = "" if kind in ("step", "telemetry") else f"{kind}/"
-        if kind == "traffic":
-            prefix = "links/"
-            entry = replace(entry, values=to_mapping(entry.values.get("links")))
-        elif kind == "phases":
-            self._add_phases(entry.values)
-            entry = replace(entry, values=to_mapping(entry.values.get("per_step")))
-        for number, value in entry.numbers.items():
+    def _add_curves(self, prefix: str, entry: RecordEntry, values: Mapping[str, Any]) -> None:
+        """Add numbers to the series of the prefixed names."""
+        for number, value in replace(entry, values=values).numbers.items():
             name = f"{prefix}{number}"
-            if name not in self.series and len(self.series) >= _MAX_SERIES:
-                continue
-            line = self.series.setdefault(name, Series())
-            if not line.bad and not math.isfinite(value):
-                self.events.append((entry.step, f"{name} is not finite"))
-            line.add(entry.step, entry.kimg, value, entry.seconds)
+            if name in self.series or len(self.series) < _MAX_SERIES:
+                line = self.series.setdefault(name, Series())
+                if not line.bad and not math.isfinite(value):
+                    self.events.append((entry.step, f"{name} is not finite"))
+                line.add(entry.step, entry.kimg, value, entry.seconds)
 
     def _count_seconds(self, session_s: float) -> None:
         """Add up training time; each session counts from zero."""
@@ -216,35 +256,45 @@ class Record:
             problem = f"the record cannot be read ({error.strerror})"
             raise CheckpointError(f"{self.path}: {problem}; check the file") from None
 
-    def _read_lines(self, file: Any) -> bool:
-        start = self._offset
-        file.seek(start)
+    def _read_lines(self, file: IO[bytes]) -> bool:
+        start = file.seek(self._offset)
         while line := file.readline(_MAX_LINE_BYTES):
             if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
                 break  # the rest is not written yet
             self._offset += len(line)
-            if (parsed := _parse(line)) is not None:
-                self.history.add(*parsed)
+            try:
+                values = to_mapping(json.loads(line))
+            except (ValueError, RecursionError):
+                continue
+            step, kimg = finite_or_nan(values.get("step")), finite_or_nan(values.get("kimg"))
+            if not (math.isnan(step) or math.isnan(kimg)):
+                self.history.add(values.get("kind"), RecordEntry(int(step), kimg, values))
         return self._offset > start
 
 
 def open_record(folder: Path) -> Record:
     """Open the record of a run folder; raises `CheckpointError` for any other folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
-        absence = "a folder without metrics.jsonl" if folder.is_dir() else "missing"
-        problem = "a file" if folder.is_file() else absence
+        problem = "a folder without metrics.jsonl" if folder.is_dir() else "a file" if folder.is_file() else "missing"
         cure = f"pass one that `{program_command()} train` has created"
         raise CheckpointError(f"{folder}: not a run folder ({problem}); {cure}")
     return Record(folder / "metrics.jsonl")
 
 
-def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
-    try:
-        values = to_mapping(json.loads(line))
-    except (ValueError, RecursionError):
-        return None
-    step = finite_or_nan(values.get("step"))
-    kimg = finite_or_nan(values.get("kimg"))
-    if math.isnan(step) or math.isnan(kimg):
-        return None
-    return values.get("kind"), RecordEntry(int(step), kimg, values)
+def _event_text(kind: object, values: Mapping[str, Any]) -> str | None:
+    """Return what a line adds to the list of events; None for most kinds."""
+    match kind:
+        case "start":
+            return "resumed" if values.get("resumed") else "started"
+        case "advice":
+            return f"advice: {single_line(values.get('name'))}"
+        case "event":
+            return single_line(values.get("text"))
+        case "end":
+            return single_line(values.get("reason")) or "ended"
+    return None
+
+
+def _keep_latest(items: dict[Any, Any], limit: int) -> None:
+    while len(items) > limit:
+        del items[next(iter(items))]

@@ -11,12 +11,10 @@ from typing import Any
 
 import jinja2
 
-from paragan.report.charts import Chart
+from paragan.report.chart import table_rows
 from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
-_MAX_TABLE_ROWS = 40  # of a chart of a series
-_MAX_METRIC_ROWS = 200  # of a chart of a metric
 
 
 def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> str:
@@ -50,19 +48,6 @@ def sha256_source(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def chart_rows(chart: Chart) -> list[list[str]]:
-    """Return rows of a chart as text, including the first and last; all rows of most metrics."""
-    max_rows = _MAX_METRIC_ROWS if chart.caption.id.startswith("metric") else _MAX_TABLE_ROWS
-    return [
-        [f"{place.step:,}", format_number(place.kimg), *map(_cell, values)]
-        for place, values in chart.readout.rows(max_rows)
-    ]
-
-
-def _cell(value: float | None) -> str:
-    return "–" if value is None else format_number(value)
-
-
 @cache
 def _asset(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
@@ -78,5 +63,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": format_number, "table": chart_rows}
+    environment.filters |= {"figure": format_number, "table": table_rows}
     return environment

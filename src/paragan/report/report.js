@@ -64,35 +64,41 @@
     const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
     return left + (right - left) * Math.min(1, value / data.end[axis()]);
   };
-  const nearest = (xs, value) => {
-    let low = 0, high = xs.length - 1;
-    while (high - low > 1) { const middle = (low + high) >> 1; if (xs[middle] < value) low = middle; else high = middle; }
-    return Math.abs(xs[low] - value) <= Math.abs(xs[high] - value) ? low : high;
+  // Number of positions up to a value, and the index of the nearest one.
+  const countTo = (xs, value) => {
+    let low = 0, high = xs.length;
+    while (low < high) { const middle = (low + high) >> 1; if (xs[middle] <= value) low = middle + 1; else high = middle; }
+    return low;
   };
-  const columns = (chart) => chart.positions.map((n) => data.positions[n]);
-  // The columns of positions of a chart, each with the index nearest to a value; the nearest of all is first.
-  const find = (chart, value) => columns(chart).filter((column) => column.step.length).map((column) => {
-    const xs = column[axis()], index = nearest(xs, value);
-    return { column, index, far: Math.abs(xs[index] - value) };
-  }).sort((a, b) => a.far - b.far);
-  const longest = (chart) => columns(chart).reduce((a, b) => (b.kimg.length > a.kimg.length ? b : a), { kimg: [], seconds: [], step: [] });
+  const nearest = (xs, value) => {
+    const after = Math.min(countTo(xs, value), xs.length - 1), before = Math.max(0, after - 1);
+    return value - xs[before] < xs[after] - value ? before : after;
+  };
+  const linesOf = (figure) => data.charts[figure.dataset.chart].map((line) => ({ ...line, at: data.places[line.places] }));
+  // Latest value of a line up to there: none before its first point, nor long after its last one, as in the tables;
+  // of several runs, none after the end of a run.
+  const valueAt = (line, here) => {
+    const xs = line.at[axis()], n = countTo(xs, here) - 1, end = xs.length - 1;
+    return n >= 0 && here <= xs[end] + (end && data.one_run ? 0.9 * (xs[end] - xs[end - 1]) : 0) ? line.values[n] : null;
+  };
   const read = (value) => {
     for (const figure of all("figure.chart")) {
-      const chart = data.charts[figure.dataset.chart], svg = one("svg", figure), cursor = one(".cursor", svg);
-      const found = find(chart, value);
-      if (!found.length) continue;
-      const { column, index } = found[0], here = column[axis()][index], x = across(svg, here), line = one(".readout", figure);
+      const lines = linesOf(figure), svg = one("svg", figure), cursor = one(".cursor", svg);
+      const found = lines.filter((line) => line.at.step.length).map(({ at }) => {
+        const index = nearest(at[axis()], value);
+        return { step: at.step[index], kimg: at.kimg[index], seconds: at.seconds[index], far: Math.abs(at[axis()][index] - value) };
+      }).sort((a, b) => a.far - b.far)[0];
+      if (!found) continue;
+      const here = found[axis()], x = across(svg, here);
       cursor.setAttribute("x1", x);
       cursor.setAttribute("x2", x);
-      const several = chart.positions.length > 1, own = columns(chart);
-      const spans = chart.labels.map((label, n) => {
+      const spans = lines.map((line) => {
         const part = document.createElement("span"), number = document.createElement("b");
-        const xs = own[several ? n : 0][axis()], inside = xs.length && here >= xs[0] && here <= xs[xs.length - 1];
-        number.textContent = formatNumber(!several ? chart.lines[n][index] : inside ? chart.lines[n][nearest(xs, here)] : null);
-        part.append(chart.labels.length > 1 ? `${label} ` : "", number);
+        number.textContent = formatNumber(valueAt(line, here));
+        part.append(lines.length > 1 ? `${line.label} ` : "", number);
         return part;
       });
-      line.replaceChildren(...spans, several ? along(here) : place({ step: column.step[index], kimg: column.kimg[index], seconds: column.seconds[index] }));
+      one(".readout", figure).replaceChildren(...spans, data.one_run ? place(found) : along(here));
       figure.classList.add("reading");
     }
   };
@@ -101,7 +107,7 @@
     one(".readout", figure).removeAttribute("aria-live");
   });
   const listen = (figure) => {
-    const svg = one("svg", figure), chart = data.charts[figure.dataset.chart], track = longest(chart);
+    const svg = one("svg", figure), track = linesOf(figure).map((line) => line.at).reduce((a, b) => (b.step.length > a.step.length ? b : a));
     let index = track.step.length - 1;
     const under = (event) => {
       const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.files import open_regular_file
-from paragan.report.record_entry import RecordEntry
+from paragan.report.record import RecordEntry
 
 _MAX_SAMPLES = 8
 _MAX_BYTES = 1 << 20  # of a file

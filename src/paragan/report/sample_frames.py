@@ -14,7 +14,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.report.record_entry import RecordEntry
+from paragan.report.record import RecordEntry
 from paragan.report.record_values import single_line
 from paragan.storage.animation import save_animation
 

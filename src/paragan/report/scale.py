@@ -16,58 +16,42 @@ _OUTLIER_RATIO = 40.0  # a range this many times the central one is clipped
 
 @dataclass(frozen=True)
 class Scale:
-    """Map from values to heights `at(value)` in pixels, downwards, clamped to top..bottom."""
+    """Axis from low to high, linear or logarithmic."""
 
     low: float
     high: float
-    log: bool
-    top: float
-    bottom: float
+    log: bool = False
 
-    def at(self, value: float) -> float:
-        """Return the height of a value."""
+    def share(self, value: float) -> float:
+        """Return the position of a value, clamped to 0..1."""
         clamped = min(max(value, self.low), self.high)
-        low, high, here = (self._unit(v) for v in (self.low, self.high, clamped))
-        return self.bottom - (here - low) / (high - low) * (self.bottom - self.top)
+        low, high, here = (math.log10(v) if self.log else v for v in (self.low, self.high, clamped))
+        return (here - low) / (high - low)
 
     def ticks(self, about: int = 4) -> list[float]:
         """Return about this many round values within the scale."""
-        ticks = _log_ticks if self.log else round_ticks
-        return ticks(self.low, self.high, about)
-
-    def _unit(self, value: float) -> float:
-        return math.log10(value) if self.log else value
+        return (_log_ticks if self.log else _round_ticks)(self.low, self.high, about)
 
 
-def fit_scale(values: Sequence[float], top: float, bottom: float, floor: float | None = None) -> Scale:
+def fit_scale(values: Sequence[float], floor: float | None = None) -> Scale:
     """Fit a scale to finite values: logarithmic if they span decades, unless `floor` is given.
 
     Outliers are clipped, so that they do not flatten the other values.
     """
     if not values:
-        return Scale(0.0, 1.0, False, top, bottom)
+        return Scale(0.0, 1.0)
     ordered = sorted(min(max(v, -_MAX_VALUE), _MAX_VALUE) for v in values)
     may_be_log = floor is None and ordered[0] > 0
     decades = math.log10(ordered[-1]) - math.log10(ordered[0]) if may_be_log else 0.0
     if decades > _MIN_LOG_DECADES:
         factor = 10 ** (_MARGIN * decades)
-        return Scale(ordered[0] / factor or ordered[0], ordered[-1] * factor, True, top, bottom)
+        return Scale(ordered[0] / factor or ordered[0], ordered[-1] * factor, True)
     low, high = _usual_range(ordered)
     if floor is not None:
         low = min(low, floor)
     flat_margin = max(0.1 * abs(high), _MIN_SPAN) if high else 1.0
     margin = _MARGIN * (high - low) if high - low > _MIN_SPAN else flat_margin
-    return Scale(low if low == floor else low - margin, high + margin, False, top, bottom)
-
-
-def round_ticks(low: float, high: float, about: int) -> list[float]:
-    """Return about this many multiples of 1, 2 or 5 times a power of ten in [low, high]."""
-    rough = (high - low) / about
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(n for n in (power, 2 * power, 5 * power, 10 * power) if n >= rough * 0.7)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [n * step for n in range(first, last + 1)]
+    return Scale(low if low == floor else low - margin, high + margin)
 
 
 def format_number(value: float) -> str:
@@ -98,6 +82,16 @@ def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
     if span and ordered[-1] - ordered[0] > _OUTLIER_RATIO * span:
         return max(ordered[0], low - span), min(ordered[-1], high + span)
     return ordered[0], ordered[-1]
+
+
+def _round_ticks(low: float, high: float, about: int) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(n for n in (power, 2 * power, 5 * power, 10 * power) if n >= rough * 0.7)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [n * step for n in range(first, last + 1)]
 
 
 def _log_ticks(low: float, high: float, about: int) -> list[float]:

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 CAPACITY = 200
+
+
+class Point(NamedTuple):
+    """Value at a position of a run, None if it is not finite. seconds: of training.
+
+    low, high: range of the values that it stands for, or its interval. bad: whether any of them is
+    not finite.
+    """
+
+    step: int
+    kimg: float
+    seconds: float
+    value: float | None
+    low: float = math.nan
+    high: float = math.nan
+    bad: bool = False
 
 
 @dataclass(slots=True)
@@ -23,15 +40,8 @@ class Bucket:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the finite values; None without any."""
-        return self.total / self.finite if self.finite else None
-
-    def add(self, step: int, kimg: float, value: float, seconds: float) -> None:
-        """Add a later value."""
-        if math.isfinite(value):
-            self.merge(Bucket(step, kimg, seconds, value, value, value, finite=1))
-        else:
-            self.merge(Bucket(step, kimg, seconds, bad=1))
+        """Mean of the finite values; None without any, or if it overflows."""
+        return self.total / self.finite if self.finite and math.isfinite(self.total) else None
 
     def merge(self, later: Bucket) -> None:
         """Merge a later bucket into this one and take its position."""
@@ -58,18 +68,23 @@ class Series:
     def add(self, step: int, kimg: float, value: float, seconds: float = 0.0) -> None:
         """Add the next value. seconds: of training."""
         self.last = value
-        self.bad += not math.isfinite(value)
+        is_finite = math.isfinite(value)
+        self.bad += not is_finite
         if self._filled == self.width or not self.buckets:
             self.buckets.append(Bucket(step, kimg, seconds))
             self._filled = 0
-        self.buckets[-1].add(step, kimg, value, seconds)
+        one = Bucket(step, kimg, seconds, value, value, value, finite=1) if is_finite else Bucket(step, kimg, seconds)
+        self.buckets[-1].merge(one)
+        self.buckets[-1].bad += not is_finite
         self._filled += 1
         if len(self.buckets) > CAPACITY:
             self._halve()
 
-    def means(self) -> list[float]:
-        """Return the means of the buckets with a finite value."""
-        return [bucket.mean for bucket in self.buckets if bucket.mean is not None]
+    def points(self) -> list[Point]:
+        """Return the mean and the range of each bucket."""
+        return [
+            Point(b.step, b.kimg, b.seconds, value=b.mean, low=b.low, high=b.high, bad=b.bad > 0) for b in self.buckets
+        ]
 
     def _halve(self) -> None:
         """Merge buckets in pairs; the latest has no partner, since CAPACITY is even."""

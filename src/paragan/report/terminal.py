@@ -5,45 +5,54 @@ Text from the record is never interpreted as markup or control codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.record import History
-from paragan.report.record_entry import RecordEntry, metric_names
+from paragan.report.grid_record import Generation, Grid, GridHistory
+from paragan.report.record import History, metric_names
 from paragan.report.record_values import single_line
-from paragan.report.run_state import format_duration, run_state
-from paragan.report.scale import format_number
+from paragan.report.run_state import RunState, format_duration, run_state
+from paragan.report.scale import fit_scale, format_number, format_short
 from paragan.report.series import Series
-from paragan.report.terminal_grid import generation_text, render_grid
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 60
 _SPARK_WIDTH = 24
 _MAX_SCORES = 8
+_MAX_METRICS = 6
 _MAX_MESSAGES = 4
+_MAX_LINES = 16  # of the table of a grid
+_MAX_COLUMNS = 8
 _LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
 _PACE = ("images_per_s", "data_wait")
-_STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
+_STATES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
+_SHADES = ("green", "cyan", "", "yellow", "red")  # from the lowest score to the highest
 
 
 def render_run(folder: Path, history: History) -> RenderableType:
     """Return progress, values with sparklines, evaluations, advice and events, top to bottom."""
-    gap = Text()
-    parts: list[RenderableType | None]
-    parts = [_header(folder, history), *_progress(folder, history), gap]
-    parts += [_series_table(history), gap, _scores_table(history), gap]
-    parts += [*grid, gap] if (grid := render_grid(history.population)) else []
+    state = run_state(folder, history)
+    name = single_line(history.start.get("recipe")) or folder.resolve().name
+    reason = f"{state.reason}  " if state.reason != state.word else ""
+    place = f"  {reason}step {history.step:,}  {format_duration(history.seconds)}"
+    word = (state.word, _STATES.get(state.word, "bold yellow"))
+    parts: list[RenderableType] = [Text.assemble((name, "bold"), "  ", word, place)]
+    if total := history.total_kimg:
+        done = int(min(1.0, history.kimg / total) * _BAR_WIDTH)
+        parts.append(Text.assemble(("━" * done, "blue"), ("━" * (_BAR_WIDTH - done), "dim")))
+    length = f" of {format_number(total)}" if total else ""
+    parts += [Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(state, history)])), Text()]
+    parts += [*_series_table(history), *_scores_table(history), *_grid_table(history.population)]
     advice = list(history.advice.values())[-_MAX_MESSAGES:]
-    events = list(history.events)[-_MAX_MESSAGES:]
-    lines = [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
-    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in events]
-    return Group(*(part for part in [*parts, *lines] if part is not None))
+    parts += [Text(f"! {single_line(entry.values.get('means'))}", "yellow") for entry in advice]
+    parts += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
+    return Group(*parts)
 
 
 def summary_line(folder: Path, history: History) -> str:
@@ -51,103 +60,17 @@ def summary_line(folder: Path, history: History) -> str:
     state = run_state(folder, history)
     total = history.total_kimg
     length = f"/{format_number(total)}" if total else ""
-    parts = [state.word, f"step {history.step:,}"]
-    parts += [f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]
-    losses = [(label, history.series.get(name)) for label, name in _LOSSES]
-    parts += [f"{label} {format_number(loss.last)}" for label, loss in losses if loss is not None]
-    parts += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
-    parts += [generation] if (generation := generation_text(history.population)) else []
-    return "  ".join(parts).replace("−", "-")
-
-
-def _header(folder: Path, history: History) -> Text:
-    state = run_state(folder, history)
-    name = single_line(history.start.get("recipe")) or folder.resolve().name
-    reason = f"{state.reason}  " if state.reason != state.word else ""
-    return Text.assemble(
-        (name, "bold"),
-        "  ",
-        (state.word, _STYLES.get(state.word, "bold yellow")),
-        f"  {reason}step {history.step:,}  {format_duration(history.seconds)}",
-    )
-
-
-def _progress(folder: Path, history: History) -> list[RenderableType]:
-    total = history.total_kimg
-    length = f" of {format_number(total)}" if total else ""
-    line = Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]))
-    if not total:
-        return [line]
-    done = int(min(1.0, history.kimg / total) * _BAR_WIDTH)
-    return [Text.assemble(("━" * done, "blue"), ("━" * (_BAR_WIDTH - done), "dim")), line]
-
-
-def _pace(folder: Path, history: History) -> list[str]:
-    known = [history.series.get(name) for name in _PACE]
-    rate, wait = (None if series is None else series.last for series in known)
-    total = history.total_kimg
-    parts = []
-    if rate is not None:
-        parts.append(f"{format_number(rate)} images/s")
-        if total and rate > 0 and run_state(folder, history).word == "running":
-            parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
-    if wait is not None:
-        parts.append(f"data wait {wait:.1%}")
-    readers = history.series.get("loading/readers")
-    depth = history.series.get("loading/depth")
-    if readers is not None and depth is not None:
-        parts.append(f"{readers.last:.0f} readers, {depth.last:.0f} batches ahead")
-    return parts
-
-
-def _series_table(history: History) -> Table | None:
-    known = history.population.curves | history.series
-    names = [name for name in panels.sort_by_panel(known) if name not in _PACE]
-    table = _table("", "now", "history")
-    for name in names[:_SPARK_WIDTH]:
-        series = known[name]
-        table.add_row(Text(name), Text(format_number(series.last)), Text(sparkline(series)))
-    return table if names else None
-
-
-def _scores_table(history: History) -> Table | None:
-    names = metric_names(history.scores)[:6]
-    if not names:
-        return None
-    best = {name: panels.best_evaluation(name, history.scores) for name in names}
-    table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
-    for entry in _latest_and_best(history.scores, best.values()):
-        values = entry.numbers
-        cells = [_score_cell(values.get(name), entry is best[name]) for name in names]
-        table.add_row(Text(f"{entry.step:,}"), Text(format_number(entry.kimg)), *cells)
-    table.caption = "* best so far" if any(best.values()) else None
-    return table
-
-
-def _score_cell(value: float | None, is_best: bool) -> Text:
-    if value is None:
-        return Text("")
-    return Text(format_number(value) + (" *" if is_best else "  "), "bold" if is_best else "")
-
-
-def _latest_and_best(scores: Sequence[RecordEntry], best: Iterable[RecordEntry | None]) -> list[RecordEntry]:
-    """Return the latest evaluations and the best ones, in order of time."""
-    selected = {id(entry) for entry in [*scores[-_MAX_SCORES:], *best] if entry is not None}
-    return [entry for entry in scores if id(entry) in selected]
-
-
-def _last_score(history: History) -> dict[str, float]:
-    values = history.scores[-1].numbers if history.scores else {}
-    return {name: values[name] for name in metric_names(history.scores) if name in values}
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.caption_justify = "left"
-    for n, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if n == 0 or column == "history" else "right"
-        table.add_column(Text(column), justify=side, no_wrap=n < 2, min_width=7 if n < 2 else None)
-    return table
+    parts = [
+        state.word,
+        f"step {history.step:,}",
+        f"{format_number(history.kimg)}{length} kimg",
+        *_pace(state, history),
+    ]
+    known = {label: series.last for label, name in _LOSSES if (series := history.series.get(name))}
+    latest = history.scores[-1].numbers if history.scores else {}
+    known |= {name: latest[name] for name in metric_names(history.scores) if name in latest}
+    parts += [f"{name} {format_number(value)}" for name, value in known.items()]
+    return "  ".join([*parts, *_generation_words(history.population)]).replace("−", "-")
 
 
 def sparkline(series: Series) -> str:
@@ -155,10 +78,96 @@ def sparkline(series: Series) -> str:
     count = min(_SPARK_WIDTH, len(series.buckets))
     chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]
     finite = [v for v in chosen if v is not None]
-    if not finite:
-        return "?" * count
-    low = min(finite)
-    span = max(finite) - min(finite)
+    low = min(finite, default=0.0)
+    span = max(finite, default=0.0) - low
     return "".join(
         "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in chosen
     )
+
+
+def plain_table(*columns: str, left: Collection[int] = (0,)) -> Table:
+    """Return a table without lines. left: columns that are aligned to the left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(columns))
+    table.caption_justify = "left"
+    for number, column in enumerate(columns):
+        table.add_column(Text(column), justify="left" if number in left else "right", overflow="fold")
+    return table
+
+
+def _pace(state: RunState, history: History) -> list[str]:
+    rate, wait, readers, depth = (
+        None if (series := history.series.get(name)) is None else series.last
+        for name in (*_PACE, "loading/readers", "loading/depth")
+    )
+    total = history.total_kimg
+    parts = [] if rate is None else [f"{format_number(rate)} images/s"]
+    if rate is not None and rate > 0 and total and state.word == "running":
+        parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
+    parts += [] if wait is None else [f"data wait {wait:.1%}"]
+    parts += [] if readers is None or depth is None else [f"{readers:.0f} readers, {depth:.0f} batches ahead"]
+    return parts
+
+
+def _series_table(history: History) -> list[RenderableType]:
+    known = history.population.curves | history.series
+    names = [name for name in panels.sort_by_panel(known) if name not in _PACE]
+    table = plain_table("", "now", "history", left=(0, 2))
+    for name in names[:_SPARK_WIDTH]:
+        table.add_row(Text(name), Text(format_number(known[name].last)), Text(sparkline(known[name])))
+    return [table, Text()] if names else []
+
+
+def _scores_table(history: History) -> list[RenderableType]:
+    """Return a table of the latest evaluations and of the best by each metric, in order of time."""
+    names = metric_names(history.scores)[:_MAX_METRICS]
+    if not names:
+        return []
+    best = {name: panels.best_evaluation(name, history.scores) for name in names}
+    shown = {id(entry) for entry in [*history.scores[-_MAX_SCORES:], *best.values()]}
+    table = plain_table("step", "kimg", *(name.replace("_", " ") for name in names))
+    for entry in (entry for entry in history.scores if id(entry) in shown):
+        row = [Text(f"{entry.step:,}"), Text(format_number(entry.kimg))]
+        for name in names:
+            value = "" if name not in entry.numbers else format_number(entry.numbers[name])
+            row.append(Text(f"{value} *", "bold") if entry is best[name] else Text(f"{value}  "))
+        table.add_row(*row)
+    table.caption = "* best so far" if any(best.values()) else None
+    return [table, Text()]
+
+
+def _grid_table(history: GridHistory) -> list[RenderableType]:
+    """Return the newest scores of the cells, of a large grid only the best; empty without a generation."""
+    grid = history.grid
+    latest = history.latest
+    if grid is None or latest is None:
+        return []
+    parts: list[RenderableType] = [Text("  ".join(_generation_words(history)))]
+    columns = grid.width(_MAX_COLUMNS)
+    if columns > _MAX_COLUMNS or grid.cells > _MAX_LINES * columns:
+        return [*parts, Text()]
+    table = plain_table(*[""] * columns, left=())
+    tiles = list(_tiles(grid, latest))
+    for first in range(0, len(tiles), columns):
+        table.add_row(*tiles[first : first + columns])
+    names = "  ".join(f"{letter} {name}" for letter, name in grid.lettered_losses())
+    return [*parts, table, *([Text(names, "dim")] if names else []), Text()]
+
+
+def _tiles(grid: Grid, latest: Generation) -> Iterator[Text]:
+    letters = [letter for letter, _ in grid.lettered_losses()]
+    scale = fit_scale([score for score in latest.scores if math.isfinite(score)])
+    for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
+        is_best = cell == latest.best
+        letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""
+        value = format_short(score) if math.isfinite(score) else "-"
+        style = _SHADES[min(4, int(5 * scale.share(score)))] if math.isfinite(score) else "dim"
+        yield Text(f"{value}{'*' if is_best else ' '}{letter}", f"bold {style}" if is_best else style)
+
+
+def _generation_words(history: GridHistory) -> list[str]:
+    """Return the latest generation in a few words; none without one."""
+    if history.latest is None:
+        return []
+    median = history.curves.get("score/median")
+    words = (history.latest.best_text, f"median {format_number(median.last)}" if median else "")
+    return [f"generation {history.latest.number:,}", *filter(None, words)]

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from paragan.report.comparison import ComparedRun, ComparedValue, Comparison, ScoreRow, listed_settings
 from paragan.report.run_state import format_duration
 from paragan.report.scale import format_number
+from paragan.report.terminal import plain_table
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
@@ -20,20 +20,27 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     Text of the records is never interpreted as markup or control codes.
     """
     labels = [run.label for run in comparison.runs]
-    runs = _table("", "run", "state", "kimg", "time")
+    runs = plain_table("", "run", "state", "kimg", "time", left=range(5))
     for run in comparison.runs:
         runs.add_row(*map(Text, run_texts(run)))
     parts: list[RenderableType] = [runs, Text()]
     if comparison.scores:
-        scores = _table("score", *labels)
+        scores = plain_table("score", *labels, left=range(len(labels) + 1))
         for row in comparison.scores:
             scores.add_row(Text(row.metric), *(_score_cell(row, n) for n in range(len(labels))))
-        scores.caption = _legend(comparison.scores)
+        marks = ["* best of the row"] if any(row.best is not None for row in comparison.scores) else []
+        if not all(row.compares for row in comparison.scores):
+            marks.append("≠n: measured by protocol n, does not compare")
+        scores.caption = "; ".join(marks) or None
         parts += [scores, Text()]
-    if comparison.protocol_differences:
-        parts += [_rows_table("field", comparison.protocol_names, comparison.protocol_differences), Text()]
     settings, num_others = listed_settings(comparison)
-    parts += [_rows_table("setting", labels, settings)] if settings else [Text("no setting differs")]
+    fields = comparison.protocol_differences
+    for head, columns, rows in (("field", comparison.protocol_names, fields), ("setting", labels, settings)):
+        table = plain_table(head, *columns, left=range(len(columns) + 1))
+        for name, texts in rows:
+            table.add_row(Text(name), *map(Text, texts))
+        parts += [table, Text()] if rows else []
+    parts += [] if settings else [Text("no setting differs")]
     parts += [Text(f"and {num_others:,} more settings")] if num_others else []
     return Group(*parts, *(Text(f"warning: {line}", "yellow") for line in comparison.warnings))
 
@@ -99,25 +106,3 @@ def _score_cell(row: ScoreRow, index: int) -> Text:
     if value is not None and not row.compares:
         return Text(f"{text} ≠{value.protocol + 1}", "yellow")
     return Text(f"{text} *", "bold") if index == row.best else Text(text)
-
-
-def _legend(rows: list[ScoreRow]) -> str | None:
-    """Return the meaning of the marks in the table of scores; None without any."""
-    parts = ["* best of the row"] if any(row.best is not None for row in rows) else []
-    parts += [] if all(row.compares for row in rows) else ["≠n: measured by protocol n, does not compare"]
-    return "; ".join(parts) or None
-
-
-def _rows_table(head: str, columns: list[str], rows: list[tuple[str, list[str]]]) -> Table:
-    table = _table(head, *columns)
-    for name, texts in rows:
-        table.add_row(Text(name), *map(Text, texts))
-    return table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.caption_justify = "left"
-    for column in columns:
-        table.add_column(Text(column), overflow="fold")
-    return table

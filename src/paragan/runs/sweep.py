@@ -20,8 +20,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.local_processes import LocalProcesses
 from paragan.core.printable import to_printable
 from paragan.report.metric_notes import note_of
-from paragan.report.record import History, open_record
-from paragan.report.record_entry import metric_names
+from paragan.report.record import History, metric_names, open_record
 from paragan.runs.cluster_runs import is_queued
 from paragan.runs.folder import RunFolder
 from paragan.runs.sweep_plan import Rung, Sweep, SweepRun, recorded_rungs, write_plan
