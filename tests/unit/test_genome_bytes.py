@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -77,58 +76,17 @@ def test_deserialize_accepts_misaligned_slices(before):
     assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
 
 
-def test_split_genome_equals_the_whole():
-    genome, host = Genome(TENSORS, TRAITS), torch.device("cpu")
-    front, body = genome.pack_split(host)
-    assert len(body) == sum(value.numel() * value.element_size() for value in TENSORS.values())
-    found = Genome.unpack(front, genome, body)
-    assert found.digest == genome.digest and found.traits == TRAITS
-    assert all(t.untyped_storage().data_ptr() == body.untyped_storage().data_ptr() for t in found.tensors.values())
-
-
-def test_split_bytes_of_host_tensors_stay_on_the_host():
-    """Nothing of the one is copied to the other: `meta` stands in for a device, and holds no values."""
-    device = torch.device("meta")
-    there = {name: value.to(device) for name, value in TENSORS.items() if name.startswith("net/")}
-    front, body = tensor_bytes.serialize_split({**TENSORS, **there}, {"a": "b"}, device)
-    assert front.device.type == "cpu" and body.device == device
-    found, metadata = tensor_bytes.deserialize(front, body)
-    assert found.keys() == TENSORS.keys() and metadata == {"a": "b"}
-    for name, value in TENSORS.items():
-        assert (found[name].device == device) == (name in there), name
-        assert found[name].dtype == value.dtype and found[name].shape == value.shape, name
-        assert name in there or torch.equal(found[name], value), name
-    assert set(load(front.numpy().tobytes())) == TENSORS.keys() - there.keys()
-
-
-def test_split_body_may_be_empty():
-    found, _ = tensor_bytes.deserialize(
-        *tensor_bytes.serialize_split({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu"))
-    )
-    assert found["net/none"].shape == (0, 3)
-
-
-def test_split_cell_state_equals_the_whole():
+def test_packed_cell_state_equals_the_cell_state():
     centre = {side: Genome(TENSORS, TRAITS) for side in Side}
-    state, host = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
-    assert [len(state.pack()), len(state.pack(host))] == [3, 5]
-    for messages in (state.pack(), state.pack(host)):
-        found = CellState.unpack(messages, centre)
-        assert found.to_dict() == state.to_dict() and found.number == 3
-        assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
-    for messages in ([], state.pack()[:1], state.pack()[1:], state.pack(host)[1:]):
+    state = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3)))
+    messages = state.pack()
+    assert len(messages) == 3
+    found = CellState.unpack(messages, centre)
+    assert found.to_dict() == state.to_dict() and found.number == 3
+    assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
+    for invalid in ([], messages[:1], messages[1:], [*messages, messages[-1]]):
         with pytest.raises(CheckpointError, match=r"the received bytes are not a valid (cell|genome)"):
-            CellState.unpack(messages, centre)
-
-
-@pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
-def test_split_body_that_contradicts_its_header_raises(about):
-    front = tensor_bytes.serialize({}, {"traits": json.dumps(asdict(TRAITS)), "body": json.dumps(about)})
-    for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
-        with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
-            Genome.unpack(front, Genome(TENSORS, TRAITS), body)
-    with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
-        Genome.unpack(Genome(TENSORS, TRAITS).pack(), Genome(TENSORS, TRAITS), body)
+            CellState.unpack(invalid, centre)
 
 
 def made(header: object, body: int = 8, pad: bool = True) -> torch.Tensor:

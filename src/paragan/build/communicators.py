@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from paragan.config import RunConfig
 from paragan.core.errors import RankError
 from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
-from paragan.distributed.transports.nccl_communicator import NcclCommunicator
-from paragan.hardware import peers
 
 CONNECT_TIMEOUT_S = 60.0
 _MAX_GENOME_BYTES = 1 << 34
@@ -30,24 +27,17 @@ def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
         raise RankError(f"{problem}; run the same command again to resume") from None
 
 
-def communicator_factory(
-    config: RunConfig, store: dist.Store, nccl_device: torch.device | None = None
-) -> CommunicatorFactory:
-    """Return the factory of communicators; the coordinator has the rank after the last worker's.
-
-    nccl_device: from which a worker sends genomes; None: they are sent from the host.
-    """
+def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
+    """Return the factory of communicators; the coordinator has the rank after the last worker's."""
     options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
-    on_device = {} if nccl_device is None else {"device": nccl_device, "pair": peers.connect_nccl_pair}
     host = config.coordinator_address[0]
     # None: this host's address for the others.
     listens_on = host if host.startswith("127.") else None
 
     def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-        kind: Callable[..., Communicator] = NcclCommunicator if on_device else GlooCommunicator
+        name = f"membership/{order['membership']}"
         place = (order["rank"], order["size"], order["peers"])
-        more = {"stopped": stopped, "coordinated": True, "host": listens_on, **options, **on_device}
-        return kind(store, f"membership/{order['membership']}", *place, **more)
+        return GlooCommunicator(store, name, *place, stopped=stopped, coordinated=True, host=listens_on, **options)
 
     def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         from paragan.distributed.transports.mpi_communicator import MpiWorld  # initialises MPI

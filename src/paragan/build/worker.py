@@ -19,7 +19,7 @@ from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import worker_info
 from paragan.distributed.transports.control import ControlConnection, connect
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-from paragan.hardware import device as devices, peers
+from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels
 
 
@@ -40,8 +40,7 @@ def join_coordinator(
     """
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
-    uuid = peers.accelerator_uuid(torch_device)
-    about = worker_info(str(torch_device), config or None, place, uuid)
+    about = worker_info(str(torch_device), config or None, place)
     line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
     try:
         welcome = line.receive(CONNECT_TIMEOUT_S)
@@ -77,15 +76,12 @@ def _build_worker(
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory.of(run, folder, say, device=device)
-    nccl_device = device if run.transport == "nccl" else None
-    make_communicator = communicator_factory(run, store, nccl_device)
     return Worker(
         line,
         factory.cell,
         partial(factory.population, say=say),
-        make_communicator,
+        communicator_factory(run, store),
         status,
         age=run.grid.age,
         timeout_s=run.train.timeout_s,
-        device=nccl_device,
     )

@@ -29,11 +29,10 @@ from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.handshake import incompatibility, nccl_conflict
+from paragan.distributed.launch.handshake import incompatibility
 from paragan.distributed.launch.local_workers import LocalWorkers
 from paragan.distributed.transports.control import ControlConnection, Listener
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
-from paragan.hardware import peers
 
 _REFUSED_S = 10.0  # between two messages about refused connections
 
@@ -54,10 +53,6 @@ def evolution_on_workers(
         most = config.grid.num_cells
         problem = f"{config.workers} workers are too many for a grid of {most} cells"
         raise ConfigError(f"workers: {problem}; use at most {most}")
-    if config.transport == "nccl" and external_workers is None and peers.num_nccl_devices() < config.workers:
-        num = peers.num_nccl_devices()
-        problem = f"nccl needs an accelerator for each of {config.workers} workers, and this host has {num}"
-        raise ConfigError(f"transport: {problem}; use gloo")
     factory = GridFactory.of(config, folder, say, stop=stop)
     first = factory.cell(0)
     local = factory.population([first], lambda text: None)
@@ -157,9 +152,6 @@ class _CoordinatorServer:
         self._report_refused()
         while (line := self.listener.accept(0.0)) is not None:
             reason = incompatibility(line.peer_info, self.welcome["config"])
-            if not reason and self.config.transport == "nccl":
-                others = [member.line.peer_info for member in self.coordinator.membership.members]
-                reason = nccl_conflict(line.peer_info, others)
             if reason:
                 self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
             with suppress(RankError):  # it has disconnected

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any
 
 import torch
@@ -93,15 +92,11 @@ class CellState:
             counters,  # type: ignore[arg-type]  # three each
         )
 
-    def pack(self, device: torch.device | None = None) -> list[Tensor]:
-        """Encode as three messages on the host: G, D and all other values.
-
-        device: encode as five messages; the tensors on that device stay there.
-        """
+    def pack(self) -> list[Tensor]:
+        """Encode as three messages on the host: G, D and all other values."""
         rest = json.dumps({"number": self.number, **self.to_dict()}).encode()
-        genomes = [self.centre[side] for side in Side]
-        packed = [(g.pack(),) if device is None else g.pack_split(device) for g in genomes]
-        return [*chain.from_iterable(packed), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
+        genomes = [self.centre[side].pack() for side in Side]
+        return [*genomes, torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
 
     @classmethod
     def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
@@ -112,10 +107,7 @@ class CellState:
         try:
             *packed, rest = messages
             values = json.loads(rest.numpy().tobytes())
-            half = len(packed) // 2
-            genomes = {}
-            for side, (first, *body) in zip(Side, (packed[:half], packed[half:]), strict=True):
-                genomes[side] = Genome.unpack(first, like[side], *body)
+            genomes = {side: Genome.unpack(data, like[side]) for side, data in zip(Side, packed, strict=True)}
             tensors = {side: genome.tensors for side, genome in genomes.items()}
             return cls.from_dict(valid_count(values["number"]), values, tensors)
         except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -120,19 +120,14 @@ class Genome:
             return self._bytes
         return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(asdict(self.traits))})
 
-    def pack_split(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Serialise to bytes (uint8) on the host and, for tensors on `device`, bytes there."""
-        metadata = {"traits": json.dumps(asdict(self.traits))}
-        return tensor_bytes.serialize_split(self.tensors, metadata, device)
-
     @classmethod
-    def unpack(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
-        """Deserialise the bytes of `pack`, or with `body` of `pack_split`, to views of them.
+    def unpack(cls, data: Tensor, like: Genome) -> Genome:
+        """Deserialise the bytes of `pack` to views of them.
 
         like: a genome with the same network. Raises `CheckpointError` if the bytes are invalid.
         """
         try:
-            tensors, metadata = tensor_bytes.deserialize(data, body)
+            tensors, metadata = tensor_bytes.deserialize(data)
             genome = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             problem = "the received bytes are not a valid genome"

@@ -24,7 +24,6 @@ _DTYPE_OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
 _ALIGNMENT = 8  # bytes
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_AXES = 16
-_BODY = "body"  # metadata key: the header of the tensors in the body
 
 
 def serialize(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
@@ -37,21 +36,6 @@ def serialize(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Ten
     data[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
     _fill(data[len(head) :], tensors, entries)
     return data
-
-
-def serialize_split(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Serialise to a file on the host and a body with the tensors on `device`, without transfers.
-
-    The host part contains few optimiser values: the step counts, which the optimiser reads there.
-    """
-    on_device = {name: value for name, value in tensors.items() if value.device == device}
-    entries, size = _layout(on_device)
-    body = torch.empty(size, dtype=torch.uint8, device=device)
-    _fill(body, on_device, entries)
-    rest = {name: value for name, value in tensors.items() if name not in on_device}
-    return serialize(rest, {**metadata, _BODY: json.dumps(entries)}), body
 
 
 def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
@@ -74,24 +58,18 @@ def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any
         data[slice(*entry["data_offsets"])] = values.view(torch.uint8)
 
 
-def deserialize(
-    data: Tensor,
-    body: Tensor | None = None,
-) -> tuple[dict[str, Tensor], dict[str, str]]:
+def deserialize(data: Tensor) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Deserialise the bytes of `serialize` into views of them, and the metadata.
 
-    body: of `serialize_split`. Raises `ValueError`, `KeyError`, `TypeError` or `RecursionError` if
-    the data is invalid; tensors must neither overlap nor leave gaps.
+    Raises `ValueError`, `KeyError`, `TypeError` or `RecursionError` if the data is invalid; tensors
+    must neither overlap nor leave gaps.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     if not 0 < length <= min(len(data) - 8, _MAX_HEADER_BYTES) or length % _ALIGNMENT:
         raise ValueError(f"invalid header length {length} in {len(data)} bytes")
     header = dict(json.loads(data[8 : 8 + length].numpy().tobytes()))
     metadata = dict(header.pop("__metadata__"))
-    tensors = _views(header, data[8 + length :], len(data))
-    if body is not None:
-        tensors |= _views(dict(json.loads(metadata.pop(_BODY))), body, len(data) + len(body))
-    return tensors, metadata
+    return _views(header, data[8 + length :], len(data)), metadata
 
 
 def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str, Tensor]:

@@ -63,14 +63,13 @@ def transfer_cells(
     routes: Mapping[tuple[int, int], Sequence[int]],
     states: Mapping[int, CellState],
     like: Centre,
-    device: torch.device | None = None,
 ) -> dict[int, CellState]:
     """Send cells along their routes; returns the received cells by number.
 
-    states: of the cells of this process. device: as for `pack_cells`.
+    states: of the cells of this process.
     """
     sent = {b: cells for (a, b), cells in routes.items() if a == rank}
-    messages = swap({b: pack_cells(cells, states, device) for b, cells in sent.items()})
+    messages = swap({b: pack_cells(cells, states) for b, cells in sent.items()})
     received: dict[int, CellState] = {}
     for (a, b), cells in routes.items():
         if b == rank:
@@ -78,11 +77,9 @@ def transfer_cells(
     return received
 
 
-def pack_cells(
-    cells: Sequence[int], states: Mapping[int, CellState], device: torch.device | None = None
-) -> list[Tensor]:
-    """Encode cells as messages. device: sends tensors from there; None: all from the host."""
-    return list(chain.from_iterable(states[cell].pack(device) for cell in cells))
+def pack_cells(cells: Sequence[int], states: Mapping[int, CellState]) -> list[Tensor]:
+    """Encode cells as messages."""
+    return list(chain.from_iterable(states[cell].pack() for cell in cells))
 
 
 def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
@@ -114,25 +111,21 @@ def _are_neighbours(a: int, b: int, rows: int, columns: int) -> bool:
 class GenomeExchange:
     """`coevolution.population.Exchange` between workers, in lock-step.
 
-    owners: rank of the worker of each cell. like: genomes with the grid's networks. device: from
-    which tensors are sent, if the communicator can; None: the host. copies: cells received since
-    they were last taken out, by generation and number.
+    owners: rank of the worker of each cell. like: genomes with the grid's networks. copies: cells
+    received since they were last taken out, by generation and number.
     """
 
     communicator: Communicator
     owners: Sequence[int]
     topology: Callable[[int], Topology]
     like: Centre
-    device: torch.device | None = None
     copies: dict[int, dict[int, CellState]] = field(default_factory=dict)
 
     def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
         routes = exchange_routes(self.owners, self.topology(generation))
         here = {cell.number: cell.state() for cell in cells}
-        received = transfer_cells(
-            self.communicator.exchange, self.communicator.rank, routes, here, self.like, self.device
-        )
+        received = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, here, self.like)
         self.copies[generation] = received
         return {cell: (here.get(cell) or received[cell]).centre for cell in reach}
 
@@ -145,8 +138,7 @@ class AsyncGenomeExchange(GenomeExchange):
     """Asynchronous exchange: copies of neighbours may be `age` generations old.
 
     The newest copy is used without waiting if it is not older. The messages of a post are its
-    generation number and the cells. They are sent from the host, since the time of their receipt is
-    not known.
+    generation number and the cells.
     """
 
     age: int = 0

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
@@ -54,7 +53,7 @@ class Worker:
     line: connection to the coordinator. make_cell: makes a cell at its initial state, by number.
     make_communicator: makes the communicator described by an order. status: reported by heartbeats.
     age: generations by which a neighbour's copy may be behind; 0: lock-step. timeout_s: of silence
-    of the coordinator, and for closing at the end. device: as in `GenomeExchange`.
+    of the coordinator, and for closing at the end.
     """
 
     line: ControlConnection
@@ -64,7 +63,6 @@ class Worker:
     status: WorkerStatus
     age: int = 0
     timeout_s: float = 300.0
-    device: torch.device | None = None
     _cells: dict[int, Cell] = field(default_factory=dict)
     _saved: dict[int, dict[int, CellState]] = field(default_factory=dict)
     _population: Population | None = None
@@ -179,7 +177,7 @@ class Worker:
         population.check_stop = self._check_stop
         exchange = (communicator, owners, population.topology, like)
         population.exchange = self._exchange = (
-            AsyncGenomeExchange(*exchange, age=self.age) if self.age else GenomeExchange(*exchange, self.device)
+            AsyncGenomeExchange(*exchange, age=self.age) if self.age else GenomeExchange(*exchange)
         )
         self._saved = {at: states | {cell.number: cell.state() for cell in cells}}
         self._until = at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,13 +22,11 @@ _PIDS = 1 << 31
 _MAX_CODE = 255  # of a process
 
 
-def worker_info(
-    device: str, config: str | None = None, place: int | None = None, accelerator: str | None = None
-) -> dict[str, Any]:
+def worker_info(device: str, config: str | None = None, place: int | None = None) -> dict[str, Any]:
     """Return the description of this worker that its coordinator receives.
 
     device: that it trains on. config: the resolved config, if the worker has read one. place: its
-    rank under mpiexec. accelerator: as `hardware.peers.accelerator_uuid` returns it.
+    rank under mpiexec.
     """
     return {
         "host": socket.gethostname(),
@@ -36,7 +34,6 @@ def worker_info(
         "pid_namespace": _pid_namespace(),
         "cores": num_cores(),
         "device": device,
-        "accelerator": accelerator,
         "place": place,
         "code": code_digest(),
         "torch": torch.__version__,
@@ -72,18 +69,6 @@ def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
     code = message.get("code")
     error.exit_code = code if isinstance(code, int) and 0 < code <= _MAX_CODE else 1
     return error
-
-
-def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
-    """Return why NCCL cannot connect this worker's accelerator with the others; empty if it can."""
-    accelerator = theirs.get("accelerator")
-    if accelerator is None:
-        problem = f"transport=nccl requires an accelerator, and it trains on {theirs.get('device')}"
-        return f"{problem}; use transport=gloo"
-    if accelerator in [other.get("accelerator") for other in others]:
-        problem = f"transport=nccl requires one accelerator for each worker, and another trains on {theirs['device']}"
-        return f"{problem}; use transport=gloo, or fewer workers"
-    return ""
 
 
 @cache

@@ -72,7 +72,7 @@ class GlooCommunicator(Communicator):
 
             return _connect_both_ways(pair, rank, peer, peer in self.peers)
 
-        connector = PairConnector(self.links, connect)
+        connector = _PairConnector(self.links, connect)
 
         def missing() -> list[int]:
             if connector.error is not None:
@@ -100,7 +100,7 @@ class GlooCommunicator(Communicator):
 
 def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_worker: bool) -> tuple[Any, Any]:
     """Return the groups to send in and to receive in; one and the same to the root."""
-    name = pair_name(rank, peer)
+    name = _pair_name(rank, peer)
     first = connect(name)
     if not is_worker:
         return first, first
@@ -180,7 +180,7 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
 
 
-class PairConnector(threading.Thread):
+class _PairConnector(threading.Thread):
     """Thread that creates the groups of a worker and its peers.
 
     connect: returns the group with a peer; called in ascending order, in which no workers wait in a
@@ -209,6 +209,6 @@ class PairConnector(threading.Thread):
             self.error = error
 
 
-def pair_name(rank: int, peer: int) -> str:
+def _pair_name(rank: int, peer: int) -> str:
     """Return the name of a pair of workers, the same at both."""
     return f"{min(rank, peer)}/{max(rank, peer)}"
