@@ -66,7 +66,7 @@ def mpiexec(folder, size, what, *options):
 @MPI
 @pytest.mark.parametrize("size", [2, 4])
 def test_mpi_exchanges_what_a_dictionary_holds(tmp_path, size):
-    """Tori (also two and one wide), graphs, idle processes, a coordinator that does not train."""
+    """Tori (also two and one wide), other graphs, idle processes, a coordinator that does not train."""
     assert mpiexec(tmp_path, size, "equals") == [{"returned": None}] * size
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from paragan.coevolution.topology import graph, ring, torus
 from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
-from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape
+from paragan.coevolution.workers.genome_exchange import exchange_routes
 
 
 @pytest.mark.parametrize(("rows", "columns"), list(product(range(1, 7), range(1, 7))))
@@ -53,24 +53,3 @@ def test_exchange_routes_carry_all_cells_read_and_have_reverses(topology, worker
     assert all(owners[cell] == a and a != b for (a, b), cells in ways.items() for cell in cells)
     if workers > 1:  # whoever dies, each of its cells is somewhere else
         assert {cell for cells in ways.values() for cell in cells} == set(range(len(topology)))
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "size"), [(2, 2, 4), (3, 3, 9), (4, 4, 4), (6, 6, 9), (4, 2, 8), (3, 3, 3)]
-)
-def test_torus_shape_of_equal_blocks_is_a_torus(rows, columns, size):
-    owners = assign_cells(rows, columns, [1.0] * size)
-    found = torus_shape(exchange_routes(owners, torus(rows, columns)), size)
-    assert found is not None and found[0] * found[1] == size
-    across = found[1]
-    for a, b in exchange_routes(owners, torus(rows, columns)):  # by MPI's own rule: a step along one dimension
-        (r, c), (s, d) = divmod(a, across), divmod(b, across)
-        assert (r == s and (c - d) % across in (1, across - 1)) or (c == d and (r - s) % found[0] in (1, found[0] - 1))
-
-
-def test_torus_shape_of_other_graphs_is_none():
-    assert (
-        torus_shape(exchange_routes([0, 1, 2, 3], graph(4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])), 4)
-        is None
-    )
-    assert torus_shape([(0, 5), (5, 0)], 9) is None

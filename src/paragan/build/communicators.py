@@ -42,8 +42,7 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
     def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
         from paragan.distributed.transports.mpi_communicator import MpiWorld  # initialises MPI
 
-        grid = None if order["torus"] is None else tuple(order["torus"])
         place = (f"membership/{order['membership']}", order["places"], order["peers"])
-        return MpiWorld().join(*place, grid=grid, coordinator=0, stopped=stopped, **options)
+        return MpiWorld().join(*place, coordinator=0, stopped=stopped, **options)
 
     return join_mpi if config.transport == "mpi" else join_links

@@ -18,7 +18,7 @@ from typing import Any
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.workers.cell_assignment import assign_cells, is_unbalanced
-from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape, transfer_cells, transfer_routes
+from paragan.coevolution.workers.genome_exchange import exchange_routes, transfer_cells, transfer_routes
 from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership
 from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
 from paragan.core.errors import ConfigError, RankError
@@ -204,7 +204,6 @@ class Coordinator:
             "sources": source_ranks,
             "edges": [None if source is None else source.edge for source in cell_sources],
             "generation": self.at,
-            "torus": torus_shape(routes, root),
             "places": [member.line.peer_info.get("place") for member in active],
         }
         for member in active:

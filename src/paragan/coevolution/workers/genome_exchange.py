@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -89,22 +89,6 @@ def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre)
     for place, cell in enumerate(cells):
         states[cell] = CellState.unpack(messages[each * place : each * (place + 1)], like)
     return states
-
-
-def torus_shape(routes: Collection[tuple[int, int]], size: int) -> tuple[int, int] | None:
-    """Return rows and columns of the squarest torus on which routes join neighbours; else None."""
-    shapes = [(n, size // n) for n in range(1, size + 1) if size % n == 0]
-    for rows, columns in sorted(shapes, key=max):
-        if all(_are_neighbours(a, b, rows, columns) for a, b in routes):
-            return rows, columns
-    return None
-
-
-def _are_neighbours(a: int, b: int, rows: int, columns: int) -> bool:
-    """Whether two workers, placed row by row on a torus, are one step from each other."""
-    down = abs(a // columns - b // columns)
-    across = abs(a % columns - b % columns)
-    return min(down, rows - down) + min(across, columns - across) == 1
 
 
 @dataclass

@@ -1,10 +1,11 @@
 """Communicators of the processes of one mpiexec, and their MPI groups.
 
-WORLD is all processes, LOCAL those that train, GLOBAL those and the one that gathers. Halos go by
-neighbour collectives on LOCAL: a Cartesian torus if the workers form one, a graph otherwise. All
-else goes from one worker to another, on GLOBAL. Importing this file initialises MPI.
+WORLD is all processes, LOCAL those that train, GLOBAL those and the one that gathers. Neighbours
+exchange by a neighbourhood collective on LOCAL. All else goes from one worker to another, on
+GLOBAL. Importing this file initialises MPI.
 
-Source: Perez et al. 2020, for the groups and the Cartesian topology.
+Source: Perez et al. 2020, for the groups. LOCAL has a graph instead of their Cartesian topology,
+since workers with several cells need not form a torus.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from paragan.distributed.transports import mpi_runtime
 from paragan.distributed.transports.communicator import Communicator
-from paragan.distributed.transports.mpi_halo import Halo
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
+from paragan.distributed.transports.neighbour_exchange import NeighbourExchange
 from paragan.distributed.transports.waiting import Backoff, check_size, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
@@ -57,7 +58,6 @@ class MpiWorld:
         workers: Sequence[int],
         peers: Iterable[int],
         *,
-        grid: tuple[int, int] | None = None,
         coordinator: int | None = None,
         most_bytes: int,
         timeout_s: float = 300.0,
@@ -67,8 +67,7 @@ class MpiWorld:
 
         Collective: every process of the membership must call this, and no other. name: unique to
         the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
-        this one exchanges with. grid: rows, columns of a torus of the workers, row by row; peers
-        are then neighbours on it. coordinator: a process in WORLD that does not train and gathers
+        this one exchanges with. coordinator: a process in WORLD that does not train and gathers
         instead of worker 0. It calls with no peers, its `rank` is the number of workers, and it
         takes part in `gather` and `close` only.
         """
@@ -84,8 +83,7 @@ class MpiWorld:
         local = None
         if rank < len(workers):
             flat = MPI.COMM_WORLD.Create_group(group.Incl(list(workers)), tag)
-            graph = flat.Create_dist_graph_adjacent
-            local = graph(peers, peers) if grid is None else flat.Create_cart(grid, (True, True), False)
+            local = flat.Create_dist_graph_adjacent(peers, peers)
             flat.Free()
         mpi_runtime.open_communicators.discard(name)
         arrivals = PolledReceiveBuffer(timeout_s, stopped)
@@ -95,7 +93,7 @@ class MpiWorld:
 class MpiCommunicator(Communicator):
     """`Communicator` over MPI.
 
-    global_comm: GLOBAL. local: LOCAL, with its topology; None if this process does not train.
+    global_comm: GLOBAL. local: LOCAL, with its graph; None if this process does not train.
     mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
     `stopped`. Posts travel only while both ends call this object: they are as old as the last call.
     """
@@ -113,7 +111,7 @@ class MpiCommunicator(Communicator):
         super().__init__(global_comm.rank, size, peers, arrivals, root)
         self._global = global_comm
         self._local = local
-        self._halo = None if local is None else Halo(local, self.rank)
+        self._neighbours = None if local is None else NeighbourExchange(local)
         self._connections: dict[int, MpiChannel] = {
             peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
         }
@@ -122,16 +120,16 @@ class MpiCommunicator(Communicator):
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """Exchange lengths from peer to peer, to find missing workers, then all data at once."""
-        halo = self._halo
-        assert halo is not None, "a coordinator has no neighbours"
+        neighbours = self._neighbours
+        assert neighbours is not None, "a coordinator has no neighbours"
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._connections[peer].send_lengths(self._num_exchanges, tensors)
         headers = self._take(sends, self._num_exchanges)
-        halo.start(sends, {peer: lengths.tolist() for peer, (lengths,) in headers.items()})
+        request = neighbours.start(sends, {peer: lengths.tolist() for peer, (lengths,) in headers.items()})
         with self._recording_failure():
-            self._arrivals.wait_until(lambda: [] if halo.is_complete() else sorted(self.peers) or [self.rank])
-        return halo.take()
+            self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
+        return neighbours.received()
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         """Send without blocking, and release completed sends."""
