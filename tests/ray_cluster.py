@@ -1,4 +1,4 @@
-"""A Ray cluster of this machine: a head and nodes as processes, each with one core for ranks."""
+"""A Ray cluster of this machine: a head with two cores for jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
@@ -17,7 +17,10 @@ from urllib.request import Request, urlopen
 
 from tests.processes import guarded, wait_for
 
-OBJECT_STORE_BYTES = 80_000_000
+START = (
+    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"),
+    *("--disable-usage-stats", "--object-store-memory=80000000", "--node-ip-address=127.0.0.1"),
+)
 
 
 def why_absent() -> str:
@@ -28,9 +31,8 @@ def why_absent() -> str:
 
 @dataclass(frozen=True)
 class RayCluster:
-    """A running cluster. port: of its head. address: of the dashboard, which takes jobs."""
+    """A running cluster. address: of the dashboard, which takes jobs."""
 
-    port: int
     address: str
 
     def stop(self, job: str) -> None:
@@ -42,31 +44,17 @@ class RayCluster:
         with urlopen(f"{self.address}/api/jobs/{job}", timeout=60) as reply:
             return json.load(reply)["status"]
 
-    @contextmanager
-    def node(self, *words: str) -> Iterator[None]:
-        """A node that is killed where the block ends, with all that runs on it."""
-        words = words or (f"--address=127.0.0.1:{self.port}",)
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = os.environ | {"PATH": path, "RAY_worker_niceness": "0"}  # 15: starved by other tests
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with guarded([*_START, *words], env=environment, **silent):
-            yield
-
-
-_START = (
-    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1", "--disable-usage-stats"),
-    *(f"--object-store-memory={OBJECT_STORE_BYTES}", "--node-ip-address=127.0.0.1"),
-)
-
 
 @contextmanager
 def ray_cluster(folder: Path) -> Iterator[RayCluster]:
     """A cluster of a head alone, which ends with the block, or with this process."""
     port, dashboard = _free_ports()
-    cluster = RayCluster(port, f"http://127.0.0.1:{dashboard}")
+    cluster = RayCluster(f"http://127.0.0.1:{dashboard}")
     words = [f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}"]
-    with ExitStack() as stack:
-        stack.enter_context(cluster.node("--head", *words))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "RAY_worker_niceness": "0"}  # 15: starved by other tests
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with guarded([*START, *words], env=environment, **silent):
         wait_for(lambda: _answers(f"{cluster.address}/api/version"), seconds=90)
         yield cluster
 

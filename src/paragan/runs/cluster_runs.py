@@ -24,8 +24,8 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
         raise ConfigError("`launch mpi` trains grids, and this recipe is none; use another target")
     if target != "mpi" and config.transport == "mpi":
         raise ConfigError(f"transport=mpi does not apply to `launch {target}`; leave it out")
-    if target == "local" and is_grid and job.size > 1:
-        raise ConfigError(f"--ranks does not apply to a local grid; use workers={job.size}")
+    if target in ("local", "ray") and is_grid and job.size > 1:
+        raise ConfigError(f"--ranks does not apply to a grid on one host; use workers={job.size}")
     if config.devices is not None:
         given = f"devices={config.devices}"
         raise ConfigError(f"{given} does not apply to `launch`; use --ranks {config.devices}")

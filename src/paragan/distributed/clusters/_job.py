@@ -120,6 +120,11 @@ def shell_script(job: ClusterJob, command: str) -> str:
     return "\n".join([*head, loop, f"    {command} || exit", "done", ""])
 
 
+def one_host_script(job: ClusterJob) -> str:
+    """Return a script that trains on all ranks of one host, by `devices=N`."""
+    return shell_script(job, shell_command(job, *([f"devices={job.size}"] if job.size > 1 else [])))
+
+
 def refuse(job: ClusterJob, target: str, **names: str) -> None:
     """Raise `ConfigError` for a field that the target does not have. names: field -> option."""
     for field, option in names.items():
