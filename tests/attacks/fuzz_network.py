@@ -15,7 +15,7 @@ from typing import Any
 from paragan.coevolution.workers.membership import Membership
 from paragan.core.errors import RankError
 from paragan.distributed.launch.handshake import has_ended, worker_info
-from paragan.distributed.transports.control_connection import ControlConnection
+from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.signed_frames import HEAD, HELLO_BYTES, UP, FrameSigner, session_key
 from paragan.runs.report_server import ReportServer, open_report_server
 from tests.attacks import small_run

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as some
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import control, control_connection
+from paragan.distributed.transports import control
 from paragan.distributed.transports.control import ControlConnection, Listener, connect
-from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, new_token, session_key
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -138,11 +138,11 @@ def test_a_stranger_is_turned_away_in_one_line(listener, say):
 
 def test_another_token_is_refused_at_both_ends(listener, monkeypatch):
     monkeypatch.setattr(control, "_PAUSE_S", 2 * WAIT_S)  # one attempt
-    raw = Raw(listener.address, token=new_token())
+    raw = Raw(listener.address, token="6f" * 32)
     raw.sock.sendall(raw.hello())
     assert until(lambda: listener.refused) and UNFIT in listener.refused[0]
     with pytest.raises(RankError, match=f"{UNFIT}.*; check that it .* token is that of its run"):
-        connect(new_token(), *listener.address, WAIT_S, {})
+        connect("6f" * 32, *listener.address, WAIT_S, {})
     raw.sock.close()
 
 
@@ -183,7 +183,7 @@ def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, s
 
 
 def test_half_a_frame_and_then_nothing_loses_the_line(monkeypatch):
-    monkeypatch.setattr(control_connection, "SEND_S", 0.3)
+    monkeypatch.setattr(control, "SEND_S", 0.3)
     listener = Listener(TOKEN)
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)

@@ -17,8 +17,8 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import external_workers, handshake, mpiexec
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.distributed.launch.run_token import new_token
 from paragan.distributed.transports.control import Listener
-from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs import start_grid
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import run_worker, with_num_workers

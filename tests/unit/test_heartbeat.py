@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import control, control_connection
+from paragan.distributed.transports import control
 from paragan.distributed.transports.control import Listener, connect
 from paragan.distributed.transports.failure_detector import FailureDetector
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerState, WorkerStatus
@@ -105,7 +105,7 @@ while line.disconnect_reason is None:
 @pytest.fixture
 def child(monkeypatch):
     """A listener, and the line of a worker in a process of its own that beats."""
-    monkeypatch.setattr(control_connection, "SEND_S", 0.5)
+    monkeypatch.setattr(control, "SEND_S", 0.5)
     monkeypatch.setattr(control, "_HANDSHAKE_S", 5 * WAIT_S)
     listener = Listener(TOKEN)
     words = [sys.executable, "-c", CHILD, str(listener.address[1])]
@@ -152,7 +152,7 @@ def test_a_stopped_worker_fails_and_holds_up_no_other(child):
 def test_a_line_itself_minds_no_silence(monkeypatch):
     """For three times the time in which a message must move, and hundreds in which a worker may come."""
     monkeypatch.setattr(control, "_LOOK_S", 0.001)
-    monkeypatch.setattr(control_connection, "SEND_S", 0.2)
+    monkeypatch.setattr(control, "SEND_S", 0.2)
     listener = Listener(TOKEN)
     worker = connect(TOKEN, *listener.address, WAIT_S, {})
     line = listener.accept(WAIT_S)

@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports import signed_frames
-from paragan.distributed.transports.signed_frames import (
-    DOWN,
-    HEAD,
-    UP,
-    FrameSigner,
-    find_token,
-    new_token,
-    save_token,
-    session_key,
-)
+from paragan.distributed.launch.run_token import find_token, new_token, save_token
+from paragan.distributed.transports import control, signed_frames
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
 
 TOKEN = "ab" * 32
 KEY = session_key(TOKEN, b"n" * 32)
@@ -180,14 +172,14 @@ LOOP["a"] = [LOOP, LOOP]
     ids=["nan", "infinity", "set", "large", "loop"],
 )
 def test_unsendable_value_raises_and_uses_no_counter(values, told):
-    out, into = ends(most_bytes=200)
+    out, into = ends(max_bytes=200)
     with pytest.raises(ValueError, match=told):
         out.pack(values)
     assert opened(into, out.pack({"n": 1})) == {"n": 1}
 
 
 def test_what_is_just_allowed_to_be_sent_is_taken():
-    out, into = ends(most_bytes=208)
+    out, into = ends(max_bytes=208)
     assert opened(into, out.pack({"a": "x" * 200})) == {"a": "x" * 200}
 
 
@@ -232,4 +224,4 @@ def test_a_token_is_found_or_missed_in_one_line(tmp_path):
 
 def test_two_tokens_are_two():
     assert new_token() != new_token() and len(new_token()) == 64
-    assert not hasattr(signed_frames, "pickle")
+    assert not any(hasattr(module, "pickle") for module in (control, signed_frames))

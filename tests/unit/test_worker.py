@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from paragan.distributed.transports.signed_frames import TOKEN, new_token
+from paragan.distributed.launch.run_token import TOKEN, new_token
 from tests.processes import environment, running
 
 

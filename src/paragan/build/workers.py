@@ -31,8 +31,8 @@ from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import incompatibility
 from paragan.distributed.launch.local_workers import LocalWorkers
+from paragan.distributed.launch.run_token import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.distributed.transports.control import ControlConnection, Listener
-from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 
 _REFUSED_S = 10.0  # between two messages about refused connections
 

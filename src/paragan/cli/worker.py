@@ -28,7 +28,7 @@ def worker_command(address: Address, device: Device = "auto") -> None:
         raise ConfigError(f"worker: {address!r} is not HOST:PORT; {hint}")
     with _ignore_sigusr1():
         from paragan.build.worker import join_coordinator
-        from paragan.distributed.transports.signed_frames import find_token
+        from paragan.distributed.launch.run_token import find_token
 
         key = find_token()
         if why := join_coordinator(key, host, int(port), lambda t: print(to_printable(t), flush=True), device):

@@ -1,9 +1,10 @@
-"""Frames of the control plane, and the token that signs them.
+"""Signed frames of the control plane, and the handshake that opens a session of them.
 
 A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
-JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is derived
-from the run's token and a nonce from either end, so that a frame is valid once, at one position of
-one connection. The body is authenticated, not encrypted.
+JSON object in UTF-8. The signature covers the body, its direction and a counter. The coordinator
+sends a nonce first; the worker answers with a nonce and its description, signed under the first;
+all that follows is signed under the run's token and both nonces. So a frame is valid once, at one
+position of one connection. The body is authenticated, not encrypted.
 """
 
 from __future__ import annotations
@@ -11,78 +12,39 @@ from __future__ import annotations
 import hmac
 import json
 import math
-import os
 import secrets
+import socket
 import struct
+import time
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.files import write_bytes
 
-# never on a command line, which every user of a host can read
-TOKEN = "PARAGAN_TOKEN"
-TOKEN_FILE = "PARAGAN_TOKEN_FILE"
-MOST_BYTES = 1 << 20  # largest body, and before authentication
+MAX_BYTES = 1 << 20  # largest body, and before authentication
 HELLO_BYTES = 4096
 DOWN = b"v"  # directions: from the coordinator, from a worker
 UP = b"^"
 HEAD = struct.Struct(">I32s")
-_FEWEST_CHARACTERS = 32
-_LABEL = b"paragan control 1"
-_CONTENT = "a JSON object with finite numbers"
-
-
-def new_token() -> str:
-    """Return a random token for one run: 64 hexadecimal digits."""
-    return secrets.token_hex(32)
-
-
-def save_token(path: Path, token: str) -> None:
-    """Write the token for workers that share this file system, readable by this user only."""
-    write_bytes(path, token.encode("ascii"), mode=0o600)
-
-
-def find_token(environment: Mapping[str, str] | None = None) -> str:
-    """Return the token of the run: PARAGAN_TOKEN, or the content of the file PARAGAN_TOKEN_FILE.
-
-    Raises `ConfigError` if both are missing, or others may read the file.
-    """
-    env = os.environ if environment is None else environment
-    if token := env.get(TOKEN):
-        return token
-    if not env.get(TOKEN_FILE):
-        raise ConfigError(f"{TOKEN} or {TOKEN_FILE} is required; set one to the token of the run, or its file")
-    path = Path(env[TOKEN_FILE])
-    try:
-        with path.open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            if mode & 0o077:
-                problem = f"other users can read this token (its mode is {mode:04o})"
-                raise ConfigError(f"{path}: {problem}; resume the run for a new token, and copy that with mode 0600")
-            return file.read(HELLO_BYTES).strip()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "not ASCII"
-        problem = f"the token cannot be read ({why})"
-        raise ConfigError(f"{path}: {problem}; set {TOKEN_FILE} to the token file of the run") from None
+_NONCE_BYTES = 32
+_PIECE_BYTES = 1 << 16  # allocation step: a claimed length alone allocates no more
 
 
 def session_key(token: str, *nonces: bytes) -> bytes:
-    """Return the key of one connection. nonces: of 32 bytes, the coordinator's first, if known."""
-    if len(token) < _FEWEST_CHARACTERS:
-        problem = f"the token has {len(token)} characters"
-        raise ConfigError(f"{problem}; use the token of the run, {_FEWEST_CHARACTERS} characters or more")
-    return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
+    """Return the key of a connection. nonces: the coordinator's first, as far as they are known."""
+    if len(token) < 32:
+        raise ConfigError(f"the token has {len(token)} characters; use the token of the run, 32 characters or more")
+    return hmac.digest(token.encode(), b"paragan control 1" + b"".join(nonces), "sha256")
 
 
 class FrameSigner:
     """Signer or verifier of one direction's frames, in their order. One thread at a time."""
 
-    def __init__(self, key: bytes, direction: bytes, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, key: bytes, direction: bytes, max_bytes: int = MAX_BYTES) -> None:
         self.key = key
         self.direction = direction
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.count = 0
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
@@ -90,41 +52,114 @@ class FrameSigner:
         try:
             body = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"the values are not {_CONTENT}: {error}") from None
-        if len(body) > self.most_bytes:
-            limit = f"the limit is {self.most_bytes}"
-            raise ValueError(f"the message has {len(body)} bytes; {limit}")
+            raise ValueError(f"the values are not a JSON object with finite numbers: {error}") from None
+        if len(body) > self.max_bytes:
+            raise ValueError(f"the message has {len(body)} bytes; the limit is {self.max_bytes}")
         frame = HEAD.pack(len(body), self._signature(body)) + body
         self.count += 1
         return frame
 
     def body_size(self, head: bytes) -> int:
         """Return the size of the body, before it is allocated. Raises `RankError` if too large."""
-        size, _ = HEAD.unpack(head)
-        if not 2 <= size <= self.most_bytes:
-            raise RankError(f"a frame of {size} bytes is invalid; the range is 2 to {self.most_bytes}")
-        return int(size)
+        size = int(HEAD.unpack(head)[0])
+        if not 2 <= size <= self.max_bytes:
+            raise RankError(f"a frame of {size} bytes is invalid; the range is 2 to {self.max_bytes}")
+        return size
 
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
         """Return the next frame's content; `RankError` if invalid. Unsigned data is not parsed."""
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
-            cause = "another token, a changed frame, or one out of order"
-            raise RankError(f"a frame has an invalid signature: {cause}")
+            raise RankError("a frame has an invalid signature: another token, a changed frame, or one out of order")
         self.count += 1
         try:
-            values = json.loads(body.decode("utf-8"), parse_constant=_number, parse_float=_number)
+            values = json.loads(body.decode(), parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise RankError(f"a signed frame is not {_CONTENT}")
+            raise RankError("a signed frame is not a JSON object with finite numbers")
         return values
 
     def _signature(self, body: bytes) -> bytes:
-        content = self.direction + self.count.to_bytes(8, "big") + body
-        return hmac.digest(self.key, content, "sha256")
+        return hmac.digest(self.key, self.direction + self.count.to_bytes(8, "big") + body, "sha256")
 
 
-def _number(text: str) -> float:
+def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value
+
+
+def accept_session(sock: socket.socket, token: str, until: float) -> tuple[FrameSigner, FrameSigner, dict[str, Any]]:
+    """Authenticate a worker, as the coordinator, before the time `until`.
+
+    Returns the signer of frames to send, that of frames to receive, and the worker's description.
+    """
+    local = secrets.token_bytes(_NONCE_BYTES)
+    _send_frame(sock, FrameSigner(session_key(token), DOWN), {"nonce": local.hex()}, until)
+    hello = receive_frame(sock, FrameSigner(session_key(token, local), UP, HELLO_BYTES), until)
+    key = session_key(token, local, _nonce(hello))
+    out = FrameSigner(key, DOWN)
+    _send_frame(sock, out, {}, until)
+    return out, FrameSigner(key, UP), hello["about"] if isinstance(hello.get("about"), dict) else {}
+
+
+def request_session(
+    sock: socket.socket, token: str, until: float, about: Mapping[str, Any]
+) -> tuple[FrameSigner, FrameSigner]:
+    """Authenticate as a worker before the time `until`; return the signers to send and to receive."""
+    if sock.getsockname() == sock.getpeername():  # connected to itself
+        raise RankError("no process listens there")
+    remote = _nonce(receive_frame(sock, FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
+    local = secrets.token_bytes(_NONCE_BYTES)
+    hello = {"nonce": local.hex(), "about": dict(about)}
+    _send_frame(sock, FrameSigner(session_key(token, remote), UP, HELLO_BYTES), hello, until)
+    key = session_key(token, remote, local)
+    into = FrameSigner(key, DOWN)
+    receive_frame(sock, into, until)  # empty: only who knows the token can sign it
+    return FrameSigner(key, UP), into
+
+
+def _send_frame(sock: socket.socket, signer: FrameSigner, values: Mapping[str, Any], until: float) -> None:
+    frame = signer.pack(values)
+    sock.settimeout(_seconds_left(until))
+    sock.sendall(frame)
+
+
+def receive_frame(sock: socket.socket, signer: FrameSigner, until: float | None = None) -> dict[str, Any]:
+    """Return the content of the next frame, verified; without `until`, any silence is allowed before it.
+
+    Raises `RankError` if the frame is invalid, too late or not complete, or the other end has closed.
+    """
+    head = _receive(sock, HEAD.size, False, until)
+    return signer.unpack(head, _receive(sock, signer.body_size(head), True, until))
+
+
+def _receive(sock: socket.socket, count: int, has_begun: bool, until: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        if until is not None:
+            sock.settimeout(_seconds_left(until))
+        try:
+            piece = sock.recv(min(count - len(data), _PIECE_BYTES))
+        except TimeoutError:
+            if until is None and not (has_begun or data):
+                continue
+            raise RankError("did not send a whole frame in time") from None
+        if not piece:
+            place = " within a frame" if has_begun or data else ""
+            raise RankError(f"the other end closed the connection{place}")
+        data += piece
+    return bytes(data)
+
+
+def _seconds_left(until: float) -> float:
+    if (left_s := until - time.monotonic()) <= 0:
+        raise RankError("did not finish the handshake in time")
+    return left_s
+
+
+def _nonce(hello: Mapping[str, Any]) -> bytes:
+    with suppress(ValueError, TypeError, KeyError):
+        if len(nonce := bytes.fromhex(hello["nonce"])) == _NONCE_BYTES:
+            return nonce
+    raise RankError("sent no valid nonce")
