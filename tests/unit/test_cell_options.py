@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan.build import grid as build_cells
-from paragan.coevolution.diets import Diets
+from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core.types import Rows, Side
@@ -46,7 +46,7 @@ def test_cell_options_survive_a_round_trip():
     config = read_recipe("digits", (*WORDS, CELLS))
     assert parse_recipe(dump(config), "again") == config
     assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions((2,))
-    assert config.grid.diets == (1.0, 0.5, 1.0, 1.0)
+    assert config.grid.data_shares == (1.0, 0.5, 1.0, 1.0)
 
 
 def test_cell_has_its_options_and_otherwise_the_runs(tmp_path):
@@ -129,7 +129,7 @@ DIGITS = digits.source(digits.Options(8), "train")
 
 
 def eaten(cell, *own, **grid):
-    return Diets(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
+    return DataShares(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
 
 
 def test_disjoint_diets_follow_the_cell_numbers_and_shares():

@@ -11,7 +11,7 @@ import torch
 from paragan import build
 from paragan.build.data import Data, batch_stream
 from paragan.coevolution.cell import Cell, RandomOpponent
-from paragan.coevolution.diets import ClassSubsetPrior, Diets
+from paragan.coevolution.data_shares import ClassSubsetPrior, DataShares
 from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
 from paragan.core import rng
@@ -26,7 +26,7 @@ from paragan.game.state_buffers import refuse_state
 
 
 def build_cell(
-    config: RunConfig, number: int, data: Data, device: torch.device, diets: Diets, losses: Sequence[Loss]
+    config: RunConfig, number: int, data: Data, device: torch.device, data_shares: DataShares, losses: Sequence[Loss]
 ) -> Cell:
     """Build a cell; the first has the run's seed, so that one cell equals a run without a grid."""
     assert config.grid is not None
@@ -39,12 +39,12 @@ def build_cell(
     gan = _build_game(cell_config, number, data, device)
     loss = 0 if cell.loss is None else grid_losses(config).index(cell.loss)
     gan.loss = losses[loss]
-    if classes := diets.classes(number):
+    if classes := data_shares.classes(number):
         gan.prior = ClassSubsetPrior.of(gan.prior, classes)
     if options.opponents == "random":
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
-    batches = batch_stream(config, diets.of(number), seed, device, flip=data.flip, is_automatic=False)
+    batches = batch_stream(config, data_shares.of(number), seed, device, flip=data.flip, is_automatic=False)
     drawn = losses[: len(options.losses)] if cell.loss is None else ()
     return Cell(number, gan, build.scheme(cell_config), batches, drawn, loss=loss)
 

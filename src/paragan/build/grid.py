@@ -42,7 +42,7 @@ def population_trainer(
     config = factory.config
     score = config.evaluation
     data = factory.data.train
-    has_all_data = factory.diets.of(first.number) is data
+    has_all_data = factory.data_shares.of(first.number) is data
     return Evolution(
         replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
         Generations(population),

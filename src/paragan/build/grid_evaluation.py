@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan import build
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.diets import Diets
+from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.coevolution.options import GridOptions
@@ -31,7 +31,7 @@ from paragan.loading.order import Order
 def fitness_evaluator(
     options: GridOptions,
     train: Source,
-    diets: Diets,
+    data_shares: DataShares,
     prior: Prior,
     eval_networks: Mapping[Side, EvalNetwork],
     time: int,
@@ -42,7 +42,7 @@ def fitness_evaluator(
 
     @cache
     def real(number: int | None) -> Batch:
-        source = train if number is None else diets.of(number)
+        source = train if number is None else data_shares.of(number)
         order = Order(len(source), rng.key(prior.seed, "fitness"))
         fetched = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
         tensors = {name: tensor.to(prior.device) for name, tensor in fetched.items()}
@@ -50,7 +50,7 @@ def fitness_evaluator(
         return prior.real_batch(Batch(Rows(time, 0, count, count), images))
 
     def real_of_cell(number: int) -> Batch:
-        return real(None if diets.of(number) is train else number)
+        return real(None if data_shares.of(number) is train else number)
 
     loss = build.adversarial(options.fitness.loss or choose("losses", "nonsaturating"))
     return FitnessEvaluator(eval_networks, loss, z, y, real_of_cell)

@@ -15,7 +15,7 @@ from paragan.build.cells import build_cell, grid_losses, optimizer_kind
 from paragan.build.grid_evaluation import fitness_evaluator, opponent_network
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.diets import Diets
+from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.executors.choice import select_executor
 from paragan.coevolution.genome import EvalNetwork
 from paragan.coevolution.mixture import MixtureScorer
@@ -49,7 +49,7 @@ class GridFactory:
     generator: EvalNetwork
     prior: Prior
     losses: Sequence[Loss]
-    diets: Diets
+    data_shares: DataShares
     judge: Callable[[], Evaluator] | None
 
     @classmethod
@@ -80,14 +80,14 @@ class GridFactory:
             evaluation.extractor_context(config, data, folder, say, device, must_save=must_keep, stop=stop),
         )
         generator = EvalNetwork(makers[Side.G]())
-        diets = Diets(config.grid, data.train, config.seed)
+        data_shares = DataShares(config.grid, data.train, config.seed)
         prior = build.prior(config, data, device, {Side.G: generator.net})
         losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
-        return cls(config, config.grid, data, device, makers, generator, prior, losses, diets, judge)
+        return cls(config, config.grid, data, device, makers, generator, prior, losses, data_shares, judge)
 
     def cell(self, number: int) -> Cell:
         """Build cell `number`."""
-        return build_cell(self.config, number, self.data, self.device, self.diets, self.losses)
+        return build_cell(self.config, number, self.data, self.device, self.data_shares, self.losses)
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
         """Build a population of some cells of the grid."""
@@ -99,7 +99,7 @@ class GridFactory:
             cells,
             topology=partial(topology.topology_at, self.options),
             make_evaluator=partial(
-                fitness_evaluator, self.options, self.data.train, self.diets, self.prior, eval_networks
+                fitness_evaluator, self.options, self.data.train, self.data_shares, self.prior, eval_networks
             ),
             executor=select_executor(self.options, cells, self.config.train.batch, say),
             mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),

@@ -165,9 +165,12 @@ class GridOptions:
             raise ValueError(f"{problem}; use e.g. 3x3")
         self._check_edges()
         self._check_cells()
-        if not self.overlap and sum(self.diets) > 1 + 1e-9:
-            problem = f"the diets of {self.num_cells} cells without overlap are {sum(self.diets):.4g} of the images"
-            raise ValueError(f"{problem}; lower their sum to 1, or set overlap=true")
+        total = sum(self.data_shares)
+        if not self.overlap and total > 1 + 1e-9:
+            raise ValueError(
+                f"the diets of {self.num_cells} cells without overlap are {total:.4g} of the images; "
+                "lower their sum to 1, or set overlap=true"
+            )
 
     def _check_edges(self) -> None:
         given = {"edges": self.edges}
@@ -201,7 +204,7 @@ class GridOptions:
         return rows * columns
 
     @property
-    def diets(self) -> tuple[float, ...]:
+    def data_shares(self) -> tuple[float, ...]:
         """Share of the training images by cell."""
         shares = dict.fromkeys(range(self.num_cells), self.diet)
         for cell in self.cells:

@@ -22,7 +22,7 @@ from paragan.loading.subset import SubsetSource
 _MAX_NAMES = 20  # class names in a message
 
 
-class Diets:
+class DataShares:
     """Training data by cell; depends only on the run's seed, the options and the cell number.
 
     Raises `ConfigError` if the data does not have one of the classes.
@@ -32,11 +32,11 @@ class Diets:
         self.options = options
         self.source = source
         self.seed = seed
-        self._shares = options.diets
+        self._shares = options.data_shares
         self._sources: dict[int, Source] = {}
         self._classes: dict[int, tuple[int, ...]] = {}
-        for entry, cells in enumerate(options.cells):
-            numbers = {self._class_number(label, entry) for label in cells.classes or ()}
+        for spec_index, cells in enumerate(options.cells):
+            numbers = {self._class_number(label, spec_index) for label in cells.classes or ()}
             self._classes |= dict.fromkeys(cells.at, tuple(sorted(numbers)))
 
     def of(self, cell: int) -> Source:
@@ -63,23 +63,23 @@ class Diets:
             rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
         selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
         if not len(selected):
-            entry = self.options.cells.index(self.options.of_cell(cell))
+            spec_index = self.options.cells.index(self.options.of_cell(cell))
             fix = "increase its diet" if share < 1 else "name other classes"
-            raise ConfigError(f"grid.cells.{entry}.classes: cell {cell} has no image of these classes; {fix}")
+            raise ConfigError(f"grid.cells.{spec_index}.classes: cell {cell} has no image of these classes; {fix}")
         return SubsetSource(self.source, selected)
 
     @cached_property
     def _labels(self) -> Indices:
         return subset.read_labels(self.source)
 
-    def _class_number(self, label: int | str, entry: int) -> int:
-        """Return the number of a class that an entry of `grid.cells` gives by name or number."""
+    def _class_number(self, label: int | str, spec_index: int) -> int:
+        """Return the number of a class that an item of `grid.cells` gives by name or number."""
         names = self.source.class_names
         if label in names:
             return names.index(str(label))
         if isinstance(label, int) and label < len(names):
             return label
-        key = f"grid.cells.{entry}.classes"
+        key = f"grid.cells.{spec_index}.classes"
         if not names:
             raise ConfigError(f"{key}: this data has no classes; remove the key")
         listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
