@@ -20,6 +20,7 @@ from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from paragan.runs.plan_run import PlanRequest
     from paragan.scaling.parallel_plan import ParallelPlan
     from paragan.scaling.plan import MeasuredTimes, Plan
 
@@ -97,7 +98,7 @@ def plan_command(
     _print_plan(request, as_json)
 
 
-def _print_plan(request: "PlanRequest", as_json: bool) -> None:
+def _print_plan(request: PlanRequest, as_json: bool) -> None:
     from paragan.runs.plan_run import plan_run
 
     with show_lines() as say:
