@@ -55,5 +55,5 @@ def _play(game: Game, steps: int) -> None:
 
 
 def _in_turn(row: Row) -> Row:
-    in_turn = {"staleness": 0, "age": 0, "refresh": 1}
+    in_turn = {"staleness": 0}
     return row if row.scheme is None else replace(row, scheme={**row.scheme, **in_turn}, orders={})

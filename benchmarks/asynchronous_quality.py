@@ -4,7 +4,7 @@
         [--probes] [--keep FOLDER] [--kimg N] [--points N] [--name WORD] [--no-result]
 
 Rows are schemes, batches of either player and pairs of optimisers (`asynchronous_rows`). `sync` is `shared_fakes`,
-which the asynchronous scheme is, bit for bit, at S = 0; `async` has the defaults, S = 1 and A = 0. DATA is the
+which the asynchronous scheme is, bit for bit, at S = 0; `async` has the defaults, S = 1. DATA is the
 folder of the data set, with the classifiers next to it; ring and digits need none. Every run is kept in FOLDER, so that
 a table that was stopped goes on. Set OMP_NUM_THREADS=1.
 

@@ -87,7 +87,7 @@ def _optimizer_words(side: str, optimizer: Mapping[str, Any]) -> list[str]:
     return words + ([f"{side}.optimizer.lr={optimizer['lr']}"] if "lr" in optimizer else [])
 
 
-_ASYNC = {"staleness": 1, "age": 0}  # the defaults
+_ASYNC = {"staleness": 1}  # the default
 ROWS: Sequence[Row] = (
     Row("sync"),
     Row("async", _ASYNC),
@@ -97,35 +97,20 @@ ROWS: Sequence[Row] = (
     Row("async asymmetric", _ASYNC, g_optimizer=BELIEF),
 )
 
-_LATE = {"staleness": 1, "age": 1}  # D is shown late images, too
-_BF16 = {
-    "staleness": 1,
-    "age": 0,
-    "refresh": 1,
-    "state_dtype": "bf16",
-    "fakes_dtype": "bf16",
-}  # of the preset `paragan`
+_BF16 = {**_ASYNC, "state_dtype": "bf16", "fakes_dtype": "bf16"}  # of the preset `paragan`
 _PRESET_G = {**BELIEF, "lr": 1e-4}
 _PRESET_D = {"name": "Adam", "betas": BELIEF["betas"], "lr": 4e-4}
 _ADAM = {"name": "Adam", "betas": BELIEF["betas"]}
 PROBES: Sequence[Row] = (  # where a row is worse: what does it come from, and what helps?
-    Row("async S=0", {"staleness": 0, "age": 0}),
+    Row("async S=0", {"staleness": 0}),
     Row("async, only G late", _ASYNC, orders={"g": Steady(0), "d": Steady(1)}),
     Row("async bf16", _BF16),
-    Row("async bf16 S=2 R=2", {**_BF16, "staleness": 2, "refresh": 2}),
     Row("sync preset's optimisers", g_optimizer=_PRESET_G, d_optimizer=_PRESET_D),
     Row("async bf16 preset's optimisers", _BF16, g_optimizer=_PRESET_G, d_optimizer=_PRESET_D),
-    Row("async A=1", _LATE),
-    Row("async S=0 A=1", {"staleness": 0, "age": 1}),
-    Row("async S=3", {"staleness": 3, "age": 0}),
-    Row("async S=3 A=3", {"staleness": 3, "age": 3}),
-    Row("async A=1, both late by 1", _LATE, orders={"g": Steady(0), "d": Steady(0, least=1)}),
-    Row("async A=1, no reuse", {**_LATE, "reuse": "false"}),
-    Row("async A=1, cached 0.25", {**_LATE, "cached": 0.25}),
-    Row("async A=1, lag_lr 0.5", {**_LATE, "lag_lr": 0.5}),
-    Row("async A=1, lag_lr 2", {**_LATE, "lag_lr": 2}),
-    Row("async A=1, half", _LATE, g=1.0, d=0.5),
-    Row("async A=1, asymmetric", _LATE, g_optimizer=BELIEF),
+    Row("async S=3", {"staleness": 3}),
+    Row("async, both late by 1", _ASYNC, orders={"g": Steady(0), "d": Steady(0, least=1)}),
+    Row("async, no reuse", {**_ASYNC, "reuse": "false"}),
+    Row("async, cached 0.25", {**_ASYNC, "cached": 0.25}),
     Row("sync, G's Adam with AdaBelief's betas", g_optimizer=_ADAM),
     Row("async, G's Adam with AdaBelief's betas", _ASYNC, g_optimizer=_ADAM),
     Row("sync asymmetric, G's lr / 4", g_optimizer={**BELIEF, "lr": 2.5e-4}),

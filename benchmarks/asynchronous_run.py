@@ -83,7 +83,7 @@ def played(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> d
         diverged = "not finite" in str(error)
         if not diverged:
             raise
-    records = getattr(game.scheme, "lag_records", {})
+    records = getattr(game.scheme, "staleness_logs", {})
     lags = {side: {str(lag): n for lag, n in sorted(of.lags.items())} for side, of in records.items()}
     in_step_at = next((of.in_step_at for of in records.values() if of.in_step_at is not None), None)
     game.scheme.close()

@@ -40,7 +40,6 @@ ROWS: dict[str, tuple[str, ...]] = {
     "async, H = 2": ("scheme.name=asynchronous", *_EVERY_OTHER),
     "preset paragan, H = 1": ("preset=paragan", *_EVERY),
     "preset paragan": ("preset=paragan",),
-    "preset paragan, S = R = 2": ("preset=paragan", "scheme.staleness=2", "scheme.refresh=2"),
 }
 
 

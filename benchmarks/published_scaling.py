@@ -111,7 +111,8 @@ def games() -> dict[str, GameCosts]:
     sync = FunctionScheme(synchronous.step)
     split = asynchronous.Scheme()
     share_of_g = G_MACS / (G_MACS + D_MACS - GENERATE_MACS)
-    balanced = asynchronous.Scheme(asynchronous.Options(g_ranks=round(share_of_g * WORKERS)))
+    num_g = round(share_of_g * WORKERS)
+    balanced = asynchronous.Scheme(asynchronous.Options(ranks={"g": num_g, "d": WORKERS - num_g}))
     half = MemoryOptions(bf16_reduce=True)
     ways = {
         "synchronous, fp32 gradients": (sync, ddp.Strategy()),

@@ -58,7 +58,7 @@ Balancers of G's terms, each with its options:
 
 Schemes:
     synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme,
-    ParameterServerScheme, SeparateRanksScheme, dmd2_step
+    ParameterServerScheme, dmd2_step
 
 Strategies:
     Strategy            Base class of strategies; NoneStrategy is that of a single process.
@@ -257,7 +257,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.schemes.dmd2 import step as dmd2_step
     from paragan.schemes.extragradient import Scheme as ExtragradientScheme
     from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme
-    from paragan.schemes.separate_ranks import Options as SeparateRanksOptions, Scheme as SeparateRanksScheme
     from paragan.schemes.shared_fakes import Scheme as SharedFakesScheme
     from paragan.schemes.skipping import Options as SkippingOptions, Scheme as SkippingScheme
     from paragan.schemes.synchronous import step as synchronous_step

@@ -54,7 +54,7 @@ class Strategy:
 _D = ("d turn", "update")
 _G = ("g turn", "update")
 _BOTH = {"rank0": _TURNS, "rank1": _TURNS}
-_WITHOUT_DELAY = "scheme={name: asynchronous, staleness: 0, age: 0, reuse: false}"
+_WITHOUT_DELAY = "scheme={name: asynchronous, staleness: 0, reuse: false}"
 STRATEGIES = {
     "alone": Strategy(("devices=1",), {"main": _TURNS}, "main", has_launcher=False),
     "ddp": Strategy(("devices=2",), _BOTH),

@@ -14,6 +14,7 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
+from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.policy import Policy
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
@@ -21,6 +22,8 @@ from paragan.loading.batch_rows import BatchRows
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes.asynchronous import Options, Scheme
+from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.rank_step import RankStep
 from tests.distributed.cases_laws import strategy
 from tests.laws.small_gan import BATCH, batches, distance, game, network, play, player
 
@@ -33,13 +36,13 @@ def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
     if side in roles.sides:
         own = roles.batch_world
         return player(side, strategy(name, options) if own.size > 1 else none.Strategy(), mesh=own, per_step=per_step)
-    seen = Snapshot(network(side)) if side is Side.D else None
+    seen = Snapshot(network(side)) if side is Side.D or roles.sends_states else None
     return RemotePlayer(side, Policy(updates_per_step=per_step), seen)
 
 
 def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict | None = None, **chosen):
     """A game of this rank, its scheme, its batches."""
-    scheme = Scheme(Options(g_ranks=num_g, **chosen))
+    scheme = Scheme(Options(ranks={"g": num_g, "d": world.size - num_g}, **chosen))
     roles = scheme.roles(world, 30.0)
     gan = game(*(seat(side, roles, k, name, options or {}) for side in Side))
     share = roles.batch_world.share(BATCH)
@@ -54,9 +57,17 @@ def alone(reuse: bool, k: int):
     return {"g": gan.g.net.state_dict(), "d": gan.d.net.state_dict(), "ema": gan.g.ema.net.state_dict()}, reports
 
 
-def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp", **chosen) -> list:
-    """Which player is here, the largest difference from the plain game, whether what is told is the same."""
+def no_delay(
+    world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp", sends_fakes: bool = False, **chosen
+) -> list:
+    """Which player is here, the largest difference from the plain game, whether what is told is the same.
+
+    sends_fakes: also without reuse, as with a staleness above 0, instead of taking turns.
+    """
     gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse, **chosen)
+    if sends_fakes:
+        more = Buffer(BufferOptions(), 0), StalenessLimit(scheme.options, k), {}
+        scheme._make_session = lambda gan, roles, first: RankStep(gan, roles, first, *more)
     reports = [scheme.step(gan, stream) for _ in range(STEPS)]
     scheme.quiesce()
     nets, expected = alone(reuse, k)
@@ -73,9 +84,9 @@ def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp
     return [side.value, max(found), bool(words < 1e-5 and clock)]
 
 
-def bounded(world: World, num_g: int, bounds: tuple[int, int], steps: int, seed: int = 0) -> list:
+def bounded(world: World, num_g: int, bound: int, steps: int, seed: int = 0) -> list:
     """Which player, how late the other was how often, whether the versions are what they should be."""
-    gan, scheme, stream = begun(world, num_g, staleness=bounds[0], age=bounds[1], fall_back=None)
+    gan, scheme, stream = begun(world, num_g, staleness=bound, fall_back=None)
     draw, took = random.Random(f"{seed} {world.rank}"), [0.002]
     for _ in range(steps):
         if draw.random() < 0.05:
@@ -85,7 +96,7 @@ def bounded(world: World, num_g: int, bounds: tuple[int, int], steps: int, seed:
         took.append(time.monotonic() - began)
     scheme.quiesce()
     (side,) = scheme._roles.sides
-    told = scheme.lag_records[side.value]
+    told = scheme.staleness_logs[side.value]
     versions = [gan.clock.step, getattr(gan, side.value).version]
     scheme.close()
     return [side.value, dict(told.lags), versions, round(told.wait_s, 3)]
@@ -132,14 +143,14 @@ def traffic(world: World, steps: int, **chosen) -> list:
     return [side.value, counted, sizes, sum(1 for t in state if not t.is_floating_point())]
 
 
-def refreshed(world: World, steps: int, name: str = "ddp", **chosen) -> list:
+def paused(world: World, steps: int, name: str = "ddp", **chosen) -> list:
     """Which player is here, how late G's opponent was, the versions it had, and whether a pause made it exact."""
     gan, scheme, stream = begun(world, 2, name=name, **chosen)
     for _ in range(steps):
         scheme.step(gan, stream)
     scheme.quiesce()
     (side,) = scheme._roles.sides
-    record = scheme.lag_records[side.value]
+    record = scheme.staleness_logs[side.value]
     mine = gan.d.net if side is Side.D else gan.d.snapshot.net
     mine = gan.d.strategy.weights(mine) if side is Side.D else mine.state_dict()
     total = [float(value.double().sum()) for value in mine.values()]
@@ -152,14 +163,14 @@ def falls_back(world: World, steps: int, name: str, alarmed: str, **chosen) -> l
     """Whether gradients of one side that explode bring both into step, and the steps that are made all the same."""
     gan, scheme, stream = begun(world, 2, name=name, fall_back=5.0, **chosen)
     scheme.step(gan, stream)
-    half = scheme._session.half
+    half = scheme._session.player_step
     (side,) = scheme._roles.sides
     half._alarm = SimpleNamespace(triggers=lambda norm: side.value == alarmed and half._num_updates >= 7)
     for _ in range(steps):
         scheme.step(gan, stream)
     scheme.quiesce()
     scheme.close()
-    return [side.value, scheme.lag_records[side.value].in_step_at is not None, half.bound, gan.clock.step]
+    return [side.value, scheme.staleness_logs[side.value].in_step_at is not None, half.staleness, gan.clock.step]
 
 
 def resumed(world: World, folder: str, words: list[str]) -> list:
@@ -202,7 +213,7 @@ def stuck(world: World) -> str:
         scheme.close()
         return ""
     try:
-        scheme._session.half.limits = _hurried(scheme._session.half.limits)
+        scheme._session.player_step.limits = _hurried(scheme._session.player_step.limits)
         scheme.step(gan, stream)
     except Exception as error:
         return f"{type(error).__name__}: {error} after {time.monotonic() - began:.0f} s"

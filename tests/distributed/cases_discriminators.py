@@ -64,13 +64,13 @@ def alone(reuse: bool):
 
 def no_delay(world: World, reuse: bool) -> list:
     """Which player is here, the largest difference from the plain game, the discriminators in the record."""
-    scheme = Scheme(Options(g_ranks=1, staleness=0, reuse=reuse))
+    scheme = Scheme(Options(staleness=0, reuse=reuse))
     roles: Roles = scheme.roles(world, 30.0)
 
     def seat(side: Side):
         if side in roles.sides:
             return player(side, "vocos", none.Strategy(), ALONE)
-        return RemotePlayer(side, Policy(), Snapshot(network(side)) if side is Side.D else None)
+        return RemotePlayer(side, Policy(), Snapshot(network(side)) if side is Side.D or not reuse else None)
 
     gan = game("vocos", *map(seat, Side), conditioned=False)
     share = roles.batch_world.share(BATCH)

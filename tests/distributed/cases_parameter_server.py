@@ -80,8 +80,8 @@ def bounded(world: World, bound: int, steps: int, k: int = 1) -> list:
         counts = [[seat.version, seat.images, int(seat.updates)] for seat in (gan.d, gan.g)]
         found += [dict(server.ages), dict(server.ahead), counts]
     else:
-        found += [{side: dict(told.lags) for side, told in scheme.lag_records.items()}]
-        found += [sum(told.wait_s for told in scheme.lag_records.values())]
+        found += [{side: dict(told.lags) for side, told in scheme.staleness_logs.items()}]
+        found += [sum(told.wait_s for told in scheme.staleness_logs.values())]
     scheme.close()
     return found
 

@@ -94,9 +94,6 @@ RUN = (
 )
 
 
-RANKS = {"separate_ranks": ", ranks: {g: 1, d: 1}"}
-
-
 def recipe_run(world: World, folder: str, words: Sequence[str], bad: Sequence[int]) -> RollbackLoop:
     """A run of 12 steps of the recipe `digits`; rank 0 measures a collapse at steps `bad`."""
     config = read_recipe("digits", [*RUN, *words])
@@ -128,9 +125,10 @@ def in_turns(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list
     return [texts, run.clock.step]
 
 
-def on_separate_ranks(world: World, folder: str, scheme: str, bad: Sequence[int]) -> list:
+def on_separate_ranks(world: World, folder: str, reuse: bool, bad: Sequence[int]) -> list:
     """Train without delay; rollbacks, length, player and its largest difference from `in_turns`."""
-    run = recipe_run(world, f"{folder}/ranks", [f"scheme={{name: {scheme}, staleness: 0{RANKS.get(scheme, '')}}}"], bad)
+    words = [f"scheme={{name: asynchronous, staleness: 0, reuse: {str(reuse).lower()}}}"]
+    run = recipe_run(world, f"{folder}/ranks", words, bad)
     texts = play(run)
     (side,) = run.players
     saved = torch.load(Path(folder) / "turns.pt")

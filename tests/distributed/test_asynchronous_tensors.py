@@ -11,7 +11,7 @@ from tests.distributed.test_tensors import assert_close, weights_of
 CASES = "tests.distributed.cases_tensors"
 NO_DELAY = {"name": "asynchronous", "staleness": 0, "reuse": False}
 REUSED = {"name": "asynchronous", "staleness": 0}
-LATE = {"name": "asynchronous", "staleness": 1, "age": 1, "cached": 0.5}
+LATE = {"name": "asynchronous", "staleness": 1, "cached": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -25,28 +25,28 @@ def plain(tmp_path_factory):
 
 @pytest.mark.parametrize(("parts", "garbage"), [(1, 0.0), (4, 1e6)])
 def test_two_threads_with_a_resume_equal_players_in_turn(tmp_path, plain, parts, garbage):
-    chosen = {"parts": parts, "garbage": garbage, "scheme": NO_DELAY}
+    chosen = {"parts": parts, "garbage": garbage, "scheme": REUSED}
     cases.trainer(tmp_path, **chosen, **{"train.kimg": 2 * cases.BATCH / 1000}).run()
     cases.trainer(tmp_path, **chosen).run()
-    assert_close(weights_of(tmp_path), plain["synchronous"])
-
-
-def test_shared_fakes_in_two_threads_equal_shared_fakes(tmp_path, plain):
-    assert_close(weights_of(cases.trainer(tmp_path, parts=4, scheme=REUSED).run().folder), plain["shared_fakes"])
+    assert_close(weights_of(tmp_path), plain["shared_fakes"])
 
 
 def test_texts_of_any_length_in_two_threads(tmp_path):
     runs = [
-        cases.trainer(tmp_path / str(n), nets="ragged", scheme=s).run() for n, s in enumerate((NO_DELAY, "synchronous"))
+        cases.trainer(tmp_path / str(n), nets="ragged", scheme=s).run() for n, s in enumerate((REUSED, "shared_fakes"))
     ]
     assert_close(*(weights_of(run.folder) for run in runs))
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize(("ranks", "g_ranks", "reuse"), [(2, 1, False), (2, 1, True), (3, 1, False), (3, 2, True)])
-def test_ranks_of_g_and_of_d_with_a_resume_equal_players_in_turn(tmp_path, request, plain, ranks, g_ranks, reuse):
+@pytest.mark.parametrize(("ranks", "num_g", "reuse"), [(2, 1, False), (2, 1, True), (3, 1, False), (3, 2, True)])
+def test_ranks_of_g_and_of_d_with_a_resume_equal_players_in_turn(tmp_path, request, plain, ranks, num_g, reuse):
     pool = request.getfixturevalue({2: "two_ranks", 3: "three_ranks"}[ranks])
-    chosen = {"pair": "none", "parts": 4, "scheme": {**NO_DELAY, "g_ranks": g_ranks, "reuse": reuse}}
+    chosen = {
+        "pair": "none",
+        "parts": 4,
+        "scheme": {**NO_DELAY, "ranks": {"g": num_g, "d": ranks - num_g}, "reuse": reuse},
+    }
     for steps, trained in ((1, 1), (cases.STEPS, cases.STEPS - 1)):
         found = pool.run(f"{CASES}:train", folder=str(tmp_path), steps=steps, **chosen)
         assert found == [trained] * ranks
@@ -60,11 +60,12 @@ def test_workers_of_a_parameter_server_equal_players_in_turn(tmp_path, three_ran
     assert_close(weights_of(tmp_path), plain["synchronous"])
 
 
+@pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("nets", ["checked", "checked ragged"])
-def test_a_late_or_cached_fake_keeps_its_text_in_two_threads(tmp_path, nets):
+def test_a_late_or_cached_fake_keeps_its_text_in_two_threads(tmp_path, nets, reuse):
     """Two updates of D on batches of two, whose texts differ in length from batch to batch."""
     more = {"train.batch": 2, "train.kimg": 0.04, "d.updates_per_step": 2}
-    cases.trainer(tmp_path, nets=nets, scheme=LATE, **more).run()
+    cases.trainer(tmp_path, nets=nets, scheme={**LATE, "reuse": reuse}, **more).run()
 
 
 @pytest.mark.distributed

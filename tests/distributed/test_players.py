@@ -14,6 +14,7 @@ from tests.distributed import cases_players as cases
 pytestmark = pytest.mark.distributed
 CASES = "tests.distributed.cases_players"
 FOUR = ("fake_score", "doubt")
+IN_TURNS = {"name": "asynchronous", "staleness": 0, "reuse": False}
 
 
 def slow(value):
@@ -55,9 +56,9 @@ def in_turn(tmp_path_factory):
     return run
 
 
-def run_on_separate_ranks(pool, folder, ranks, staleness=0, stops=(cases.STEPS,), **how):
+def run_on_separate_ranks(pool, folder, ranks, stops=(cases.STEPS,), **how):
     """Train with a stop at each of these steps; the tensors of the newest checkpoint."""
-    scheme = {"name": "separate_ranks", "ranks": ranks, "staleness": staleness}
+    scheme = {**IN_TURNS, "ranks": ranks}
     names = tuple(name for name in ranks if name not in ("g", "d"))
     for before, steps in pairwise((0, *stops)):
         given = {"folder": str(folder), "names": names, "steps": steps, "scheme": scheme, **how}
@@ -85,15 +86,6 @@ def test_player_on_two_ranks_of_its_own_equals_one_process(tmp_path, four_ranks,
     assert_close(run_on_separate_ranks(four_ranks, tmp_path, ranks, strategy=strategy), in_turn(("fake_score",)))
 
 
-@pytest.mark.slow
-def test_stale_states_repeat_and_differ_from_new_ones(tmp_path, three_ranks, in_turn):
-    ranks = {"g": 1, "d": 1, "fake_score": 1}
-    first, second = (run_on_separate_ranks(three_ranks, tmp_path / name, ranks, staleness=1) for name in "ab")
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
-    weight = "g/net/0.weight"
-    assert not torch.allclose(first[weight], in_turn(("fake_score",))[weight], atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("ranks", "problem"),
     [
@@ -103,6 +95,6 @@ def test_stale_states_repeat_and_differ_from_new_ones(tmp_path, three_ranks, in_
     ],
 )
 def test_ranks_that_do_not_fit_are_refused(tmp_path, three_ranks, ranks, problem):
-    scheme = {"name": "separate_ranks", "ranks": ranks}
+    scheme = {**IN_TURNS, "ranks": ranks}
     refused = three_ranks.run(f"{CASES}:refusal", folder=str(tmp_path), scheme=scheme)
     assert all(re.match(problem, line) for line in refused)

@@ -21,7 +21,7 @@ from tests.processes import environment
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
 PERIODS = ("every.save_kimg=0.1", "every.log_steps=4", "every.keep=9", "writers=[jsonl, console]")
-STALE = "{name: asynchronous, staleness: 2, age: 1, cached: 0.25}"
+STALE = "{name: asynchronous, staleness: 2, cached: 0.25}"
 GRID = tuple(word for word in CONFIGURATIONS["grid-in-one-process"] if "executor" not in word and "losses" not in word)
 JUDGED = ("grid.mixture.num_images=50", "evaluation={features: judge, num_images: 100}")
 RUNS = CONFIGURATIONS | {
@@ -38,8 +38,8 @@ RUNS = CONFIGURATIONS | {
         "model.d_norm=batch",
         "devices=4",
     ),
-    "late-separate_ranks": (
-        "scheme={name: separate_ranks, ranks: {g: 1, d: 1}, staleness: 1}",
+    "in-turns-on-2-ranks": (
+        "scheme={name: asynchronous, staleness: 0, reuse: false}",
         "train.kimg=0.4",
         "devices=2",
     ),

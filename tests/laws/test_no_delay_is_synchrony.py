@@ -1,4 +1,4 @@
-"""Law: with a staleness bound of 0 the two sides, each in a thread of its own, are the plain game, bit for bit.
+"""Law: with a staleness of 0 the two sides, each in a thread of its own, are the plain game, bit for bit.
 
 Their fakes not reused: `synchronous`; reused: `shared_fakes`. And the bound is kept, whatever the delays.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,13 +20,18 @@ from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
-from paragan.schemes._lag import LagBound
+from paragan.schemes.asynchronous import Options
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
-from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
+from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0
 LIKE = {"image": torch.empty(1, 8, 8, dtype=torch.float64), "label": torch.empty((), dtype=torch.int64)}
+
+
+def limit(staleness, k=1, reuse=True):
+    return StalenessLimit(Options(staleness=staleness, reuse=reuse, fall_back=None), k, timeout_s=WAIT_S)
 
 
 def seats(k):
@@ -35,9 +41,9 @@ def seats(k):
 def played(pace, steps, buffer=None, delay=lambda: None):
     """Both sides of one game, each with its own half of it; they share nothing but the links."""
     on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
-    fakes, states = (ThreadLink(pace.staleness + 2, WAIT_S) for _ in range(2))
-    generator = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
-    critic = DiscriminatorHalf(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], pace)
+    fakes, states = (ThreadLink(pace.options.staleness + 2, WAIT_S) for _ in range(2))
+    generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+    critic = DiscriminatorStep(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE), [states], pace)
     errors = []
 
     def run(side, gan):
@@ -63,13 +69,13 @@ def played(pace, steps, buffer=None, delay=lambda: None):
 def test_no_delay_is_synchrony(scheme, k):
     plain = game(*seats(k))
     play(plain, scheme, batches(), STEPS)
-    g, d, generator, critic = played(LagBound(0, 0, k, reuse=scheme is not synchronous, timeout_s=WAIT_S), STEPS)
+    g, d, generator, critic = played(limit(0, k, reuse=scheme is not synchronous), STEPS)
     for mine, expected in ((g, plain.g), (d, plain.d)):
         assert (mine.version, int(mine.updates)) == (expected.version, int(expected.updates))
         theirs = expected.net.state_dict()
         assert all(value.equal(theirs[name]) for name, value in mine.net.state_dict().items())
     assert all(value.equal(plain.g.ema.net.state_dict()[name]) for name, value in g.ema.net.state_dict().items())
-    assert set(generator.lag_record.lags) == set(critic.lag_record.lags) == {0}
+    assert set(generator.log.lags) == set(critic.log.lags) == {0}
     assert generator.opponent.version == d.version
 
 
@@ -79,18 +85,16 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     """Each side is now and then late; both have been as far apart as they may be."""
     draw = random.Random(bound)
     options = BufferOptions(cached=cached, max_age=bound)
-    _, _, generator, critic = played(
-        LagBound(bound, bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
-    )
-    assert max(generator.lag_record.lags) == bound
-    assert max(critic.lag_record.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
-    assert sum(generator.lag_record.lags.values()) == 60
+    _, _, generator, critic = played(limit(bound), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03])))
+    assert max(generator.log.lags) == bound
+    assert max(critic.log.lags) <= bound  # the newest is never behind, the cached is
+    assert sum(generator.log.lags.values()) == 60
 
 
 def test_wait_ends_at_time_out_and_at_a_stop():
-    for pace in (LagBound(0, 0, timeout_s=0.3), LagBound(0, 0, stopped=lambda: True)):
+    for pace in (replace(limit(0), timeout_s=0.3), replace(limit(0), stopped=lambda: True)):
         fakes, states = ThreadLink(), ThreadLink()
-        side = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+        side = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="no message from D"):
             side.step(game(*seats(1)), [next(batches())])

@@ -16,9 +16,9 @@ from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, packed
 from paragan.parallel import none
 from paragan.schemes import asynchronous
-from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
-from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
+from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, player
 
 STEPS, WAIT_S = 5, 60.0
@@ -65,14 +65,19 @@ def test_predicted_opponent_has_the_exact_state_of_a_version_that_was_rounded():
     assert opponent.network().module.weight.tolist() == [3.25, -3.25]
 
 
+def limit(staleness, predict):
+    options = asynchronous.Options(staleness=staleness, predict=predict, fall_back=None)
+    return StalenessLimit(options, timeout_s=WAIT_S)
+
+
 def played(pace, order):
     """G's and D's networks after some steps whose delays are given."""
     on_g, on_d = (game(*(player(side, none.Strategy()) for side in Side)) for _ in range(2))
     fakes, states = (ThreadLink(4, WAIT_S) for _ in range(2))
     sender, receiver = FakesSender([fakes]), FakesReceiver([fakes], LIKE)
-    generator = GeneratorHalf(Snapshot(network(Side.D)), sender, states, replace(pace, order=order))
+    generator = GeneratorStep(Snapshot(network(Side.D)), sender, states, replace(pace, order=order))
     counts = [step + 1 for step in range(STEPS)]
-    critic = DiscriminatorHalf(Buffer(BufferOptions(), 0), receiver, [states], replace(pace, order=counts))
+    critic = DiscriminatorStep(Buffer(BufferOptions(), 0), receiver, [states], replace(pace, order=counts))
     errors = []
 
     def run(half, gan):
@@ -123,14 +128,13 @@ def by_hand(factor):
 
 @pytest.mark.parametrize("factor", [0.0, 1.0])
 def test_asynchronous_game_with_prediction_is_the_plain_loop(factor):
-    late = played(LagBound(1, 0, timeout_s=WAIT_S, predict=factor), list(range(STEPS)))
+    late = played(limit(1, factor), list(range(STEPS)))
     for mine, expected in zip(late, by_hand(factor), strict=True):
         assert max(float((value - expected[name]).abs().max()) for name, value in mine.items()) <= 1e-12
 
 
 def test_asynchronous_game_without_delay_ignores_prediction():
-    pace = LagBound(0, 0, timeout_s=WAIT_S)
-    ends = [played(replace(pace, predict=factor), [step + 1 for step in range(STEPS)])[0] for factor in (0.0, 1.0)]
+    ends = [played(limit(0, factor), [step + 1 for step in range(STEPS)])[0] for factor in (0.0, 1.0)]
     assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
 
 

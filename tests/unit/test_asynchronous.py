@@ -1,9 +1,10 @@
-"""The parts of the asynchronous scheme: cutting fakes, the alarm, learning rates by lag, what is refused and told."""
+"""The parts of the asynchronous scheme: cutting fakes, the alarm, what is refused and told."""
 
 from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -24,7 +25,7 @@ from paragan.report.record import History, RecordEntry
 from paragan.schemes import _update_order as update_order
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
-from paragan.schemes.asynchronous.lag_control import GradientAlarm
+from paragan.schemes.asynchronous.player_step import GradientAlarm
 from tests.laws.small_gan import batches, game, player
 from tests.tiny_run import SMALL, TINY
 
@@ -86,7 +87,7 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     scheme, gan, stream = Scheme(Options(staleness=3, fall_back=5.0)), small_game(), batches()
     for _ in range(3):
         scheme.step(gan, stream)
-    assert [told.in_step_at for told in scheme.lag_records.values()] == [None, None]
+    assert [told.in_step_at for told in scheme.staleness_logs.values()] == [None, None]
     norms = iter([1.0] * 20 + [1e3] * 100)
     alarm, getattr(scheme._session, side)._alarm = (
         GradientAlarm(5.0),
@@ -97,11 +98,11 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     for _ in range(25):
         scheme.step(gan, stream)
     scheme.quiesce()
-    assert all(told.in_step_at is not None for told in scheme.lag_records.values())
-    before = {name: dict(told.lags) for name, told in scheme.lag_records.items()}
+    assert all(told.in_step_at is not None for told in scheme.staleness_logs.values())
+    before = {name: dict(told.lags) for name, told in scheme.staleness_logs.items()}
     for _ in range(6):
         scheme.step(gan, stream)
-    told = scheme.lag_records
+    told = scheme.staleness_logs
     late = {name: {lag for lag in told[name].lags if told[name].lags[lag] > before[name].get(lag, 0)} for name in "gd"}
     assert late == {"g": {0}, "d": {0}}
     scheme.close()
@@ -111,29 +112,12 @@ def test_exploding_gradients_trigger_the_alarm():
     scheme, gan, stream = Scheme(Options(fall_back=5.0)), small_game(), batches()
     for _ in range(25):
         scheme.step(gan, stream)
-    assert scheme.lag_records["d"].in_step_at is None
+    assert scheme.staleness_logs["d"].in_step_at is None
     with torch.no_grad():
         gan.d.net.blocks[1].linear.parametrizations.weight.original.fill_(math.nan)
     for _ in range(8):
         scheme.step(gan, stream)
-    assert scheme.lag_records["d"].in_step_at > 25
-    scheme.close()
-
-
-@pytest.mark.parametrize(("lag", "factor"), [(0, 1.0), (1, 1 / 3)])
-def test_the_learning_rate_falls_with_the_lag(tmp_path, lag, factor):
-    """c = 2: a third of it against an opponent that is one step old, all of it against one that is not."""
-    opponents = [step + 1 - lag for step in range(4)]  # of each update of G; otherwise its lag depends on the threads
-    delays = {"kind": "delays", "g": {"used": [opponents]}, "d": {"used": [[1, 2, 3, 4]]}}
-    order = record(tmp_path, [{"kind": "start", "step": 0}, delays])
-    scheme = Scheme(Options(staleness=lag, lag_lr=2.0, order=order))
-    gan = small_game()
-    stream = batches()
-    for _ in range(4):
-        scheme.step(gan, stream)
-        scheme.quiesce()
-        assert gan.g.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * factor)
-    assert scheme.lag_records["g"].lags == {lag: 4}
+    assert scheme.staleness_logs["d"].in_step_at > 25
     scheme.close()
 
 
@@ -160,8 +144,24 @@ def test_a_game_that_needs_more_than_images_and_labels_is_refused():
     relativistic = SimpleNamespace(g_needs_real=True)
     with pytest.raises(ConfigError, match="does not support losses and penalties that need real images"):
         Scheme().refuse(relativistic, tensors={})
-    with pytest.raises(ConfigError, match=r"g_ranks=2 leaves no rank for D: the run has 2 ranks"):
-        Scheme(Options(g_ranks=2)).roles(World(size=2), 1.0)
+
+
+@pytest.mark.parametrize("ranks", [{"g": 2}, {"g": 1, "d": 2}, {"d": 1, "g": 1}, {"g": 1, "fake_score": 1}])
+def test_ranks_that_do_not_fit_are_refused(ranks):
+    scheme = Scheme(Options(ranks=ranks))
+    for assign in (partial(scheme.roles, World(size=2), 1.0), partial(scheme.assign, 2)):
+        with pytest.raises(
+            ConfigError, match=r"scheme.ranks=.* does not fit 2 ranks; give .*, g first, whose sum is 2"
+        ):
+            assign()
+
+
+@pytest.mark.parametrize("option", [{"g_batch": 4}, {"cached": 0.5}, {"state_dtype": "bf16"}, {"fakes_dtype": "bf16"}])
+def test_option_without_a_meaning_in_turns_is_refused(option):
+    (name,) = option
+    with pytest.raises(ConfigError, match=rf"scheme.{name} does not apply to players that take turns"):
+        Scheme(Options(staleness=0, reuse=False, **option)).refuse(small_game(), image_specs((1, 8, 8)))
+    Scheme(Options(staleness=0, **option)).refuse(small_game(), image_specs((1, 8, 8)))
 
 
 def test_the_players_of_a_config_may_differ_in_their_batch(tmp_path):

@@ -1,23 +1,21 @@
-"""Fewer bytes between asynchronous players: refresh period, rounded states and samples, paired ranks, device links."""
+"""Fewer bytes between asynchronous players: rounded states and samples, paired ranks, device links."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
-from paragan.core.roles import Roles, _is_g
+from paragan.core.roles import Roles, ranks_by_side
 from paragan.core.types import Rows, Side
 from paragan.distributed.transports.link import ThreadLink
 from paragan.parallel import none
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
-from paragan.schemes.asynchronous.lag_control import DIFFERENCE, GradientAlarm
+from paragan.schemes.asynchronous.player_step import DIFFERENCE
 from tests.laws.small_gan import batches, game, player
 
 
@@ -43,48 +41,15 @@ def published(scheme, gan, steps):
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_d_sends_its_state_every_refresh_steps_and_at_a_pause(k):
-    scheme, gan = Scheme(Options(staleness=3, refresh=3, state_dtype="bf16")), small_game(k)
-    sent = published(scheme, gan, 8)
-    assert sent == [(3 * k, False), (6 * k, True), (8 * k, False)]  # the first and that of the pause are exact
-    lags = scheme.lag_records["g"].lags
+def test_d_sends_its_state_after_every_step_and_exactly_at_a_pause(k):
+    scheme, gan = Scheme(Options(staleness=3, state_dtype="bf16")), small_game(k)
+    sent = published(scheme, gan, 8)  # the first, which is exact, before that
+    assert sent == [*((step * k, True) for step in range(2, 9)), (8 * k, False)]
+    lags = scheme.staleness_logs["g"].lags
     assert set(lags) <= {0, 1, 2, 3} and sum(lags.values()) == 8
     snapshot = scheme._session.generator.opponent
     assert (snapshot.version, snapshot.is_exact) == (8 * k, True)
     assert all(value.equal(gan.d.net.state_dict()[name]) for name, value in snapshot.net.state_dict().items())
-    scheme.close()
-
-
-def test_a_refresh_that_would_block_g_is_refused():
-    for staleness, refresh in ((0, 2), (1, 2), (2, 3)):
-        with pytest.raises(
-            ConfigError, match=rf"refresh={refresh} is larger than scheme.staleness={staleness}: .*pass"
-        ):
-            Scheme(Options(staleness=staleness, refresh=refresh))
-
-
-@pytest.mark.parametrize("age", [0, 2])
-@pytest.mark.parametrize("side", ["generator", "discriminator"])
-def test_players_fall_back_to_lock_step_with_a_refresh(side, age):
-    """Neither waits for what the other has not sent; from then on D sends every state."""
-    options = Options(staleness=3, age=age, refresh=3, fall_back=5.0, state_dtype="bf16")
-    scheme, gan, stream = Scheme(options), small_game(), batches()
-    scheme.step(gan, stream)
-    half = getattr(scheme._session, side)
-    half._alarm = SimpleNamespace(triggers=lambda norm: half._num_updates >= 7)
-    other = scheme._session.discriminator if side == "generator" else scheme._session.generator
-    other._alarm = GradientAlarm(None)
-    for _ in range(19):
-        scheme.step(gan, stream)
-    scheme.quiesce()
-    assert scheme.lag_records[side[0]].in_step_at == 7
-    records = scheme.lag_records
-    before = {name: dict(record.lags) for name, record in records.items()}
-    for _ in range(5):
-        scheme.step(gan, stream)
-    scheme.quiesce()
-    for name, record in records.items():
-        assert {lag for lag, count in record.lags.items() if count > before[name].get(lag, 0)} == {0}, name
     scheme.close()
 
 
@@ -132,12 +97,20 @@ def test_a_buffered_sample_does_not_change_with_the_generator_output():
     [(4, 2, [0, 2]), (8, 3, [0, 2, 5]), (3, 1, [0]), (5, 4, [0, 1, 2, 3]), (6, 3, [0, 2, 4])],
 )
 def test_paired_ranks_of_g_are_spread_evenly_from_rank_0(size, num_g, expected):
-    assert [rank for rank in range(size) if _is_g(rank, num_g, size, True)] == expected
-    assert [rank for rank in range(size) if _is_g(rank, num_g, size, False)] == list(range(num_g))
+    counts = {Side.G: num_g, Side.D: size - num_g}
+    rest = [rank for rank in range(size) if rank not in expected]
+    assert ranks_by_side(counts, is_paired=True) == {Side.G: expected, Side.D: rest}
+    assert ranks_by_side(counts) == {Side.G: list(range(num_g)), Side.D: list(range(num_g, size))}
     for ranks_of_a_host in (2, 3, 4):  # those that hold a whole host's share have both players
         for first in range(0, size - ranks_of_a_host + 1, ranks_of_a_host):
             here = [rank for rank in expected if first <= rank < first + ranks_of_a_host]
             assert abs(len(here) - ranks_of_a_host * num_g / size) < 1
+
+
+def test_paired_ranks_of_three_players_are_spread_evenly():
+    counts = {Side.G: 2, Side.D: 2, Side("fake_score"): 4}
+    ranks = ranks_by_side(counts, is_paired=True)
+    assert ranks == {Side.G: [0, 4], Side.D: [1, 5], Side("fake_score"): [2, 3, 6, 7]}
 
 
 def test_a_rank_of_g_receives_from_a_rank_of_d_on_its_host():

@@ -145,7 +145,9 @@ def test_batch_without_a_sample_for_each_worker_is_refused():
 
 @pytest.mark.parametrize("word", ["scheme={name: skipping, every: 3}", "scheme.name=shared_fakes"])
 def test_existing_run_keeps_the_settings_that_a_plan_chose(tmp_path, word):
-    planned = read_recipe("digits", [word, "scheme={name: asynchronous, g_ranks: 1}", "d.strategy={name: local_sgd}"])
+    planned = read_recipe(
+        "digits", [word, "scheme={name: asynchronous, ranks: {g: 1, d: 1}}", "d.strategy={name: local_sgd}"]
+    )
     (tmp_path / "config.yaml").write_text(dump(planned))
     config = read_recipe("digits", [word])
     words = to_words(settings_of_run(config, tmp_path))
@@ -175,7 +177,7 @@ def test_candidate_whose_ranks_have_too_many_samples_is_left_out(limit, is_left)
     """16 samples on each of four workers take 75 MB; 32 on each of the two ranks of a player 91."""
 
     def candidates(strategy):
-        separate = game(asynchronous.Scheme(asynchronous.Options(g_ranks=2)), ddp.Strategy(), batch=64)
+        separate = game(asynchronous.Scheme(asynchronous.Options(ranks={"g": 2, "d": 2})), ddp.Strategy(), batch=64)
         whole = game(strategy=ddp.Strategy(), batch=64)
         return [Candidate("as configured", whole), Candidate("separate", separate)]
 
@@ -201,6 +203,6 @@ def test_ranks_of_g_are_chosen_for_an_asynchronous_config():
         "4 ranks of G",
         "as configured",
     ]
-    assert made.settings["scheme.g_ranks"] == 2 and made.chosen == "2 ranks of G"
-    fixed = replace(source, config=read_recipe("digits", ["preset=paragan", "scheme.g_ranks=4"]))
-    assert "scheme.g_ranks" not in plan_settings.plan_settings(fixed, cluster(8, LINK), 64).settings
+    assert made.settings["scheme.ranks"] == {"g": 2, "d": 6} and made.chosen == "2 ranks of G"
+    fixed = replace(source, config=read_recipe("digits", ["preset=paragan", "scheme.ranks={g: 4, d: 4}"]))
+    assert "scheme.ranks" not in plan_settings.plan_settings(fixed, cluster(8, LINK), 64).settings

@@ -155,7 +155,7 @@ def test_players_that_only_fit_on_separate_ranks_are_not_measured(tmp_path, monk
 
 
 def test_rows_of_a_trial_are_those_of_a_rank_of_d():
-    written = config("scheme={name: asynchronous, g_ranks: 2}")
+    written = config("scheme={name: asynchronous, ranks: {g: 2, d: 2}}")
     assert TrialRun(written, World(rank=0, size=4), None).rows == 4
 
 

@@ -117,12 +117,11 @@ def test_pattern_matches_spectral_norm_weights_by_their_plain_name():
     assert optimizer.param_groups[1]["param_names"] == ["0.parametrizations.weight.original"]
 
 
-def test_schedule_and_damping_multiply_every_rate():
+def test_schedule_multiplies_every_rate():
     ours = player(schedule=LINEAR)
-    ours.damping = 0.5
     step(ours, 0)
     assert learning_rates(ours.optimizer) == pytest.approx(
-        {"lr": 0.01 / 4, "lr[*.bias]": 0.05 / 4, "lr[0.*]": 0.002 / 4}, abs=1e-15
+        {"lr": 0.01 / 2, "lr[*.bias]": 0.05 / 2, "lr[0.*]": 0.002 / 2}, abs=1e-15
     )
 
 

@@ -20,7 +20,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.game.options import PlayerOptions
 from paragan.runs.existing_run import former_run
 from paragan.runs.folder import RunFolder
-from paragan.schemes import separate_ranks
+from paragan.schemes import asynchronous
 from tests.tiny_run import TINY, newest
 from tests.unit.test_collapse import COLLAPSED, GOOD
 
@@ -184,7 +184,9 @@ def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize(("scheme", "is_noted"), [("separate_ranks", True), ("synchronous", False)])
+@pytest.mark.parametrize(
+    ("scheme", "is_noted"), [("{name: asynchronous, staleness: 0, reuse: false}", True), ("synchronous", False)]
+)
 def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
     tmp_path, words, capsys, scheme, is_noted
 ):
@@ -193,14 +195,14 @@ def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
 
 
 def test_assignment_of_ranks_is_that_of_the_option():
-    scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "d": 1, "fake_score": 2}))
+    scheme = asynchronous.Scheme(asynchronous.Options(ranks={"g": 1, "d": 1, "fake_score": 2}))
     found = {side.value: list(ranks) for side, ranks in scheme.assign(4).items()}
     assert found == {"g": [0], "d": [1], "fake_score": [2, 3]}
     assert {side.value: list(ranks) for side, ranks in scheme.assign(1).items()} == {"g": [0], "d": [0]}
 
 
 def test_ranks_of_an_invalid_name_are_refused():
-    scheme = separate_ranks.Scheme(separate_ranks.Options({"g": 1, "D": 1}))
+    scheme = asynchronous.Scheme(asynchronous.Options(ranks={"g": 1, "D": 1}))
     with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):
         scheme.roles(World(rank=0, size=2), 5.0)
 

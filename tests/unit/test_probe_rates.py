@@ -22,7 +22,7 @@ from paragan.scaling.successive_halving import TrialScore
 from tests.probed_plans import GROUPS, WORDS, fd, planned, probed, record_trials, source_of
 
 ASYNCHRONOUS = {
-    "scheme": {"name": "asynchronous", "g_ranks": 1},
+    "scheme": {"name": "asynchronous", "ranks": {"g": 1, "d": 1}},
     "g.strategy": {"name": "local_sgd", "every": 2},
     "d.reduce": "bf16",
 }

@@ -32,7 +32,7 @@ RUNS = {
     "shared_fakes": ("scheme=shared_fakes", "augment=ada"),
     "extragradient": ("scheme=extragradient",),
     "skipping": ("scheme=skipping",),
-    "asynchronous": ("scheme={name: asynchronous, staleness: 2, age: 1, cached: 0.25}",),
+    "asynchronous": ("scheme={name: asynchronous, staleness: 2, cached: 0.25}",),
     "parameter_server": ("scheme=parameter_server",),
     "pix2pix": ("data={name: paired, path: PAIRS, size: 16}", "model={name: pix2pix, width: 4}", "penalties=[l1]"),
     "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),
@@ -93,31 +93,6 @@ def test_replay_begins_at_the_checkpoint_before_the_step(run, capsys):
     assert "replaying steps 1 to 9 from the start" in said
     assert "losses of step 8 and all tensors of step 9 are equal bit for bit" in said
     assert "the former replay was moved to" in said
-
-
-def test_replay_of_late_states_begins_with_the_session(run):
-    folder = run("shared_fakes")  # 10 steps, checkpoints of 9 and 10
-    rewrite(folder, lambda line: {**line, "ranks": 2} if line["kind"] == "start" else line)
-    late = "scheme={name: separate_ranks, ranks: {g: 1, d: 1}, staleness: 1}"
-    plan = plan_replay(folder, read_recipe(str(folder / "config.yaml"), [late]), 10)
-    assert (plan.first, plan.last, plan.checkpoint) == (0, 10, None)
-    plan = plan_replay(folder, read_recipe(str(folder / "config.yaml"), [late, "scheme.staleness=0"]), 10)
-    assert (plan.first, plan.last) == (9, 10)
-
-
-def test_replay_of_late_states_ends_with_the_session(run):
-    folder = run("shared_fakes")
-    late = "scheme={name: separate_ranks, ranks: {g: 1, d: 1}, staleness: 1}"
-    config = read_recipe(str(folder / "config.yaml"), [late])
-    record = folder / "metrics.jsonl"
-    resumed = next(line for line in record.read_text().splitlines() if '"start"' in line)
-    with record.open("a") as file:
-        file.write(json.dumps({**json.loads(resumed), "step": 9}) + "\n")
-    rewrite(folder, lambda line: {**line, "ranks": 2} if line["kind"] == "start" else line)
-    assert plan_replay(folder, config, 10).first == 9
-    shutil.rmtree(folder / "checkpoints" / "step-000000009")
-    with pytest.raises(ConfigError, match="no losses from step 9 to 9 are recorded; pass another --step"):
-        plan_replay(folder, config, 9)
 
 
 def test_replay_names_the_first_loss_that_differs(run, capsys):

@@ -257,7 +257,7 @@ def test_g_batch_refuses_weights_by_images_of_d():
 
 
 def test_extragradient_and_threads_train_g_alone_first():
-    for scheme in (extragradient.Scheme(), asynchronous.Scheme(asynchronous.Options(staleness=0, reuse=False))):
+    for scheme in (extragradient.Scheme(), asynchronous.Scheme(asynchronous.Options(staleness=0))):
         path = pg.Term("size", lambda outputs, inputs: outputs.images.square())
         gan = game(pg.AdversarialOptions(start_kimg=0.016), g_penalties=(path,))
         stream = batches()

@@ -73,7 +73,7 @@ def trainer(
 def _refuse_players(config: RunConfig, order: Scheme) -> None:
     if config.players and not order.any_players:
         problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
-        raise ConfigError(f"{problem}; use scheme synchronous, dmd2 or separate_ranks")
+        raise ConfigError(f"{problem}; use synchronous, dmd2, or asynchronous with staleness: 0 and reuse: false")
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import accumulate
 from typing import Any
 
 import torch.distributed as dist
@@ -119,34 +118,40 @@ def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
     return Roles(world, world, timeout_s=timeout_s)
 
 
-def split_roles(world: World, num_g: int, timeout_s: float, is_paired: bool = False) -> Roles:
-    """Return roles with G on `num_g` ranks and D on the others. Collective.
+def split_roles(
+    world: World,
+    counts: Mapping[Side, int],
+    timeout_s: float,
+    is_paired: bool = False,
+    sends_states: bool = False,
+) -> Roles:
+    """Return roles with each player on so many ranks. Collective.
 
-    is_paired: G's ranks are spread evenly, so that every host with several ranks has ranks of both;
-    otherwise they are the first ones. Rank 0, which writes the record, has G either way.
+    is_paired, counts: as in `ranks_by_side`. sends_states: as in `Roles`.
     """
-    ranks = ranks_by_side(world.size, num_g, is_paired)
-    return _split(world, list(ranks.values()), ranks, timeout_s)
+    ranks = ranks_by_side(counts, is_paired)
+    return replace(_split(world, list(ranks.values()), ranks, timeout_s), sends_states=sends_states)
 
 
-def group_roles(world: World, counts: Mapping[Side, int], timeout_s: float) -> Roles:
-    """Return roles with each player on so many ranks, in order; every rank gets all states. Collective."""
-    ends = list(accumulate(counts.values()))
-    ranks = {side: range(end - count, end) for (side, count), end in zip(counts.items(), ends, strict=True)}
-    return replace(_split(world, list(ranks.values()), ranks, timeout_s), sends_states=True)
+def ranks_by_side(counts: Mapping[Side, int], is_paired: bool = False) -> dict[Side, list[int]]:
+    """Return the ranks of each player. counts: their numbers, whose sum is that of all ranks.
+
+    is_paired: they are spread evenly, so that every host with several ranks has ranks of all;
+    otherwise they are consecutive. Rank 0, which writes the record, has the first player either way.
+    """
+    left = list(range(sum(counts.values())))
+    ranks = {}
+    for side, count in counts.items():
+        ranks[side] = [rank for place, rank in enumerate(left) if _is_first(place, count, len(left), is_paired)]
+        left = [rank for rank in left if rank not in ranks[side]]
+    return ranks
 
 
-def ranks_by_side(size: int, num_g: int, is_paired: bool = False) -> dict[Side, list[int]]:
-    """Return the ranks of G and of D, of `size`. is_paired: as in `split_roles`."""
-    ranks = [rank for rank in range(size) if _is_g(rank, num_g, size, is_paired)]
-    return {Side.G: ranks, Side.D: [rank for rank in range(size) if rank not in ranks]}
-
-
-def _is_g(rank: int, num_g: int, size: int, is_paired: bool) -> bool:
-    """Return whether a rank has G: of the first n ranks, rounded up, n num_g / size have it."""
+def _is_first(place: int, count: int, size: int, is_paired: bool) -> bool:
+    """Return whether a player has a place: of the first n, rounded up, it has n count / size."""
     if not is_paired:
-        return rank < num_g
-    return -(-(rank + 1) * num_g // size) > -(-rank * num_g // size)
+        return place < count
+    return -(-(place + 1) * count // size) > -(-place * count // size)
 
 
 def server_roles(world: World, timeout_s: float) -> Roles:

@@ -46,10 +46,9 @@ class Player:
 
     version counts all updates, also those in which no term is due because of its interval,
     `updates` (on the device) those that were not skipped, `images` the real images of its turns
-    over all ranks. damping: a factor on the learning rate of the next update
-    (`schemes/asynchronous`). state: tensors of the penalties of its turns, and of D's augmentation
-    (`game.state_buffers`). base: names of parameters that never change and that checkpoints leave
-    out (`game.trained_part`).
+    over all ranks. state: tensors of the penalties of its turns, and of D's
+    augmentation (`game.state_buffers`). base: names of parameters that never change and that
+    checkpoints leave out (`game.trained_part`).
     """
 
     side: Side
@@ -60,7 +59,6 @@ class Player:
     ema: Ema | None = None
     version: int = 0
     images: int = 0
-    damping: float | None = None
     state: Mapping[str, Tensor] = field(default_factory=dict)
     base: frozenset[str] = frozenset()
 
@@ -159,7 +157,7 @@ class Player:
         return ComputedGradients(terms, norm, turn.feed.rows)
 
     def set_lr_base(self, lr: float) -> None:
-        """Set the learning rate before schedule and damping; groups change by the same factor."""
+        """Set the learning rate before the schedule; groups change by the same factor."""
         self.policy = replace(self.policy, lr=lr)
         write_lr(self.optimizer, self.policy)
 
@@ -172,7 +170,7 @@ class Player:
         # The state of penalties is restored, too.
         tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        set_lr(self.optimizer, self.policy, self.updates, self.damping)
+        set_lr(self.optimizer, self.policy, self.updates)
         step_if(computed.ok, self.optimizer)
         self._end_step()
 
@@ -185,7 +183,7 @@ class Player:
         if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
             self.optimizer.write_back()
         self._before_look_ahead = []
-        set_lr(self.optimizer, self.policy, self.updates, self.damping)
+        set_lr(self.optimizer, self.policy, self.updates)
         step_if(computed.ok, self.optimizer)
         self._end_step()
         self._count(computed.ok, computed.rows.total)

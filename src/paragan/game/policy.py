@@ -121,21 +121,16 @@ class Policy:
             raise ConfigError(refusal(self.kind, settings, error, where)) from None
 
 
-def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
-    """Write this update's learning rates, in place if they are tensors. damping: another factor."""
-    varies = schedule.varies(policy.schedule)
-    if not varies and damping is None:
-        return
-    factor = schedule.factor(policy.schedule, count) if varies else 1
-    write_lr(optimizer, policy, factor, 1 if damping is None else damping)
+def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:
+    """Write this update's learning rates, in place if they are tensors."""
+    if schedule.varies(policy.schedule):
+        write_lr(optimizer, policy, schedule.factor(policy.schedule, count))
 
 
-def write_lr(optimizer: torch.optim.Optimizer, policy: Policy, *factors: float | Tensor) -> None:
-    """Write the learning rates of all groups: the policy's times the factors."""
+def write_lr(optimizer: torch.optim.Optimizer, policy: Policy, factor: float | Tensor = 1) -> None:
+    """Write the learning rates of all groups: the policy's times the factor."""
     for group in optimizer.param_groups:
-        lr: float | Tensor = policy.lr_of(group)
-        for factor in factors:
-            lr = lr * factor
+        lr = policy.lr_of(group) * factor
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
         else:

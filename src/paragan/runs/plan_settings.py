@@ -121,9 +121,9 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     found = [_candidate(source, "as configured", sharded, 0.0)]
     config = source.config
-    if config.scheme.name == "asynchronous" and config.scheme.options.g_ranks is None:
+    if config.scheme.name == "asynchronous" and not config.scheme.options.ranks:
         for num_g in _numbers_of_g_ranks(workers):
-            settings = {**sharded, "scheme.g_ranks": num_g}
+            settings = {**sharded, "scheme.ranks": {"g": num_g, "d": workers - num_g}}
             found.append(_candidate(source, f"{num_g} ranks of G", settings, 0.05))
     has_strategies = config.g.strategy is not None or config.d.strategy is not None
     is_open = strategy == "ddp" and not has_strategies and workers > 1
@@ -133,7 +133,7 @@ def _candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> l
     if _supports_local_sgd(game):
         found.append(_candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1))
     for num_g in _numbers_of_g_ranks(workers):
-        settings = {"scheme": {"name": "asynchronous", "g_ranks": num_g}}
+        settings = {"scheme": {"name": "asynchronous", "ranks": {"g": num_g, "d": workers - num_g}}}
         if _allows(source, game, settings):
             name = f"asynchronous, {num_g} ranks of G"
             found.append(_candidate(source, name, settings, 0.15))

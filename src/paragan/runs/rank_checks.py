@@ -23,9 +23,9 @@ _MAY_DIFFER = ("data.path", "devices", "evaluation.features.weights")  # per hos
 def needs_group(config: RunConfig) -> bool:
     """Return whether a player's strategy uses a process group even in a single process.
 
-    Not with `asynchronous`, whose two threads would call collectives in any order.
+    Not with the two threads of `asynchronous`, which would call collectives in any order.
     """
-    if config.scheme.name == "asynchronous":
+    if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:
         return False
     chosen = [player.strategy for player in config.player_options.values()]
     return any(strategy is not None and strategy.name != "none" for strategy in chosen)

@@ -53,9 +53,6 @@ def plan_replay(path: Path, config: RunConfig, step: int | None) -> ReplayPlan:
     if follows_order(config, ranks):
         last = _last_in_order(path, config, recorded, start, step)
         first, checkpoint = _start_of_session(path, recorded, start)
-    elif _reads_late_states(config, ranks):
-        last = _last_in_session(recorded, start, step)
-        first, checkpoint = _start_of_session(path, recorded, start)
     else:
         steps = [one for one in recorded.steps if one in recorded.images or _trains_d(config, one)]
         last = next((one for one in steps if one >= step), steps[-1])
@@ -73,12 +70,7 @@ def follows_order(config: RunConfig, ranks: int) -> bool:
     """Return whether the updates of a run depend on the speed of its players, and are recorded."""
     if config.scheme.name == "parameter_server":
         return ranks > 1 and config.scheme.options.staleness > 0
-    return config.scheme.name == "asynchronous"
-
-
-def _reads_late_states(config: RunConfig, ranks: int) -> bool:
-    """Return whether players read former states of others, which no checkpoint holds."""
-    return config.scheme.name == "separate_ranks" and ranks > 1 and config.scheme.options.staleness > 0
+    return config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns
 
 
 def _trains_d(config: RunConfig, step: int) -> bool:
@@ -92,15 +84,6 @@ def _refuse_unrepeatable(config: RunConfig) -> None:
     if config.grid is not None and config.grid.age and config.workers is not None:
         problem = f"does not support grid.age={config.grid.age}: workers that do not wait use what has arrived"
         raise ConfigError(f"replay {problem}; run the same command with grid.age=0 to repeat it")
-
-
-def _last_in_session(recorded: RecordedRun, start: int, step: int) -> int:
-    """Return the first recorded step from `step` on in the session that began at `start`."""
-    end = recorded.end_of_session(start)
-    last = next((one for one in recorded.steps if step <= one <= end), None)
-    if last is None:
-        raise ConfigError(f"no losses from step {step} to {end:g} are recorded; pass another --step")
-    return last
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:

@@ -83,7 +83,8 @@ def start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Training
     features = None if source.has_pairs else evaluation.resolved(request.config, source).features
     if features is not None and features.name != JUDGE:
         lines.append(f"score     features of {features.name}: {registry.summary('features', features.name)}")
-    if request.config.scheme.name == "separate_ranks" and trainer.world.size == 1:
+    scheme = request.config.scheme
+    if scheme.name == "asynchronous" and scheme.options.takes_turns and trainer.world.size == 1:
         lines.append("ranks     one process: players update in turn; set devices and scheme.ranks")
     if trainer.world.size > 1:
         lines.append(ranks_line(trainer, players, batch, about["hosts"]))

@@ -106,7 +106,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
     chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
     strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
     config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
-    if config.scheme.name == "asynchronous":  # shared_fakes without delay, else not exact
+    if config.scheme.name == "asynchronous" and not config.scheme.options.takes_turns:  # exact without delay only
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
     if is_recipe and (request.shape is None or request.classes is None):
         real = open_data_or_advise(config)

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from paragan.core.roles import Roles
 from paragan.game import scheme
 from paragan.game.gan import GAN
-from paragan.schemes._lag import LagRecord
+
+
+@dataclass
+class StalenessLog:
+    """Lags and waits of one player, for the record.
+
+    lags: number of opponents, or fakes, by age in steps. waits: number of updates by time of their
+    wait for the other side, in milliseconds rounded up to a power of 2; wait_s: seconds in all.
+    used: for each update of G the version of its opponent D; for each update of D the number of
+    deliveries received. in_step_at: version at which S became 0.
+    """
+
+    lags: Counter[int] = field(default_factory=Counter)
+    waits: Counter[int] = field(default_factory=Counter)
+    wait_s: float = 0.0
+    used: list[int] = field(default_factory=list)
+    in_step_at: int | None = None
+
+    def record_wait(self, seconds: float) -> None:
+        """Add the wait of one update."""
+        self.wait_s += seconds
+        self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
+
+    def drain(self) -> dict[str, Any]:
+        """Return all values as JSON and reset them, except `in_step_at`."""
+        waits: dict[str, Any] = {"waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
+        values = {"lags": dict(self.lags), **waits, "used": self.used, "in_step_at": self.in_step_at}
+        self.lags = Counter()
+        self.waits = Counter()
+        self.wait_s = 0.0
+        self.used = []
+        return values
 
 
 class ConcurrentSession(Protocol):
@@ -17,7 +51,7 @@ class ConcurrentSession(Protocol):
     gan: GAN
 
     @property
-    def lag_records(self) -> Mapping[str, LagRecord]: ...
+    def staleness_logs(self) -> Mapping[str, StalenessLog]: ...
 
     def quiesce(self) -> None: ...
 
@@ -37,7 +71,7 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
 
     def __init__(self) -> None:
         self._roles: Roles | None = None
-        self._session: SessionType | None = None  # also once closed: its records stay readable
+        self._session: SessionType | None = None  # also once closed: its logs stay readable
         self._is_closed = False
 
     def quiesce(self) -> None:
@@ -52,13 +86,13 @@ class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
             self._is_closed = True
 
     @property
-    def lag_records(self) -> Mapping[str, LagRecord]:
+    def staleness_logs(self) -> Mapping[str, StalenessLog]:
         """Lags, waits and versions used by the turns of this rank, by side."""
-        return {} if self._session is None else self._session.lag_records
+        return {} if self._session is None else self._session.staleness_logs
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return the lag records since the last call, ready for JSON."""
-        return {side: record.drain() for side, record in self.lag_records.items()}
+        """Return the staleness logs since the last call, ready for JSON."""
+        return {side: log.drain() for side, log in self.staleness_logs.items()}
 
     def _session_of(self, gan: GAN, make: Callable[[], SessionType]) -> SessionType:
         """Return the open session of this game, or a new one by `make`."""

@@ -1,24 +1,21 @@
-"""Concurrent training of G and D, each against the other of up to S steps ago (ParaGAN).
+"""Players on ranks of their own: G and D train at the same time, or any number of players take turns.
 
-With several ranks, some train G and the others D, each player on a group of ranks with half of the
-memory and of the bytes; G's samples are sent to D's ranks, with the label or the tensors that D
-reads next to them, D's state to G's. In one process they train in two threads. No player is ever
-further ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` if `reuse` is
-on. Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded staleness: Ho et al.
-2013.
+With a staleness of S, G trains against the D of up to S steps ago (ParaGAN): on several ranks each
+player has a group of ranks with half of the memory and of the bytes; G's samples are sent to D's
+ranks, with the label or the tensors that D reads next to them, D's state to G's. In one process they
+train in two threads. At S = 0 this is `shared_fakes`; without `reuse` it is `synchronous`, in which
+players take turns, and there may be more than two. Sources: the ParaGAN poster and arXiv 2411.03999
+("asynchronous"); bounded staleness: Ho et al. 2013.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
 from paragan.core.timeline import Timeline
@@ -28,92 +25,95 @@ from paragan.game.gan import GAN
 from paragan.game.scheme import refuse_pauses
 from paragan.game.state_buffers import refuse_state
 from paragan.game.term_weights import schedule_texts
+from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
-from paragan.schemes._lag import LagBound
+from paragan.schemes._options import AsynchronousOptions as Options
 from paragan.schemes._update_order import read_order
+from paragan.schemes.asynchronous.player_step import StalenessLimit
 from paragan.schemes.asynchronous.rank_step import RankStep
-from paragan.schemes.asynchronous.simulated_step import simulate
 from paragan.schemes.asynchronous.thread_step import ThreadStep
+from paragan.schemes.asynchronous.turn_step import TurnStep
+
+__all__ = ["Options", "Scheme"]
+
+_DEFAULTS = Options()
+_NOT_IN_TURNS = ("g_batch", "cached", "state_dtype", "fakes_dtype", "order")
 
 
-@dataclass(frozen=True)
-class Options:
-    """Bounds of the lag between G and D, and the placement of both (docs/asynchronous.md)."""
+class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
+    """Players on separate ranks, or in one process: G and D in two threads, players that take turns in one."""
 
-    staleness: Natural = 1
-    """Steps that the D which G trains against may lag behind."""
-    age: Natural = 0
-    """Steps that the fakes which D trains on may be old."""
-    reuse: bool = True
-    """Train D on the images of G's turns instead of generating others."""
-    g_ranks: Count | None = None
-    """Ranks that train G; null: half of them. The others train D."""
-    g_batch: Count | None = None
-    """Images of G's turn over all its ranks; null: as many as D's."""
-    capacity: Count = 4096
-    """Most fakes that are buffered on a rank of D."""
-    max_age: Natural = 8
-    """Steps after which a buffered fake is dropped."""
-    cached: Fraction = 0.0
-    """Share of D's fakes drawn from the buffer."""
-    balance: bool = True
-    """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
-    lag_lr: NotNegative = 0.0
-    """c of a learning rate multiplied by 1 / (1 + c lag)."""
-    predict: NotNegative = 0.0
-    """Times D's last change that is added to its weights where G trains against an earlier D.
-
-    1 is the prediction step of Yadav et al. 2018.
-    """
-    fall_back: Positive | None = 50.0
-    """`staleness` becomes 0 if gradients exceed this many times their usual size; null: never."""
-    refresh: Count = 1
-    """Steps between two states of D that are sent to G, at most `staleness`, or 1."""
-    state_dtype: Literal["exact", "bf16"] = "exact"
-    """D's state: `exact`, or as differences in bfloat16, whose rounding errors do not accumulate."""
-    fakes_dtype: Literal["exact", "bf16"] = "exact"
-    """Images sent to D: `exact`, or rounded to bfloat16; labels and other tensors are exact."""
-    placement: Literal["blocks", "paired"] = "blocks"
-    """Ranks of G: the first ones, or spread evenly, so that each host has ranks of G and of D."""
-    order: FilePath | None = None
-    """Run folder whose recorded order of updates is repeated (`paragan replay`)."""
-
-
-class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
-    """Concurrent training of G and D: in two threads of one process, or on separate ranks."""
-
-    def __init__(self, options: Options = Options()) -> None:
+    def __init__(self, options: Options = _DEFAULTS) -> None:
         super().__init__()
         self.options = options
-        self._limits(num_d_updates=1)  # refuses a refresh that would block
+        self.any_players = options.takes_turns
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Assign ranks to G and D. Collective: every rank must call this.
+        """Assign ranks to the players. Collective: every rank must call this.
 
-        Raises `ConfigError` if no rank is left for D.
+        Raises `ConfigError` for another number of ranks, or an invalid name.
         """
-        num_g = self.options.g_ranks or max(1, world.size // 2)
+        counts = self._counts(world.size)
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
-        elif num_g < world.size:
-            self._roles = split_roles(world, num_g, timeout_s, self.options.placement == "paired")
         else:
-            problem = f"leaves no rank for D: the run has {world.size} ranks"
-            raise ConfigError(f"scheme.g_ranks={num_g} {problem}; pass a smaller number")
+            is_paired = self.options.placement == "paired"
+            self._roles = split_roles(world, counts, timeout_s, is_paired, self.options.takes_turns)
         return self._roles
 
     def assign(self, num_ranks: int) -> Mapping[Side, Sequence[int]]:
-        num_g = self.options.g_ranks or max(1, num_ranks // 2)
-        if num_g >= num_ranks:
+        if num_ranks == 1:
             return super().assign(num_ranks)
-        return ranks_by_side(num_ranks, num_g, self.options.placement == "paired")
+        return ranks_by_side(self._counts(num_ranks), self.options.placement == "paired")
+
+    def _counts(self, num_ranks: int) -> dict[Side, int]:
+        """Return the number of ranks of each player. Raises `ConfigError` for another number of ranks."""
+        if not self.options.ranks:
+            num_g = max(1, num_ranks // 2)
+            return {Side.G: num_g, Side.D: num_ranks - num_g}
+        counts = {_side(name): count for name, count in self.options.ranks.items()}
+        is_valid = next(iter(counts)) is Side.G and Side.D in counts and sum(counts.values()) == num_ranks
+        if num_ranks > 1 and not is_valid:
+            raise ConfigError(
+                f"scheme.ranks={self.options.ranks} does not fit {num_ranks} ranks; give each player a number, "
+                f"g first, whose sum is {num_ranks}"
+            )
+        return counts
 
     def simulate(self, timeline: Timeline) -> None:
-        options = self.options
-        shares = {"exact": 1.0, "bf16": 0.5}  # of float32
-        simulate(timeline, self._limits(timeline.d_updates), shares[options.state_dtype], shares[options.fakes_dtype])
+        if self.options.takes_turns:
+            super().simulate(timeline)
+            return
+        step = timeline.step
+        shares = {"exact": 1.0, "bf16": 0.5}  # of the bytes in float32
+        for _ in range(1 if self.options.reuse else timeline.d_updates):
+            timeline.generate()
+            timeline.send_fakes(step, shares[self.options.fakes_dtype])
+        timeline.wait(Side.D, step)
+        for _ in range(timeline.d_updates):
+            timeline.load()
+            timeline.update(Side.D)
+        timeline.send_state(step + 1, shares[self.options.state_dtype])
+        timeline.wait(Side.G, max(0, step + 1 - self.options.staleness))
+        timeline.update(Side.G, has_fakes=self.options.reuse)
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        """Raise `ConfigError` for a game, ranks or options that the scheme cannot train."""
+        if self._roles is not None and self._roles.is_split and {*gan.slots} != {*self._roles.ranks}:
+            given = ", ".join(side.value for side in self._roles.ranks)
+            names = ", ".join(side.value for side in gan.slots)
+            raise ConfigError(f"scheme.ranks has {given}, and the players are {names}; give ranks to each")
+        if not self.options.takes_turns:
+            self._refuse_game(gan, tensors)
+            return
+        for name in _NOT_IN_TURNS:
+            if getattr(self.options, name) != getattr(_DEFAULTS, name):
+                raise ConfigError(
+                    f"scheme.{name} does not apply to players that take turns (scheme.staleness=0 with "
+                    f"scheme.reuse=false); leave it out, or pass scheme.reuse=true"
+                )
+
+    def _refuse_game(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` if a player needs more of the other than fakes and what belongs to them."""
         if "condition" in tensors and not gan.prior.reads_batches:
             raise ConfigError(
@@ -147,35 +147,29 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
-        reals = list(islice(batches, gan.d.updates_per_step))
-        return self._session_of(gan, lambda: self._make_session(gan, reals[0])).step(reals)
+        roles = self._roles or colocated_roles(ALONE)
+        if self.options.takes_turns and not roles.is_split:
+            return synchronous.step(gan, batches)
+        reals = list(islice(batches, gan.batches_per_step))
+        return self._session_of(gan, lambda: self._make_session(gan, roles, reals[0])).step(reals)
 
-    def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
+    def _make_session(self, gan: GAN, roles: Roles, first: Batch) -> ThreadStep | RankStep | TurnStep:
         options = self.options
+        if options.takes_turns:
+            return TurnStep(gan, roles)
         refuse_pauses(gan, "asynchronous")  # before G waits for an update of D
-        limits = self._limits(gan.d.updates_per_step)
+        limits = StalenessLimit(options, gan.d.updates_per_step)
         buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
         buffer = Buffer(buffer_options, gan.prior.seed)
-        roles = self._roles or colocated_roles(ALONE)
-        path = options.order
-        orders = {} if path is None else read_order(Path(path), roles, gan)
+        orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:
             return ThreadStep(gan, first, buffer, limits, orders)
         return RankStep(gan, roles, first, buffer, limits, orders)
 
-    def _limits(self, num_d_updates: int) -> LagBound:
-        """Return the bounds of a session. Raises `ConfigError` for a refresh that would block G."""
-        options = self.options
-        return LagBound(
-            options.staleness,
-            options.age,
-            num_d_updates,
-            options.reuse,
-            options.g_batch,
-            options.lag_lr,
-            options.fall_back,
-            refresh=options.refresh,
-            sends_differences=options.state_dtype == "bf16",
-            rounds_fakes=options.fakes_dtype == "bf16",
-            predict=options.predict,
-        )
+
+def _side(name: str) -> Side:
+    try:
+        return Side(name)
+    except ValueError:
+        problem = f"scheme.ranks: {name!r} is not the name of a player"
+        raise ConfigError(f"{problem}; use g, d and the names in players") from None

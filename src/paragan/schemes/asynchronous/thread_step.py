@@ -15,25 +15,26 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
+from paragan.distributed.transports.link import Message, ThreadLink
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
-from paragan.hardware.device import SideStream
-from paragan.schemes._lag import LagBound, LagRecord
-from paragan.schemes.asynchronous.device_link import DeviceLink
+from paragan.hardware.device import SideStream, mark_ready, wait_until_ready
+from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_rows
-from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
+from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 
 
 class ThreadStep:
     """Steps of one game in two threads.
 
-    G's step starts together with D's, and may lag as far as the bound allows.
+    G's step starts together with D's, and may lag as far as the staleness allows.
     """
 
     def __init__(
-        self, gan: GAN, first: Batch, buffer: Buffer, limits: LagBound, orders: Mapping[Side, Sequence[int]]
+        self, gan: GAN, first: Batch, buffer: Buffer, limits: StalenessLimit, orders: Mapping[Side, Sequence[int]]
     ) -> None:
         self.gan = gan
         g, d = self._players()
@@ -46,23 +47,23 @@ class ThreadStep:
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
-        self.generator = GeneratorHalf(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
-        self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits, in_process=True)
+        self.generator = GeneratorStep(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
+        self.discriminator = DiscriminatorStep(buffer, receiver, [states], d_limits, in_process=True)
         self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
         self._newest: Update | None = None
 
     @property
-    def lag_records(self) -> dict[str, LagRecord]:
-        return {"g": self.generator.lag_record, "d": self.discriminator.lag_record}
+    def staleness_logs(self) -> dict[str, StalenessLog]:
+        return {"g": self.generator.log, "d": self.discriminator.log}
 
     def step(self, reals: list[Batch]) -> Report:
         """Run D's step while G's thread runs its step; raises the errors of both."""
         self._pending.append(self._thread.submit(self._g_step, reals, self._stream.mark()))
         try:
             d = self.discriminator.step(self.gan, reals)
-            self._wait(self.generator.bound)
+            self._wait(self.generator.staleness)
         except BaseException as error:
             self._is_stopping.set()
             if isinstance(error, RankError) and self._has_failed():
@@ -105,3 +106,23 @@ class ThreadStep:
 
     def _has_failed(self) -> bool:
         return any(step.done() and step.exception() is not None for step in self._pending)
+
+
+class DeviceLink(ThreadLink):
+    """`ThreadLink` between threads that use two streams of one accelerator.
+
+    The receiver's stream waits for the sender's work, the host does not. On the CPU it is a
+    `ThreadLink`.
+    """
+
+    def send(self, message: Message) -> None:
+        """Add a message, as soon as the queue has room."""
+        first = next(iter(message.tensors.values()), message.data)
+        super().send(replace(message, ready=mark_ready(first)))
+
+    def receive(self, wait_s: float) -> Message | None:
+        """Return the next message; None after `wait_s`."""
+        message = super().receive(wait_s)
+        if message is not None:
+            wait_until_ready(message.ready, (message.data, *message.tensors.values()))
+        return message

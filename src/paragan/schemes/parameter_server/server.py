@@ -17,7 +17,7 @@ from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
-from paragan.schemes._lag import LagRecord
+from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import NetworkChange
 
@@ -28,7 +28,7 @@ class Server:
     """Steps of one game: each contains a step of every worker, and perhaps more of faster ones.
 
     For the record, in steps: `ages`, how many steps of all workers were made since the weights of a
-    gradient were sent; `ahead`, how far its worker was ahead of the slowest. lag_records: `used` is
+    gradient were sent; `ahead`, how far its worker was ahead of the slowest. staleness_logs: `used` is
     the worker of each gradient. orders: these workers, of another run.
     """
 
@@ -39,7 +39,7 @@ class Server:
         self.gan = gan
         self.roles = roles
         self.bound = StalenessBound.of(gan, staleness)
-        self.lag_records: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
+        self.staleness_logs: Mapping[str, StalenessLog] = {side.value: StalenessLog() for side in Side}
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
         self._players = {Side.G: gan.g, Side.D: gan.d}
@@ -129,7 +129,7 @@ class Server:
         complete = self._complete_turns(side)
         required = self.bound.required_turns(side, applied)
         assert message.note >= required, "gradients of older weights than allowed"
-        self.lag_records[side.value].used.append(i)
+        self.staleness_logs[side.value].used.append(i)
         self.ages[self.bound.to_steps(side, complete - message.note)] += 1
         self.ahead[self.bound.to_steps(side, applied - complete)] += 1
 

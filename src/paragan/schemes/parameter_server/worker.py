@@ -15,7 +15,7 @@ from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes._lag import LagRecord
+from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes._update_order import next_used
 from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
@@ -29,7 +29,7 @@ class GradientWorker:
 
     The players of this rank compute gradients and never step. Their `version` counts turns of this
     rank, so that periodic work is due on all workers at once, and as often as without a server.
-    lag_records: lags, in steps, of the older of the two networks of a turn; `used` is the number of
+    staleness_logs: lags, in steps, of the older of the two networks of a turn; `used` is the number of
     answers of the server that it had. orders: these numbers for each turn, of another run.
     """
 
@@ -40,7 +40,7 @@ class GradientWorker:
         self.gan = gan
         self.roles = roles
         self.bound = StalenessBound.of(gan, staleness)
-        self.lag_records: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
+        self.staleness_logs: Mapping[str, StalenessLog] = {side.value: StalenessLog() for side in Side}
         self._players = {Side.G: gan.g, Side.D: gan.d}
         for side, player in self._players.items():
             player.version = self.bound.per_step[side] * gan.clock.step
@@ -74,17 +74,17 @@ class GradientWorker:
     def _run_turn(self, side: Side, turn: Turn, against: Opponent) -> Update:
         """Compute the gradients of a turn and send them."""
         player = self._players[side]
-        record = self.lag_records[side.value]
+        log = self.staleness_logs[side.value]
         recorded = next_used(self._orders.get(side), self._num_turns[side])
         self._num_turns[side] += 1
         if recorded is None:
             wait_s = self._receive_until(self._is_allowed)
         else:
             wait_s = self._receive_until(lambda: self._num_loaded >= recorded, drain=False)
-        record.record_wait(wait_s)
+        log.record_wait(wait_s)
         lags = [self.bound.to_steps(s, p.version - self._complete[s]) for s, p in self._players.items()]
-        record.lags[max(lags)] += 1
-        record.used.append(self._num_loaded)
+        log.lags[max(lags)] += 1
+        log.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
         data = pack_change(player.net)
         self._sender.send(Message(self._versions[side], data, self._complete[side]))

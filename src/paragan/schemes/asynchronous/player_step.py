@@ -1,26 +1,26 @@
-"""Base of both halves of an asynchronous step: waiting, and what limits the harm of a lag."""
+"""Base of the steps of G and of D: limits, waiting for the other player, and the alarm of exploding gradients."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TypeVar
 
-from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.phases import Phase, phase
 from paragan.core.types import Update
 from paragan.game.player import Player
-from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes._concurrent import StalenessLog
+from paragan.schemes._options import AsynchronousOptions
 from paragan.schemes._update_order import next_used
 
-_POLL_S = 0.1  # between two checks of the time and of `LagBound.stopped` while waiting
+_POLL_S = 0.1  # between two checks of the time and of `StalenessLimit.stopped` while waiting
 # bits of a message's note
-_IN_STEP = 1  # the bounds are 0 from now on
+_IN_STEP = 1  # the staleness is 0 from now on
 DIFFERENCE = 2  # the state is a difference from that of the last message
 _NUM_RECENT = 5
 _WINDOW = 200
@@ -29,56 +29,75 @@ _MIN_NORMS = 20
 Item = TypeVar("Item")
 
 
-class HalfStep:
-    """Base of both halves: a bound that may fall to 0, and a learning rate that depends on the lag.
+@dataclass(frozen=True)
+class StalenessLimit:
+    """Limits of a session in which G and D train at the same time.
 
-    bound: S or A, in steps. world: ranks of this player.
+    k: D's updates per step. order: what each update must use, as in `StalenessLog.used`, instead of
+    what has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
     """
 
-    def __init__(self, limits: LagBound, bound: int, world: World) -> None:
+    options: AsynchronousOptions = AsynchronousOptions()
+    k: int = 1
+    order: Sequence[int] | None = None
+    timeout_s: float = 300.0
+    stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def max_in_flight(self) -> int:
+        """Messages that may be in flight on a link; one is sent in addition when both pause."""
+        return self.k * (self.options.staleness + 2) + 1
+
+    @property
+    def rounds_fakes(self) -> bool:
+        """Whether images are sent in bfloat16."""
+        return self.options.fakes_dtype == "bf16"
+
+
+class PlayerStep:
+    """One player's part of the steps of a session."""
+
+    def __init__(self, limits: StalenessLimit) -> None:
         self.limits = limits
-        self.bound = bound
-        self.world = world
-        self.lag_record = LagRecord()
+        self.log = StalenessLog()
         self._alarm: GradientAlarm | None = None
         self._num_updates = 0  # in this session
 
     @property
+    def staleness(self) -> int:
+        """Steps that G's opponent may be old: 0 after exploding gradients."""
+        return 0 if self.is_in_step else self.limits.options.staleness
+
+    @property
     def note(self) -> int:
-        """Note of a message to the other side."""
+        """Note of a message to the other player."""
         return _IN_STEP if self.is_in_step else 0
 
     @property
     def is_in_step(self) -> bool:
-        """Whether gradients have exploded on any side, as far as is known here."""
-        return self.lag_record.in_step_at is not None
+        """Whether gradients of any player have exploded, as far as is known here."""
+        return self.log.in_step_at is not None
 
     def read_note(self, note: int, version: int) -> None:
-        """Set the bound to 0 if the note reports exploding gradients on any side."""
+        """Fall back if the note reports exploding gradients."""
         if note & _IN_STEP:
             self.fall_back(version)
-            self.bound = 0
 
     def fall_back(self, version: int) -> None:
-        """Set the bound to 0 for exploding gradients of this side; the next message reports it."""
+        """Set the staleness to 0 from this version on; the next message reports it."""
         if not self.is_in_step:
-            self.lag_record.in_step_at = version
-        self.bound = 0
+            self.log.in_step_at = version
 
     def check_gradients(self, player: Player, update: Update) -> None:
         """Check for exploding gradients. Reading the norm waits for the device."""
         self._num_updates += 1
-        if self.limits.fall_back is None or not self.limits.allows_lag or self.is_in_step:
+        factor = self.limits.options.fall_back
+        if factor is None or self.staleness == 0:
             return
         if self._alarm is None:
-            self._alarm = GradientAlarm(self.limits.fall_back, player.scaler is not None)
+            self._alarm = GradientAlarm(factor, player.scaler is not None)
         if self._alarm.triggers(float(update.scalars["gradient_norm"])):
             self.fall_back(player.version)
-
-    def damp_lr(self, player: Player, lag: int) -> None:
-        """Reduce the learning rate against an old opponent. Collective over the player's ranks."""
-        if self.limits.lag_lr:
-            player.damping = 1 / (1 + self.limits.lag_lr * self.world.all_reduce_max(lag))
 
     @property
     def recorded(self) -> int | None:
@@ -107,7 +126,7 @@ class HalfStep:
                 handle(item)
             elif self.limits.stopped() or time.monotonic() - began > self.limits.timeout_s:
                 raise RankError(f"no message from {sender} for {time.monotonic() - began:.0f} s")
-        self.lag_record.record_wait(time.monotonic() - began)
+        self.log.record_wait(time.monotonic() - began)
 
 
 @dataclass

@@ -1,15 +1,9 @@
-"""Two halves of an asynchronous step: G's ranks, D's ranks, and the messages between them.
+"""G's and D's part of a step in which both train at the same time, and the messages between them.
 
-S and A are the bounds, k D's updates per step. G's update number t trains against a D of at least k
-(t + 1 - S) updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead
-waits. With S = A = 0 G waits for the D that its fakes have trained. A side whose gradients explode
-sets both bounds to 0 on both sides.
-
-D sends its state after every step, or after every R-th one. G's update t then waits for version
-k R ceil((t + 1 - S) / R), and D, after j steps, has sent k R floor(j / R): with R <= S, G never
-waits for more than the steps that its fakes allow D. Two cases need a state between these: a pause
-(`quiesce`), at which D sends it, exactly; and exploding gradients, after which D sends every one.
-If they are G's, D must learn of it first, so G keeps its bound until D's answer has arrived.
+S is the staleness, k D's updates per step. G's update number t trains against a D of at least k
+(t + 1 - S) updates; D's step t trains on fakes of a G of at least t; the player that is ahead waits.
+With S = 0 G waits for the D that its fakes have trained. Exploding gradients of a player set S to 0
+for both. D sends its state after every step; at a pause (`quiesce`) exactly.
 """
 
 from __future__ import annotations
@@ -22,14 +16,13 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
-from paragan.core.types import Batch, Can, Rows, TurnInputs, Update
+from paragan.core.types import Batch, Rows, TurnInputs, Update
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, StateEncoder
-from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import (
     FakesMessage,
     FakesReceiver,
@@ -38,14 +31,14 @@ from paragan.schemes.asynchronous.fakes import (
     judged_tensors,
     with_received,
 )
-from paragan.schemes.asynchronous.lag_control import DIFFERENCE, HalfStep
+from paragan.schemes.asynchronous.player_step import DIFFERENCE, PlayerStep, StalenessLimit
 
 
-class GeneratorHalf(HalfStep):
-    """G's half of a step.
+class GeneratorStep(PlayerStep):
+    """G's part of a step.
 
     opponent: newest D received. fakes: sent to the ranks of D. states: received from one of them.
-    d_parts: micro-batches of D's turns, whose fakes G generates.
+    world: ranks of G. d_parts: micro-batches of D's turns, whose fakes G generates.
     """
 
     def __init__(
@@ -53,14 +46,15 @@ class GeneratorHalf(HalfStep):
         opponent: Snapshot,
         fakes: FakesSender,
         states: ReceiveEnd,
-        limits: LagBound,
+        limits: StalenessLimit,
         world: World = ALONE,
         d_parts: int = 1,
     ) -> None:
-        super().__init__(limits, limits.staleness, world)
+        super().__init__(limits)
+        self.world = world
         self.opponent = opponent
-        is_late = limits.staleness > 0
-        self.predicted = PredictedOpponent(opponent, limits.predict, limits.k) if limits.predict and is_late else None
+        factor = limits.options.predict
+        self.predicted = PredictedOpponent(opponent, factor, limits.k) if factor and self.staleness else None
         self.fakes = fakes
         self.states = states
         self.d_parts = d_parts
@@ -69,22 +63,21 @@ class GeneratorHalf(HalfStep):
         """Run G's turn. reals: batches of D's updates of this step, as the ranks of G share them."""
         g = gan.g
         assert isinstance(g, Player)
-        send_fakes = self._send_g_fakes if self.limits.reuse else self._send_d_fakes
+        send_fakes = self._send_g_fakes if self.limits.options.reuse else self._send_d_fakes
         batches = reals if gan.prior.reads_batches else [Batch(real.rows) for real in reals]
         turn = send_fakes(gan, g, batches)
         next_step = g.version + 1
         recorded = self.recorded
         required = recorded
         if required is None:
-            required = self.limits.k * self.limits.required_step(next_step, self.bound)
+            required = self.limits.k * max(0, next_step - self.staleness)
         self._wait_for_version(required, drain=recorded is None)
         if recorded not in (None, self.opponent.version):
             problem = f"D is at update {self.opponent.version}"
             raise RankError(f"scheme.order: {problem}, but the record has update {recorded}; start the run anew")
         lag = max(0, next_step - self.opponent.version // self.limits.k)
-        self.lag_record.lags[lag] += 1
-        self.lag_record.used.append(self.opponent.version)
-        self.damp_lr(g, lag)
+        self.log.lags[lag] += 1
+        self.log.used.append(self.opponent.version)
         predicted = self.predicted if lag else None
         update = g.update(turn, against=predicted or self.opponent)
         self.check_gradients(g, update)
@@ -99,13 +92,6 @@ class GeneratorHalf(HalfStep):
         """Predict D from changes after a pause only, as a run does that resumes there."""
         if self.predicted is not None:
             self.predicted.forget()
-
-    def fall_back(self, version: int) -> None:
-        """Set the bound to 0 where D sends every state; otherwise D's answer does (`read_note`)."""
-        bound = self.bound
-        super().fall_back(version)
-        if self.limits.refresh > 1:
-            self.bound = bound
 
     def _send_g_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
         """Send the fakes of G's turn, and return that turn."""
@@ -126,9 +112,10 @@ class GeneratorHalf(HalfStep):
 
     def _g_batch(self, batch: Batch) -> Batch:
         """Return this rank's share of G's batch, which may differ in size from D's."""
-        if self.limits.g_batch is None:
+        total = self.limits.options.g_batch
+        if total is None:
             return batch
-        return Batch(Rows(batch.rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch))
+        return Batch(Rows(batch.rows.step, *self.world.share(total), total))
 
     def _wait_for_version(self, version: int, drain: bool = True, needs_exact: bool = False) -> None:
         def has_arrived() -> bool:
@@ -142,8 +129,8 @@ class GeneratorHalf(HalfStep):
         followed.follow(message.data, message.version, bool(message.note & DIFFERENCE))
 
 
-class DiscriminatorHalf(HalfStep):
-    """D's half of a step.
+class DiscriminatorStep(PlayerStep):
+    """D's part of a step.
 
     buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
     rank serves. in_process: messages stay on their device, not on the host.
@@ -154,21 +141,20 @@ class DiscriminatorHalf(HalfStep):
         buffer: Buffer,
         fakes: FakesReceiver,
         states: Sequence[SendEnd],
-        limits: LagBound,
-        world: World = ALONE,
+        limits: StalenessLimit,
         in_process: bool = False,
     ) -> None:
-        super().__init__(limits, limits.age, world)
+        super().__init__(limits)
         self.buffer = buffer
         self.fakes = fakes
         self.states = states
         self.in_process = in_process
-        self._encoder = StateEncoder(limits.sends_differences)
+        self._encoder = StateEncoder(limits.options.state_dtype == "bf16")
         self._published: tuple[int, bool] | None = None  # newest version sent, and whether exactly
         self._num_received = 0
 
     def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
-        """Run D's turns, one for each batch, then send its state where due."""
+        """Run D's turns, one for each batch, then send its state."""
         d = gan.d
         assert isinstance(d, Player)
         step = d.version // self.limits.k
@@ -176,16 +162,14 @@ class DiscriminatorHalf(HalfStep):
             self._wait_for_fakes(step)
             drawn = self.buffer.draw(real.rows.count, real.rows.step)
             lags = [max(0, step - version) for version in drawn.versions]
-            self.lag_record.lags.update(lags)
-            self.lag_record.used.append(self._num_received)
+            self.log.lags.update(lags)
+            self.log.used.append(self._num_received)
             version = max(drawn.versions)
             device = d.strategy.device(d.net)
             turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
-            self.damp_lr(d, max(lags))
             update = d.update(turn, against=RemoteGenerator(version))
             self.check_gradients(d, update)
-        if self._is_due(d):
-            self.publish(d)
+        self.publish(d)
         return update
 
     def publish(self, d: Player, is_exact: bool = False) -> None:
@@ -202,29 +186,19 @@ class DiscriminatorHalf(HalfStep):
         if self._published != (d.version, True):
             self.publish(d, is_exact=True)
 
-    def _is_due(self, d: Player) -> bool:
-        """Return whether this step's state is sent; equal on all ranks if sending is collective."""
-        if self.limits.refresh == 1:
-            return True
-        is_sharded = Can.WHOLE_WEIGHTS not in d.strategy.can
-        if is_sharded and self.limits.fall_back is not None:  # ranks learn of it at different steps
-            self.read_note(self.world.all_reduce_max(self.note), d.version)
-        return self.is_in_step or d.version // self.limits.k % self.limits.refresh == 0
-
     def _wait_for_fakes(self, step: int) -> None:
-        """Receive fakes until the bound allows D's step; without reuse, until this turn's."""
+        """Receive fakes until there are those of G before this step; without reuse, until this turn's."""
         before = self._num_received
         recorded = self.recorded
 
         def has_arrived() -> bool:
             if recorded is not None:
                 return self._num_received >= recorded
-            if not self.limits.reuse:
+            if not self.limits.options.reuse:
                 return self._num_received > before
-            required = self.limits.required_fakes(step, self.bound)
-            return self.buffer.newest is not None and self.buffer.newest >= required
+            return self.buffer.newest is not None and self.buffer.newest >= step
 
-        drain = self.limits.reuse and recorded is None
+        drain = self.limits.options.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
 
     def _store(self, message: FakesMessage) -> None:

@@ -1,0 +1,55 @@
+"""Links of this rank to ranks of other players.
+
+A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids
+deadlocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+from paragan.core.roles import Roles
+from paragan.core.traffic import Collective
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
+
+_SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
+
+
+class RankLinks:
+    """Open ends of a session's links on this rank. A link's name begins with the kind of its messages."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+        self._number = next(_SESSION_NUMBERS)
+        self._senders: list[GlooSender] = []
+        self._receivers: list[GlooReceiver] = []
+
+    def open_sender(self, name: str) -> GlooSender:
+        """Open the sending end of a link; waits for the other end."""
+        kind = name.partition("/")[0]
+        count = partial(self.roles.world.count_bytes, kind, collective=Collective.LINK)
+        sender = GlooSender(self._connect(name, 0), 1, timeout_s=self.roles.timeout_s, count_bytes=count)
+        self._senders.append(sender)
+        return sender
+
+    def open_receiver(self, name: str, max_bytes: int, room: int) -> GlooReceiver:
+        """Open the receiving end of a link; waits for the other end.
+
+        room: messages that it buffers. A link that stalls because its receiver is busy would look
+        like one whose receiver has failed.
+        """
+        receiver = GlooReceiver(self._connect(name, 1), 0, max_bytes, room, self.roles.timeout_s)
+        self._receivers.append(receiver)
+        return receiver
+
+    def close(self) -> None:
+        """Close the senders, then the receivers: this order avoids deadlocks."""
+        for sender in self._senders:
+            sender.close()
+        for receiver in self._receivers:
+            receiver.close()
+
+    def _connect(self, name: str, place: int) -> Any:
+        return connect_pair(self.roles.world.store, f"link/{self._number}/{name}", place, self.roles.timeout_s)
