@@ -74,9 +74,10 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         counts = {_side(name): count for name, count in self.options.ranks.items()}
         is_valid = next(iter(counts)) is Side.G and Side.D in counts and sum(counts.values()) == num_ranks
         if num_ranks > 1 and not is_valid:
+            given = ", ".join(f"{side.value}: {count}" for side, count in counts.items())
             raise ConfigError(
-                f"scheme.ranks={self.options.ranks} does not fit {num_ranks} ranks; give each player a number, "
-                f"g first, whose sum is {num_ranks}"
+                f"scheme.ranks={{{given}}} does not fit {num_ranks} ranks; give each player a number, g first, "
+                f"whose sum is {num_ranks}"
             )
         return counts
 
