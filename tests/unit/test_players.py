@@ -168,8 +168,8 @@ def test_players_survive_writing_and_reading_a_config(words):
             "players.denoiser.freeze do not support players.denoiser.precision=pure",
         ),
         (
-            ["players.denoiser.layout={taps: [x]}", "players.denoiser.recompute=true"],
-            "players.denoiser.layout does not support players.denoiser.recompute",
+            ["players.denoiser.channel_multiple=8", "players.denoiser.recompute=true"],
+            "players.denoiser.channel_multiple does not support players.denoiser.recompute",
         ),
         (["scheme=shared_fakes"], "scheme shared_fakes does not support players"),
         (["scheme=asynchronous"], "scheme asynchronous does not support players"),

@@ -28,7 +28,6 @@ def refused(tmp_path, settings):
         ({"g.adapter": {"name": "lora", "match": ["*.bias"]}}, "is a vector; leave it out"),
         ({"g.adapter": "lorra"}, "did you mean 'lora'"),
         ({"g.adapter": "lora", "g.precision": "pure"}, "g.freeze do not support g.precision=pure"),
-        ({"g.adapter": "lora", "g.layout": {"taps": ["x"]}}, "g.adapter does not support g.layout"),
         ({"d.adapter": "lora", "model": {"name": "sngan", "width": 8}}, "has spectral norm or another parametrization"),
         ({"g.adapter": "lora", "g.strategy": "tensor"}, "g.adapter does not support strategy tensor"),
         ({"d.train": ["*.bias"], "d.strategy": "pipeline"}, "d.train does not support strategy pipeline"),

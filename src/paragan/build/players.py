@@ -24,7 +24,7 @@ from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
-from paragan.layers.operator_layout import apply_layout
+from paragan.layers.padded_channels import pad_channels
 from paragan.parallel import MemoryOptions, Strategy
 
 
@@ -38,8 +38,8 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
-    _refuse_part(side, options, strategy)
-    net = _laid_out(strategy.prepare(make, world), side, strategy, options)
+    _refuse_strategy(side, options, strategy)
+    net = _prepared(strategy, make, options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled, executor)
@@ -47,24 +47,21 @@ def player(
     return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
 
 
-def _refuse_part(side: Side, options: PlayerOptions, strategy: Strategy) -> None:
-    """Raise `ConfigError` for a strategy that trains only whole networks, or layers that no layout supports."""
+def _refuse_strategy(side: Side, options: PlayerOptions, strategy: Strategy) -> None:
+    """Raise `ConfigError` for a strategy that trains only whole networks, or shards what is to be padded."""
     key = f"{side.value}.{'adapter' if options.adapter else 'train' if options.train else 'freeze'}"
     if options.trains_part and Can.PART not in strategy.can:
         name = options.strategy.name if options.strategy else "of this run"
         raise ConfigError(f"{key} does not support strategy {name}; use ddp, zero1, zero2 or zero3")
-    if options.adapter is not None and options.layout is not None:
-        raise ConfigError(f"{key} does not support {side.value}.layout; leave one of them out")
+    if options.channel_multiple > 1 and Can.WHOLE_WEIGHTS not in strategy.can:
+        problem = f"{side.value}.channel_multiple does not support a strategy that shards weights"
+        raise ConfigError(f"{problem}; set {side.value}.strategy=ddp, or leave it out")
 
 
-def _laid_out(net: nn.Module, side: Side, strategy: Strategy, options: PlayerOptions) -> nn.Module:
-    """Return the network of a player, with the layout of its options."""
-    layout = options.layout
-    if layout is not None:
-        if Can.WHOLE_WEIGHTS not in strategy.can:
-            problem = f"{side.value}.layout does not support a strategy that shards weights"
-            raise ConfigError(f"{problem}; set {side.value}.strategy=ddp, or leave the layout out")
-        apply_layout(net, layout.pad, layout.taps, layout.merge, f"{side.value}.layout")
+def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
+    net = strategy.prepare(make, world)
+    if options.channel_multiple > 1:
+        pad_channels(net, options.channel_multiple)
     return net
 
 
@@ -81,7 +78,7 @@ def away(
     """
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
-    net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
+    net = _prepared(_strategy(side, options, ALONE, make.device), make, options, ALONE)
     calling = _calling(options, net, make.device, executor=executor)
     return RemotePlayer(side, policy(options), Snapshot(net, calling))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +13,6 @@ import typer
 
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, Words, parse_shape
 from paragan.cli.forecast_tables import format_bytes, format_forecast, format_ms
-from paragan.cli.layout_table import format_layout
 from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
@@ -22,16 +22,19 @@ from paragan.core.errors import ConfigError
 if TYPE_CHECKING:
     from paragan.runs.plan_run import PlanRequest
     from paragan.scaling.parallel_plan import ParallelPlan
-    from paragan.scaling.plan import MeasuredTimes, Plan
+    from paragan.scaling.plan import MeasuredTimes, OperatorTime, Plan
 
-_MEASURE = "Also time some steps and the layout of each layer on this machine, in about a minute."
+_MEASURE = "Also time some steps on this machine, in about 20 s."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
+_OPERATORS = "Also time torch's operators in both turns of measured steps, by torch's profiler."
+Operators = Annotated[bool, typer.Option("--operators", help=_OPERATORS)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
 _COST = "Price of the machine per hour, for the cost of the run; needs --measure."
 Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
 
 
+_OPERATOR_ROWS = 12  # with most time; the document has all
 _WORKERS = "Simulate the run on these numbers of workers, such as 1,8,64,1024, from a profile of one."
 WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
 _NETWORK = (
@@ -60,6 +63,7 @@ def plan_command(
     words: Words = None,
     *,
     measure: Measure = False,
+    operators: Operators = False,
     memory: Memory = None,
     cost_per_hour: Cost = None,
     shape: Shape = None,
@@ -78,10 +82,10 @@ def plan_command(
 ) -> None:
     """Predict size, operations and memory of a run, without running it.
 
-    With --measure also its time, with --workers that on a cluster. Needs no data with --shape.
+    With --measure or --operators also its time, with --workers that on a cluster. Needs no data with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    if cost_per_hour is not None and not measure and workers is None:
+    if cost_per_hour is not None and not (measure or operators) and workers is None:
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
@@ -94,7 +98,8 @@ def plan_command(
 
     goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
-    request = PlanRequest(config, recipe, size, classes, memory, measure, cost_per_hour, ahead)
+    is_measured = measure or operators
+    request = PlanRequest(config, recipe, size, classes, memory, is_measured, cost_per_hour, ahead, operators)
     _print_plan(request, as_json)
 
 
@@ -136,13 +141,23 @@ def format_plan(plan: Plan) -> str:
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
     parts = [format_table(rows) + notes]
-    if plan.layout is not None:
-        parts.append(format_layout(plan.layout))
+    parts += [format_operators(side, operators) for side, operators in plan.operators.items()]
     if plan.forecast is not None:
         parts.append(format_forecast(plan.forecast))
     if plan.parallel is not None:
         parts.append(format_decisions(plan.parallel))
     return "\n\n".join(parts)
+
+
+def format_operators(side: str, operators: Sequence[OperatorTime]) -> str:
+    """Return the operators of a turn with most time as a table."""
+    total_s = sum(one.seconds for one in operators)
+    rows = [(f"{side.upper()} turn", "calls", "time", "")]
+    for one in operators[:_OPERATOR_ROWS]:
+        rows.append((f"  {one.name}", f"{one.calls:,.3g}", format_ms(one.seconds), f"{one.seconds / total_s:.1%}"))
+    rest_s = sum(one.seconds for one in operators[_OPERATOR_ROWS:])
+    rest = f"  {max(0, len(operators) - _OPERATOR_ROWS)} more"
+    return format_table([*rows, (rest, "", format_ms(rest_s), f"{rest_s / total_s:.1%}" if total_s else "")])
 
 
 def format_decisions(plan: ParallelPlan) -> str:

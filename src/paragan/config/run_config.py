@@ -139,16 +139,16 @@ class RunConfig:
         if self.grid is not None and self.train.layout == "auto":
             raise ValueError("train.layout=auto is not available for a grid; leave it out")
         for name, player in self.player_options.items():
-            if player.layout is None:
+            if player.channel_multiple == 1:
                 continue
-            key = player_key(name)
+            key = f"{player_key(name)}.channel_multiple"
             if self.grid is not None:
-                raise ValueError(f"{key}.layout is not available for a grid; leave it out")
+                raise ValueError(f"{key} is not available for a grid; leave it out")
             if self.train.executor in ("compile", "graphs"):
-                problem = f"{key}.layout is for eager networks, not train.executor={self.train.executor}"
+                problem = f"{key} is for eager networks, not train.executor={self.train.executor}"
                 raise ValueError(f"{problem}; leave one of them out")
             if player.recompute:
-                raise ValueError(f"{key}.layout does not support {key}.recompute; leave one of them out")
+                raise ValueError(f"{key} does not support {player_key(name)}.recompute; leave one of them out")
 
     def _refuse_part(self) -> None:
         """Raise `ValueError` for a player that trains a part where the whole network has to train."""

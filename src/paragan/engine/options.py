@@ -53,11 +53,10 @@ class TrainOptions:
     recorded on an accelerator. `auto`: a new run measures them, with
     precision and channels_last if open.
     """
-    layout: Literal["fixed", "auto"] = "fixed"
-    """Layout of the networks: that of `g.layout` and `d.layout`, or `auto`, the fastest.
+    layout: Literal["plain", "auto"] = "plain"
+    """Layout of the networks: `plain`, as `channels_last` and `channel_multiple` of the players say, or `auto`.
 
-    `auto`: a new run measures layouts of layers, memory formats and micro-batches that are not set,
-    and writes what is faster than the plain networks.
+    `auto`: a new run measures these two where they are not set, and writes what is faster.
     """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""

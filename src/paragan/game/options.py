@@ -174,22 +174,6 @@ class WeightsOptions:
 
 
 @dataclass(frozen=True)
-class LayoutOptions:
-    """How layers of one network compute, by their names; function and weights do not change.
-
-    `train.layout=auto` measures and writes these.
-    """
-
-    pad: dict[str, tuple[Count, Count]] = field(default_factory=dict)
-    """Channels of input and output with which a layer computes, at least those that it has:
-    {blocks.0.conv1: [40, 40]}."""
-    taps: tuple[str, ...] = ()
-    """Convolutions of stride 1 whose taps are outputs of one matrix product; for few outputs."""
-    merge: tuple[tuple[str, ...], ...] = ()
-    """Groups of layers that read the same tensor and are computed as one."""
-
-
-@dataclass(frozen=True)
 class PlayerOptions:
     """Optimiser, schedule, precision, clipping, averaging and placement of one network."""
 
@@ -203,8 +187,9 @@ class PlayerOptions:
     """
     channels_last: bool | None = None
     """Whether images are NHWC in memory; null: as suits the hardware and the network."""
-    layout: LayoutOptions | None = None
-    """How single layers compute on this hardware; null: as written."""
+    channel_multiple: Count = 1
+    """Convolutions compute with channels padded by zeros to a multiple of this, where that is at most
+    twice the work; the weights do not change. `train.layout=auto` measures it."""
     max_norm: Positive | None = None
     """Clip gradients to this global norm; null: no clipping."""
     micro_batches: Count = 1

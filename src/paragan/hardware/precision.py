@@ -62,14 +62,10 @@ def layout_candidates(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
     return (True, False) if _is_convolutional(net) else (False,)
 
 
-def channel_multiples(device: torch.device) -> tuple[int, ...]:
-    """Return multiples of channels that may suit a device: on a CPU the numbers of a register.
-
-    The first is its tile: channels in between are computed in vain.
-    """
-    if device.type != "cpu":
-        return (8, 64)
-    return (16,) if "AVX512" in torch.backends.cpu.get_cpu_capability() else (8,)
+def channel_multiple(device: torch.device) -> int:
+    """Return the multiple of channels that may suit a device: on a CPU the numbers of a register."""
+    is_wide = device.type == "cpu" and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    return 16 if is_wide else 8
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -19,3 +19,12 @@ def autocast_off(like: Tensor) -> AbstractContextManager[object]:
 def at_least_float32(x: Tensor) -> Tensor:
     """Convert bf16 and fp16 to float32; float32 and float64 stay."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def to_computed_format(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Convert the operands of a convolution or product as autocast does, if it is active."""
+    kind = x.device.type
+    if not torch.is_autocast_enabled(kind) or x.dtype == torch.float64:
+        return x, weight, bias
+    dtype = torch.get_autocast_dtype(kind)
+    return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)

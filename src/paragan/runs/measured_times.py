@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from math import lcm
 
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from paragan import build
 from paragan.build.data import batch_stream
@@ -17,7 +20,7 @@ from paragan.core.types import Batch, Rows, present_tensors
 from paragan.game.gan import GAN
 from paragan.hardware.executors import synchronized_time
 from paragan.runs.shape_only_data import ShapeOnlySource
-from paragan.scaling.plan import MeasuredTimes
+from paragan.scaling.plan import MeasuredTimes, OperatorTime
 
 BUDGET_S = 20.0  # for the steps
 _MOST_STEPS = 8
@@ -66,6 +69,35 @@ def measure_times(
     )
 
 
+def profile_operators(
+    config: RunConfig, found: build.Data, device: torch.device, batch: int
+) -> Mapping[str, tuple[OperatorTime, ...]]:
+    """Return the times of torch's operators in the turn of each side, the slowest first, by torch's profiler.
+
+    On an accelerator these are the seconds of their kernels. A turn is a backward pass and a step of
+    the optimiser, too; its first one is not counted.
+    """
+    with torch.random.fork_rng(devices=[]):
+        game = build.gan(config.with_started_terms, found, device)
+        batches = noise_batches(config, found, device, batch)
+        return {side: _profile(device, partial(run, game, batches)) for side, run in _UPDATES.items()}
+
+
+def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTime, ...]:
+    run()
+    is_cpu = device.type == "cpu"
+    with profile(activities=[ProfilerActivity.CPU, *([] if is_cpu else [ProfilerActivity.CUDA])]) as profiled:
+        for _ in range(_TURNS):
+            run()
+        synchronized_time(device)
+    found = []
+    for event in profiled.key_averages():
+        micros = event.self_cpu_time_total if is_cpu else event.self_device_time_total
+        if micros > 0 and event.device_type == DeviceType.CPU:  # others are the kernels of these
+            found.append(OperatorTime(event.key, event.count / _TURNS, micros / 1e6 / _TURNS))
+    return tuple(sorted(found, key=lambda one: -one.seconds))
+
+
 def _largest_in_time(
     config: RunConfig,
     found: build.Data,
@@ -106,6 +138,9 @@ def _update_d(game: GAN, batches: Iterator[Batch]) -> None:
 
 def _update_g(game: GAN, batches: Iterator[Batch]) -> None:
     game.g.update(game.g_turn(next(batches)), against=game.d)
+
+
+_UPDATES = {"d": _update_d, "g": _update_g}
 
 
 def _load_s(config: RunConfig, found: build.Data, device: torch.device, batch: int) -> float:

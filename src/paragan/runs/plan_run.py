@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
@@ -17,7 +17,6 @@ from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
-from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
@@ -25,16 +24,13 @@ from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices, heap, loopback
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
-from paragan.runs.layout_trial import find_layout
-from paragan.runs.measured_times import measure_times
+from paragan.runs.measured_times import measure_times, profile_operators
 from paragan.runs.plan_settings import PlanSource, choose_settings
 from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
-from paragan.runs.trial_steps import TrialRun
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
-from paragan.scaling.layout_plan import LayoutPlan
-from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, Plan
+from paragan.scaling.plan import DataPlan, MemoryPlan, ModelPlan, NetworkPlan, OperatorTime, Plan
 from paragan.scaling.simulated_step import SimulatedGame, StepOperations
 
 _GIGA = 10**9
@@ -46,7 +42,8 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine. forecast: of several workers; None: none.
+    cost_per_hour: of the machine. forecast: of several workers; None: none. is_profiled: time the
+    operators of measured steps, too.
     """
 
     config: RunConfig
@@ -57,6 +54,7 @@ class PlanRequest:
     is_measured: bool = False
     cost_per_hour: float | None = None
     forecast: ForecastRequest | None = None
+    is_profiled: bool = False
 
 
 def _ignore(line: str) -> None:
@@ -91,12 +89,13 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
         say("simulating the memory of some steps")
         memory = _plan_memory(request, config, simulated, say)
     measured = None
-    layout = None
+    operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
         say("measuring some steps")
         measured = measure_times(config, found, device, request.cost_per_hour)
-        say("measuring layouts")
-        layout = _measure_layout(config, found, measured.batch)
+        if request.is_profiled:
+            say("profiling operators")
+            operators = profile_operators(config, found, device, measured.batch)
     ahead = None
     chosen = None
     if request.forecast is not None:
@@ -110,13 +109,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
                 probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
                 chosen = probe_rates(source, chosen, probe)
     size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
-    return Plan(request.recipe, *size, measured, layout, chosen, ahead, notes)
-
-
-def _measure_layout(config: RunConfig, found: build.Data, batch: int) -> LayoutPlan:
-    """Measure layouts of the networks with as many rows as the measured steps had."""
-    config = replace(config, train=replace(config.train, batch=batch))
-    return find_layout(TrialRun(config, ALONE, None, found), config, _ignore).plan
+    return Plan(request.recipe, *size, measured, operators, chosen, ahead, notes)
 
 
 def _refuse(request: PlanRequest) -> None:
@@ -147,10 +140,10 @@ def _notes(config: RunConfig) -> tuple[str, ...]:
 
 
 def _simulated_config(config: RunConfig) -> RunConfig:
-    """Return the config of one eager process whose players take turns, in their plain layout."""
-    config = replace(config, g=replace(config.g, layout=None), d=replace(config.d, layout=None))
-    train = replace(config.train, executor="eager", layout="fixed")
-    return build.in_turns(replace(config, devices=None, train=train))
+    """Return the config of one eager process whose players take turns, without padded channels."""
+    g, d = (replace(player, channel_multiple=1) for player in (config.g, config.d))
+    train = replace(config.train, executor="eager", layout="plain")
+    return build.in_turns(replace(config, g=g, d=d, devices=None, train=train))
 
 
 def open_planned_data(request: PlanRequest) -> build.Data:

@@ -30,7 +30,7 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling
-from paragan.runs import choose_executor, choose_layout, rank_checks
+from paragan.runs import choose_executor, layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
 from paragan.runs.link_rates import link_messages
@@ -103,7 +103,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
 def _measured_config(request: RunRequest, world: World, say: Callable[[str], None]) -> RunConfig:
     """Return the config with the executor and layout of the run, measured if they are `auto`."""
     rest = (request.out, _starts_fresh(request), world, say, request.model)
-    return choose_layout.choose_layout(choose_executor.choose_executor(request.config, *rest), *rest)
+    return layout.choose_layout(choose_executor.choose_executor(request.config, *rest), *rest)
 
 
 def _release(trainer: TrainingLoop) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from paragan.scaling.cluster import Cluster
 from paragan.scaling.forecast import Forecast, Goal
-from paragan.scaling.layout_plan import LayoutPlan
 from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import RunProfile
 
@@ -106,6 +105,15 @@ class MeasuredTimes:
 
 
 @dataclass(frozen=True)
+class OperatorTime:
+    """An operator of torch in one turn: calls, and seconds of it alone on the device, as profiled."""
+
+    name: str
+    calls: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class ForecastPlan:
     """Simulated runs on several numbers of workers of a cluster. A forecast is no measurement.
 
@@ -124,9 +132,9 @@ class ForecastPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    layout: of the networks on this device, if measured. parallel: settings chosen for several
-    workers, forecast: their time; both if requested. notes: what the numbers leave out for this
-    recipe.
+    operators: of the turn of each side, the slowest first, if profiled. parallel: settings chosen
+    for several workers, forecast: their time; both if requested. notes: what the numbers leave out
+    for this recipe.
     """
 
     recipe: str
@@ -134,7 +142,7 @@ class Plan:
     memory: MemoryPlan
     data: DataPlan
     measured: MeasuredTimes | None = None
-    layout: LayoutPlan | None = None
+    operators: Mapping[str, tuple[OperatorTime, ...]] = field(default_factory=dict)
     parallel: ParallelPlan | None = None
     forecast: ForecastPlan | None = None
     notes: tuple[str, ...] = ()

@@ -1,0 +1,179 @@
+"""Layout of the networks for `train.layout: auto`: memory format and padded channels, as measured before a run.
+
+Each candidate is tried in whole steps of the run's own networks and shapes, in turns with the fastest
+so far, and stays if it is faster by more than noise.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.collective import run_on_main
+from paragan.core.dist import World
+from paragan.core.errors import is_out_of_memory
+from paragan.core.network_factory import Model
+from paragan.core.types import Can, Side
+from paragan.game.options import PlayerOptions
+from paragan.hardware import precision
+from paragan.hardware.executors import error_line, synchronized_time
+from paragan.layers.padded_channels import pad_channels
+from paragan.runs.choose_executor import recorded_config
+from paragan.runs.trial_steps import TrialRun
+
+_SETTINGS = ("channels_last", "channel_multiple")
+_GAIN = 0.015  # least median gain of the steps of a game
+_GAMES = 3  # built for each comparison
+_PAIRS = 4  # of steps of each game; one of all may be in favour of the fastest so far
+_BUDGET_S = 180.0  # after which no candidate is begun
+
+Say = Callable[[str], None]
+Step = Callable[[], float]
+
+
+def choose_layout(
+    config: RunConfig,
+    out: Path,
+    fresh: bool,
+    world: World,
+    say: Say,
+    model: Model | None = None,
+) -> RunConfig:
+    """Return the config with the settings that its layout `auto` leaves open.
+
+    Any other config is returned unchanged. Collective: every rank must call this. A run that
+    resumes in `out` reuses its recorded settings, unless `fresh`; otherwise rank 0 measures.
+    """
+    if config.train.layout != "auto":
+        return config
+    plain = replace(config, train=replace(config.train, layout="plain"))
+
+    def choose() -> dict[str, Any]:
+        found = (None if fresh else recorded_config(config, out)) or _found(plain, world, say, model)
+        return {key: {name: getattr(found.player_options[key], name) for name in _SETTINGS} for key in ("g", "d")}
+
+    chosen = run_on_main(world, choose)
+    return replace(plain, g=_completed(config.g, chosen["g"]), d=_completed(config.d, chosen["d"]))
+
+
+def _found(config: RunConfig, world: World, say: Say, model: Model | None) -> RunConfig:
+    """Measure steps in turns, unless networks are compiled, recomputed or sharded."""
+    if (why := _why_plain(config, world)) is not None:
+        say(f"layout    plain: {why}")
+        return config
+    try:
+        return fastest_layout(TrialRun(config, world, model), build.in_turns(config), say)
+    except Exception as error:
+        is_apart = build.scheme(config).is_concurrent and world.size > 1  # a rank has one player
+        if not (is_apart and is_out_of_memory(error)):
+            raise
+    say("layout    plain: both players do not fit into one process, and are not measured")
+    return config
+
+
+def _why_plain(config: RunConfig, world: World) -> str | None:
+    if config.train.executor != "eager":
+        return f"the executor {config.train.executor} chooses layouts itself"
+    if config.g.recompute or config.d.recompute:
+        return "activations that are recomputed are not padded"
+    strategies = [build.strategy_on_ranks(player, world.device) for player in (config.g, config.d)]
+    if world.size > 1 and any(Can.WHOLE_WEIGHTS not in strategy.can for strategy in strategies):
+        return "sharded weights are not padded"
+    return None
+
+
+def _completed(player: PlayerOptions, chosen: Mapping[str, Any]) -> PlayerOptions:
+    """Return the player with the chosen settings; those that a user set are unchanged."""
+    defaults = PlayerOptions()
+    is_open = {name: getattr(player, name) == getattr(defaults, name) for name in _SETTINGS}
+    return replace(player, **{name: value for name, value in chosen.items() if is_open[name]})
+
+
+def fastest_layout(trial: TrialRun, config: RunConfig, say: Say) -> RunConfig:
+    """Measure steps; return the config with what makes them faster, if anything does."""
+    deadline_s = time.perf_counter() + _BUDGET_S
+    for side, setting, value in _candidates(config, trial.networks(), trial.device):
+        text = f"{side.value}.{setting}={str(value).lower()}"
+        changed = config.with_player(side.value, replace(config.player_options[side.value], **{setting: value}))
+        if time.perf_counter() > deadline_s:
+            say(f"layout    {text}: not tried, {_BUDGET_S:.0f} s are over")
+            continue
+        try:
+            with torch.random.fork_rng(devices=[]):
+                gain = step_gain(lambda: (_warm_step(trial, config), _warm_step(trial, changed)))  # noqa: B023
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            say(f"layout    {text}: left out ({error_line(error)})")
+            continue
+        if gain is None:
+            say(f"layout    {text}: not faster")
+        else:
+            say(f"layout    {text}: chosen, a step takes {gain:.1%} less")
+            config = changed
+    return config
+
+
+def _candidates(
+    config: RunConfig, nets: Mapping[Side, nn.Module], device: torch.device
+) -> Iterator[tuple[Side, str, Any]]:
+    """Yield side, setting and value of each candidate. Networks are padded to find what that changes."""
+    multiple = precision.channel_multiple(device)
+    for side, net in nets.items():
+        player = config.player_options[side.value]
+        for value in precision.layout_candidates(player.channels_last, net)[1:]:
+            yield side, "channels_last", value
+        if player.channel_multiple == 1 and pad_channels(net, multiple):
+            yield side, "channel_multiple", multiple
+
+
+def _warm_step(trial: TrialRun, config: RunConfig) -> Step:
+    """Build a game and make its first step; return a function that makes a step and returns its seconds."""
+    step = trial.stepper(config)
+
+    def timed() -> float:
+        began = synchronized_time(trial.device)
+        step()
+        return synchronized_time(trial.device) - began
+
+    timed()
+    return timed
+
+
+def step_gain(make_steps: Callable[[], tuple[Step, Step]]) -> float | None:
+    """Time steps in pairs; return the median gain of the other, None if it is not clearly faster.
+
+    make_steps: returns the steps of two new games, the fastest so far and the other. The same game
+    made twice may differ by some per cent, by where its tensors are: so several are made. It ends
+    with the second pair in favour of the fastest so far.
+    """
+    gains: list[float] = []
+    num_slower = 0
+    for _ in range(_GAMES):
+        best_s, other_s = make_steps()
+        ratios = []
+        for number in range(_PAIRS):
+            ratios.append(_time_pair(best_s, other_s, number % 2 == 0))
+            num_slower += ratios[-1] >= 1
+            if num_slower > 1:
+                return None
+        gains.append(1 - statistics.median(ratios))
+    return statistics.median(gains) if min(gains) >= _GAIN else None
+
+
+def _time_pair(best_s: Step, other_s: Step, is_best_first: bool) -> float:
+    """Return the seconds of the other step as a ratio to those of the fastest so far."""
+    if is_best_first:
+        seconds = best_s()
+        return other_s() / seconds
+    seconds = other_s()
+    return seconds / best_s()

@@ -1,0 +1,320 @@
+"""Memory format and padded channels: measured by `train.layout: auto`, refused where they cannot work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from paragan.cli.main import main
+from paragan.cli.plan import format_operators, format_plan
+from paragan.config import read_recipe
+from paragan.core.dist import World
+from paragan.hardware import precision
+from paragan.layers.padded_channels import pad_channels
+from paragan.runs import layout
+from paragan.runs.plan_run import PlanRequest, plan_run
+from paragan.scaling.plan import OperatorTime
+from tests.tiny_run import newest
+
+WORDS = (
+    *("train.threads=1", "data.size=8", "model={name: dcgan, latent: 4, width: 7}", "train.batch=8", "penalties=[]"),
+    *("augment=null", "evaluation.features=null", "every.sample_kimg=0", "train.kimg=0.024"),
+    *("g.precision=fp32", "d.precision=fp32"),
+)
+CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
+PADDED = ("g.channel_multiple=8", "d.channel_multiple=8")
+SGD = ("g.optimizer={name: SGD, lr: 0.1}", "d.optimizer={name: SGD, lr: 0.1}")  # Adam enlarges rounding
+
+
+def train(folder, *words):
+    return main(["train", "digits", *WORDS, *words, "--out", str(folder / "run")])
+
+
+def laid_out(trial, config, say):
+    g = replace(config.g, channels_last=False, channel_multiple=8)
+    return replace(config, g=g, d=replace(config.d, channel_multiple=8))
+
+
+def choose(monkeypatch, out, *words, find=laid_out, world=World()):  # noqa: B008  # a frozen constant
+    monkeypatch.setattr(layout, "fastest_layout", find)
+    said = []
+    return layout.choose_layout(read_recipe("digits", [*WORDS, *words]), out, False, world, said.append), said
+
+
+class Recorder(TorchFunctionMode):
+    """Shapes of the kernels that are computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.conv2d, torch.conv_transpose2d):
+            self.kernels.append(tuple(args[1].shape[:2]))
+        return func(*args, **(kwargs or {}))
+
+
+class OwnLayer(nn.Module):
+    """A layer with a kernel that it computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(7, 6, 3, 3, dtype=torch.float64))
+
+    def forward(self, x):
+        return F.conv2d(x, weight=2 * self.weight, padding="same") if x.dim() == 4 else x
+
+
+def test_convolutions_compute_with_channels_up_to_the_multiple():
+    convs = (
+        nn.Conv2d(7, 6, 3),
+        nn.ConvTranspose2d(6, 7, 4, bias=False),
+        nn.Conv2d(7, 6, 1),
+        nn.ConvTranspose2d(6, 7, 2),
+    )
+    for conv in convs:
+        plain = conv.double()
+        x = torch.randn(2, plain.in_channels, 5, 5, dtype=torch.float64)
+        expected = plain(x)
+        assert pad_channels(plain, 8) == 1
+        with Recorder() as recorder:
+            assert torch.allclose(plain(x), expected, rtol=1e-12, atol=1e-12)
+        assert recorder.kernels == [(8, 8)]
+
+
+def test_layers_of_other_classes_are_padded_too():
+    layer = OwnLayer()
+    x = torch.randn(2, 6, 5, 5, dtype=torch.float64)
+    expected = layer(x)
+    assert pad_channels(nn.Sequential(layer), 8) == 1
+    assert torch.allclose(layer(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_what_does_not_gain_is_as_written():
+    image, fills, grouped = nn.Conv2d(3, 16, 3), nn.Conv2d(8, 16, 3), nn.Conv2d(6, 6, 3, groups=2)
+    assert pad_channels(nn.ModuleList([image, fills, grouped, nn.Linear(7, 7)]), 8) == 0
+    layer = nn.Conv2d(7, 7, 3)
+    pad_channels(layer, 8)
+    layer.groups, layer.weight = 7, nn.Parameter(torch.randn(7, 1, 3, 3))  # at its call
+    with Recorder() as recorder:
+        layer(torch.randn(1, 7, 4, 4))
+    assert recorder.kernels == [(7, 1)]
+
+
+def test_padded_copies_have_the_format_and_memory_order_of_the_computation():
+    layer = nn.Conv2d(7, 7, 3).to(memory_format=torch.channels_last)
+    pad_channels(layer, 8)
+    x = torch.randn(2, 7, 6, 6).contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16 and y.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("more", [(), ("g.adapter={name: lora, rank: 2}",)], ids=["whole", "adapter"])
+def test_padded_run_has_the_state_of_a_plain_one(tmp_path, more):
+    for name, words in (("plain", SGD), ("padded", (*SGD, *PADDED))):
+        assert train(tmp_path / name, *words, *more) == 0
+    plain, other = (newest(tmp_path / name / "run") for name in ("plain", "padded"))
+    files = sorted(file.name for file in plain.glob("*.safetensors"))
+    assert files == sorted(file.name for file in other.glob("*.safetensors")) and files
+    for file in files:
+        one, two = load_file(plain / file), load_file(other / file)
+        assert {key: value.shape for key, value in one.items()} == {key: value.shape for key, value in two.items()}
+        for key, value in one.items():
+            torch.testing.assert_close(two[key], value, rtol=1e-4, atol=1e-5)
+
+
+def test_chosen_layout_is_recorded_and_a_resumed_run_repeats_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(layout, "fastest_layout", laid_out)
+    assert train(tmp_path, "train.layout=auto") == 0
+    recorded = read_recipe(str(tmp_path / "run/config.yaml"))
+    assert recorded.train.layout == "plain" and recorded.g.channels_last is False
+    assert recorded.g.channel_multiple == recorded.d.channel_multiple == 8
+    monkeypatch.setattr(layout, "fastest_layout", lambda trial, config, say: config)  # another day's choice
+    assert train(tmp_path, "train.layout=auto", "train.kimg=0.04") == 0
+    assert read_recipe(str(tmp_path / "run/config.yaml")).g.channel_multiple == 8
+    assert train(tmp_path, "train.layout=auto", "--fresh") == 0
+    assert read_recipe(str(tmp_path / "run/config.yaml")).g.channel_multiple == 1
+
+
+def test_stopped_padded_run_resumes_bit_for_bit(tmp_path):
+    assert train(tmp_path / "once", *PADDED, "train.kimg=0.048") == 0
+    for kimg in ("0.024", "0.048"):
+        assert train(tmp_path / "twice", *PADDED, f"train.kimg={kimg}") == 0
+    once, twice = (newest(tmp_path / name / "run") for name in ("once", "twice"))
+    files = [file.name for file in once.glob("*.safetensors")]
+    assert files and all((once / name).read_bytes() == (twice / name).read_bytes() for name in files)
+
+
+@pytest.mark.parametrize("words", [(), ("scheme=asynchronous",)], ids=["synchronous", "asynchronous"])
+def test_auto_measures_both_players_in_turns_and_trains(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.setattr(layout, "_GAMES", 1)
+    monkeypatch.setattr(layout, "_PAIRS", 1)
+    monkeypatch.setattr(precision, "channel_multiple", lambda device: 8)
+    assert train(tmp_path, "train.layout=auto", *words) == 0
+    printed = capsys.readouterr().out
+    for key in ("channels_last=false", "channel_multiple=8"):
+        for side in "gd":
+            assert f"layout    {side}.{key}: " in printed
+    assert read_recipe(str(tmp_path / "run/config.yaml")).train.layout == "plain"
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"), [([0.1, None, 0.2, None], (False, 1)), ([None, 0.1, None, 0.1], (None, 8))]
+)
+def test_candidates_that_are_faster_stay_and_are_tried_together(monkeypatch, gains, expected):
+    config = read_recipe("digits", WORDS)
+    trial = layout.TrialRun(config, World(), None)
+    built, said = [], []
+    monkeypatch.setattr(precision, "channel_multiple", lambda device: 8)
+    monkeypatch.setattr(layout, "_warm_step", lambda trial, config: built.append(config))
+    answers = iter(gains)
+    monkeypatch.setattr(layout, "step_gain", lambda make_steps: (make_steps(), next(answers))[1])
+    found = layout.fastest_layout(trial, config, said.append)
+    for player in (found.g, found.d):
+        assert (player.channels_last, player.channel_multiple) == expected
+    pairs = zip(built[::2], built[1::2], strict=True)
+    bests = [config]
+    for gain, (best, other) in zip(gains, pairs, strict=True):
+        assert best == bests[-1] != other
+        bests.append(best if gain is None else other)
+    assert bests[-1] == found
+    assert [line.split(": ")[1].split(",")[0] for line in said] == [
+        "not faster" if g is None else "chosen" for g in gains
+    ]
+
+
+def test_candidate_that_does_not_fit_into_memory_is_left_out(monkeypatch):
+    def fail(make_steps):
+        raise torch.OutOfMemoryError("out of memory")
+
+    config = read_recipe("digits", WORDS)
+    monkeypatch.setattr(layout, "step_gain", fail)
+    said = []
+    assert layout.fastest_layout(layout.TrialRun(config, World(), None), config, said.append) == config
+    assert said and all("left out" in line for line in said)
+    monkeypatch.setattr(layout, "_BUDGET_S", -1.0)
+    said.clear()
+    assert layout.fastest_layout(layout.TrialRun(config, World(), None), config, said.append) == config
+    assert said and all("not tried" in line for line in said)
+
+
+class Steps:
+    """Steps that take these seconds in turn."""
+
+    def __init__(self, *seconds):
+        self.seconds, self.number = seconds, 0
+
+    def __call__(self):
+        self.number += 1
+        return self.seconds[(self.number - 1) % len(self.seconds)]
+
+
+def gain(plain, *others):
+    """The gain over games whose other steps take these seconds."""
+    made = iter(others)
+    return layout.step_gain(lambda: (plain, Steps(*next(made))))
+
+
+def test_step_gain_of_faster_steps_is_the_median_of_games():
+    assert gain(Steps(1.0), [0.9], [0.6], [0.8]) == pytest.approx(0.2)
+
+
+def test_step_gain_allows_one_pair_in_favour_of_the_plain_step():
+    assert gain(Steps(1.0), [0.9], [0.9, 1.1, 0.9, 0.9], [0.9]) == pytest.approx(0.1)
+    plain = Steps(1.0)
+    assert gain(plain, [0.9, 1.1, 0.9, 0.9], [0.5, 1.1, 0.5, 0.5], [0.5]) is None
+    assert plain.number == layout._PAIRS + 2  # it ends at once
+
+
+def test_step_gain_needs_more_than_noise_in_every_game():
+    assert gain(Steps(1.0), [0.5], [0.99], [0.5]) is None
+
+
+@pytest.mark.parametrize(("strategy", "is_plain"), [("zero3", True), ("ddp", False)])
+def test_sharded_weights_are_not_measured(tmp_path, monkeypatch, strategy, is_plain):
+    config = read_recipe("digits", [*WORDS, f"d.strategy={strategy}"])
+    monkeypatch.setattr(layout, "fastest_layout", laid_out)
+    said = []
+    found = layout._found(config, World(size=2), said.append, None)
+    assert (found == config) == is_plain
+    assert said == (["layout    plain: sharded weights are not padded"] if is_plain else [])
+
+
+def test_players_that_train_at_the_same_time_are_measured_in_turns(tmp_path, monkeypatch):
+    measured = []
+
+    def find(trial, config, say):
+        measured.append(config.scheme.name)
+        return laid_out(trial, config, say)
+
+    found, _ = choose(monkeypatch, tmp_path, "train.layout=auto", "scheme=asynchronous", find=find)
+    assert measured == ["synchronous"] and found.scheme.name == "asynchronous" and found.g.channel_multiple == 8
+
+
+def test_choice_leaves_what_a_user_set(tmp_path, monkeypatch):
+    words = ("train.layout=auto", "g.channels_last=true", "d.channel_multiple=4")
+    found, _ = choose(monkeypatch, tmp_path, *words)
+    assert found.g.channels_last is True and found.d.channel_multiple == 4 and found.g.channel_multiple == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train.executor=compile"], "the executor compile chooses layouts itself"),
+        (["d.recompute=true"], "activations that are recomputed"),
+    ],
+)
+def test_layout_is_not_searched_where_it_does_not_apply(tmp_path, monkeypatch, words, message):
+    found, said = choose(monkeypatch, tmp_path, "train.layout=auto", *words)
+    assert found.g.channel_multiple == found.d.channel_multiple == 1 and found.train.layout == "plain"
+    assert len(said) == 1 and message in said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["g.channel_multiple=8", "train.executor=compile"], "g.channel_multiple is for eager networks"),
+        (["d.channel_multiple=8", "d.recompute=true"], "d.channel_multiple does not support d.recompute"),
+        (["d.channel_multiple=8", "grid.shape=2x2"], "d.channel_multiple is not available for a grid"),
+        (["train.layout=auto", "grid.shape=2x2"], "train.layout=auto is not available for a grid"),
+        (["train.layout=fixed"], "train.layout: must be one of plain, auto"),
+        (["g.layout={pad: {blocks.1.conv: [8, 8]}}"], "g.layout: this setting was removed"),
+        (["g.channel_multiple=0"], "g.channel_multiple"),
+    ],
+)
+def test_layout_that_cannot_work_is_refused_in_one_line(tmp_path, capsys, words, message):
+    assert train(tmp_path, *words) == 2
+    printed = capsys.readouterr().err
+    assert message in printed and "Traceback" not in printed
+
+
+def test_plan_profiles_the_operators_of_both_turns():
+    config = read_recipe("digits", WORDS)
+    plan = plan_run(PlanRequest(config, "digits", is_measured=True, is_profiled=True))
+    nets = layout.TrialRun(config, World(), None).networks()
+    convs = {side.value: sum(isinstance(m, CONVOLUTIONS) for m in net.modules()) for side, net in nets.items()}
+    assert list(plan.operators) == ["d", "g"]
+    # D's turn goes back through D for real and for fake images, G's through both networks
+    for side, count in (("d", 2 * convs["d"]), ("g", convs["g"] + convs["d"])):
+        seconds = [one.seconds for one in plan.operators[side]]
+        assert seconds == sorted(seconds, reverse=True) and seconds[-1] > 0
+        backward = next(one for one in plan.operators[side] if one.name == "aten::convolution_backward")
+        assert backward.calls == count > 0
+    text = format_plan(plan)
+    for words in ("D turn  ", "G turn  ", "aten::convolution_backward", f"{len(plan.operators['g']) - 12} more"):
+        assert words in text
+
+
+def test_shares_of_an_operator_table_are_of_all_operators():
+    text = format_operators("g", [OperatorTime(f"aten::{number}", 2.0, 0.05) for number in range(20)])
+    lines = text.splitlines()
+    assert lines[0].split() == ["G", "turn", "calls", "time"] and len(lines) == 14
+    assert lines[1].split() == ["aten::0", "2", "50", "ms", "5.0%"]
+    assert lines[-1].split() == ["8", "more", "400", "ms", "40.0%"]
