@@ -1,8 +1,7 @@
-"""Large images: sampling in parts, freed blocks that return to the system, and copies inside of convolutions."""
+"""Large images: sampling in parts, and freed blocks that return to the system."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from benchmarks import large_images
@@ -13,14 +12,8 @@ from paragan.game.network import CalledNetwork
 from paragan.game.sampling import generate_images
 from paragan.hardware import heap
 from paragan.layers.init import initialise
-from paragan.scaling.heap_model import HeapModel
-from paragan.scaling.workspace import workspace_bytes
 
 CPU = torch.device("cpu")
-FORWARD = torch.ops.aten.convolution.default
-BACKWARD = torch.ops.aten.convolution_backward.default
-SIDE = 32
-MAP = SIDE * SIDE * 4  # bytes of a channel
 
 
 def test_generate_images_of_large_images_are_those_of_one_call(monkeypatch):
@@ -46,54 +39,6 @@ def test_blocks_are_mapped_for_large_images_on_a_cpu_only():
     assert heap.mapped_from(CPU, (3, 256, 1024)) is None
     assert heap.mapped_from(torch.device("meta"), (3, 1024, 1024)) is None
     assert heap.mapped_from(CPU, (16_000,)) is None  # sound
-
-
-def test_heap_with_a_fixed_threshold_returns_blocks_that_another_reuses():
-    resident = []
-    for model in (HeapModel(), HeapModel(4 << 20)):
-        for number, size in enumerate((9 << 20, 8 << 20)):  # the first raises a threshold that is not fixed
-            model.allocate(number, size)
-            model.release(number)
-        resident.append(model.resident_bytes)
-    assert resident[0] >= 8 << 20
-    assert resident[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "maps"),
-    [(8, 8, 16), (16, 16, 16), (16, 32, 32), (32, 16, 32)],  # blocks of 16 channels; few inputs are read in place
-)
-def test_workspace_of_a_forward_convolution_is_its_blocks_without_the_result(inputs, outputs, maps):
-    x, weight, y = maps_of(inputs, outputs)
-    found = workspace_bytes(FORWARD, (x, weight, None, *settings(1)), y)
-    blocks = 0 if inputs < 16 else weight.nbytes
-    assert maps * MAP <= found <= maps * MAP + blocks
-
-
-def test_workspace_of_a_backward_convolution_depends_on_the_gradients():
-    x, weight, y = maps_of(8, 8)
-    both = workspace_bytes(BACKWARD, (y, x, weight, None, *settings(1), [True, True, False]), (x, weight, None))
-    weights = workspace_bytes(BACKWARD, (y, x, weight, None, *settings(1), [False, True, False]), (None, weight, None))
-    assert weights == 16 * MAP  # blocks of 8 channels
-    assert 24 * MAP <= both <= 25 * MAP + 16 * 16 * 9 * 4
-
-
-def test_workspace_of_a_kernel_as_large_as_its_map_has_no_padded_input_channels():
-    """Double backward at batch 1 computes gradients of weights by such kernels."""
-    x = torch.empty(8, 1, SIDE, SIDE)
-    weight = torch.empty(8, 1, SIDE, SIDE)
-    y = torch.empty(8, 8, 3, 3)
-    found = workspace_bytes(FORWARD, (x, weight, None, *settings(1)), y)
-    assert 16 * MAP <= found <= 16 * MAP + 8 * 16 * 9 * 4
-
-
-def maps_of(inputs, outputs):
-    shape = (SIDE, SIDE)
-    return torch.empty(1, inputs, *shape), torch.empty(outputs, inputs, 3, 3), torch.empty(1, outputs, *shape)
-
-
-def settings(padding):
-    return [1, 1], [padding, padding], [1, 1], False, [0, 0], 1
 
 
 def test_a_case_of_an_accelerator_says_why_it_is_not_run(monkeypatch, capsys):

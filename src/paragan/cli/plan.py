@@ -123,7 +123,7 @@ def format_plan(plan: Plan) -> str:
     rows.append(("  D turn", f"{model.d_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
     rows.append(("  G turn", f"{model.g_turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, one per step"))
     peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
-    rows.append(("memory", peak, memory.device))
+    rows.append(("memory", peak, memory.device + ", +- 30 %" * (memory.device == "cpu")))
     terms = memory.terms.items()
     rows += [(f"  {name}", format_bytes(size), _TERMS.get(name, "")) for name, size in terms]
     saved_by_g = format_bytes(memory.saved_by_g_turn)
@@ -186,7 +186,7 @@ _TERMS = {
     "optimizer": "state of both optimisers",
     "ema": "averaged weights",
     "activations": "with the batch and intermediate results",
-    "workspace": "inside of kernels and of the allocator",
+    "workspace": "inside of kernels and of the allocator, estimated",
 }
 
 

@@ -22,7 +22,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices, heap, loopback
+from paragan.hardware import device as devices, loopback
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.measured_times import measure_times, profile_operators
 from paragan.runs.plan_settings import PlanSource, choose_settings
@@ -86,7 +86,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
     with reraise_as_config_error("plan: a simulated step") if outside else contextlib.nullcontext():
         say("counting parameters and operations")
         operations = simulated.operations(config.train.batch)
-        say("simulating the memory of some steps")
+        say("simulating the memory of a step")
         memory = _plan_memory(request, config, simulated, say)
     measured = None
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
@@ -183,8 +183,7 @@ def simulated_game(config: RunConfig, found: build.Data, device: torch.device) -
     def make() -> GAN:
         return build.gan(started, found, device, makers=fakes)
 
-    threshold = heap.mapped_from(device, found.train.shape if found.is_image else ())
-    return SimulatedGame(make, build.scheme(config), found.train.tensors, device, threshold)
+    return SimulatedGame(make, build.scheme(config), found.train.tensors, device)
 
 
 def _plan_memory(request: PlanRequest, config: RunConfig, simulated: SimulatedGame, say: Say) -> MemoryPlan:

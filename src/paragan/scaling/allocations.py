@@ -20,7 +20,6 @@ from torch.utils.flop_counter import flop_registry
 
 from paragan.game.policy import runs_in_memory_order
 from paragan.layers.warp import clear_cached_matrices
-from paragan.scaling.workspace import workspace_bytes
 
 
 class AllocationRecord(TorchDispatchMode):
@@ -53,7 +52,6 @@ class AllocationRecord(TorchDispatchMode):
             self.macs += count(*args, **kwargs, out_val=outputs) // 2
             tensors = [tensor for tensor in tree_leaves(args) if isinstance(tensor, Tensor)]
             self.programs.add((func, tensors[0].dtype, *(tensor.shape for tensor in tensors)))
-        self._allocate_briefly(workspace_bytes(func, args, outputs))
         for tensor in tree_leaves(outputs):
             if isinstance(tensor, Tensor):
                 self.number_of(tensor)
@@ -93,12 +91,6 @@ class AllocationRecord(TorchDispatchMode):
         number = len(self.sizes) - 1
         self.events.append(number)
         return number
-
-    def _allocate_briefly(self, size: int) -> None:
-        if size:
-            number = self._allocate(size)
-            self.kinds[number] = "workspace"
-            self.events.append(~number)
 
     def _release(self, key: int, number: int) -> None:
         self.events.append(~number)

@@ -17,12 +17,9 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.scheme import Scheme
 from paragan.scaling.allocations import AllocationRecord, record_allocations
-from paragan.scaling.heap_model import HeapModel
 
 TERMS = ("weights", "gradients", "optimizer", "ema", "activations", "workspace")
-# After the first step, which allocates the state of the optimisers.
-_STEPS = 3  # freed blocks spread
-_STEPS_MAPPED = 1  # large ones return to the system
+_CPU_SHARE = 0.25  # of the tensors: copies inside of convolutions and freed blocks of the heap, as measured
 _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
 
 
@@ -53,40 +50,32 @@ class StepOperations:
 class SimulatedGame:
     """A game to simulate. make: builds it, on tensors without data; called once per simulation.
 
-    tensors: declaration of a sample; images become float32. mapped_from: of a CPU's heap.
+    tensors: declaration of a sample; images become float32.
     """
 
     make: Callable[[], GAN]
     scheme: Scheme
     tensors: Mapping[str, TensorSpec]
     device: torch.device
-    mapped_from: int | None = None
 
     def peak_bytes(self, batch: int) -> int:
         """Return the bytes of a step at its peak."""
         return self.memory(batch).peak_bytes
 
     def memory(self, batch: int) -> StepMemory:
-        """Simulate steps with all penalties due, and one turn of each side."""
+        """Simulate a step with all penalties due, and one turn of each side."""
         with record_allocations() as record:
             game = self.make()
             _name_gradients(record, game)
             batches = self._batches(batch)
-            self.scheme.step(game, batches)
+            self.scheme.step(game, batches)  # allocates the state of the optimisers
             _name_tensors(record, game)
             start = len(record.events)
-            for _ in range(self._num_steps):
-                _set_version(game, 0)
-                self.scheme.step(game, batches)
+            _set_version(game, 0)
+            self.scheme.step(game, batches)
             end = len(record.events)
             saved = {side: _saved_bytes(record, game, side, next(batches)) for side in Side}
-            heap = HeapModel(self.mapped_from) if self.device.type == "cpu" else None
-            return _peak(record, start, end, saved, heap)
-
-    @property
-    def _num_steps(self) -> int:
-        is_mapped = self.device.type != "cpu" or self.mapped_from is not None
-        return _STEPS_MAPPED if is_mapped else _STEPS
+            return _peak(record, start, end, saved, self.device.type == "cpu")
 
     def operations(self, batch: int) -> StepOperations:
         """Count the operations of both networks and of all kinds of turns."""
@@ -182,24 +171,18 @@ def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> 
     return total / len(versions)
 
 
-def _peak(
-    record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], heap: HeapModel | None
-) -> StepMemory:
+def _peak(record: AllocationRecord, start: int, end: int, saved: Mapping[Side, int], is_cpu: bool) -> StepMemory:
     """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
     live: Counter[str] = Counter()
-    best: tuple[int, Counter[str]] = (0, Counter())
+    peak = 0
+    terms: Counter[str] = Counter()
     for place, event in enumerate(record.events[:end]):
         number = event if event >= 0 else ~event
         size = record.sizes[number]
         live[record.kinds.get(number, "activations")] += size if event >= 0 else -size
-        if heap is not None and event >= 0:
-            heap.allocate(number, size)
-        elif heap is not None:
-            heap.release(number)
-        total = live.total() if heap is None else heap.resident_bytes
-        if place >= start and total > best[0]:
-            best = (total, live.copy())
-    peak, terms = best
-    programs = _PROGRAM_BYTES * len(record.programs) if heap is not None else 0
-    terms["workspace"] += peak - terms.total() + programs
-    return StepMemory(peak + programs, {term: terms[term] for term in TERMS}, saved)
+        if place >= start and live.total() > peak:
+            peak = live.total()
+            terms = live.copy()
+    if is_cpu:
+        terms["workspace"] = round(_CPU_SHARE * peak) + _PROGRAM_BYTES * len(record.programs)
+    return StepMemory(terms.total(), {term: terms[term] for term in TERMS}, saved)
