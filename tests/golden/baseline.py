@@ -36,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS, BATCH = 3, 4
 TEXTS = {".json", ".jsonl", ".yaml"}
 VOLATILE = {"environment.json", "run.lock", "report.html"}  # the machine, the process, and both of them on a page
-TIMES = {"seconds", "data_wait", "images_per_s", "eta_s", "wall_s", "phase_s", "per_step"}
+# times, and the fingerprint of a classifier, which holds the path of the data
+OMITTED = {"seconds", "data_wait", "images_per_s", "eta_s", "wall_s", "phase_s", "per_step", "cpu_s", "fingerprint"}
 FIRST = ("flow-digits", "flow-mnist", "flow-cifar10")  # other recipes start from their weights
 NARROW = {  # recipe family -> settings for three steps on one core
     "biggan": ("model.width=4", "g.micro_batches=1", "d.micro_batches=1"),
@@ -147,7 +148,7 @@ def _plain_text(path: Path, place: Path) -> str:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_times(item) for key, item in value.items() if key not in TIMES}
+        return {key: _without_times(item) for key, item in value.items() if key not in OMITTED}
     return [_without_times(item) for item in value] if isinstance(value, list) else value
 
 
