@@ -4,7 +4,7 @@
     python -m tests.golden.baseline FOLDER digits own   runs of these recipes alone
     diff -r BEFORE AFTER                                what a change has changed
 
-FOLDER/runs/RECIPE      every recipe trained for three steps on drawn data of 32 px, networks narrow where they are wide:
+FOLDER/runs/RECIPE      every recipe trained for three steps on drawn data of 32 px, wide networks made narrow:
                         text files of the run folder without times and paths, `sha256.txt` of all others
 FOLDER/config           `paragan config` of every recipe, alone and with every preset
 FOLDER/settings.md      the reference of all settings
