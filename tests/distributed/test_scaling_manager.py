@@ -45,11 +45,14 @@ with open(f"told-{rank}.json", "w") as file:
     json.dump(told, file)
 """
 
+TUNED = PROGRAM.replace('out="run")', 'out="run", tune={"g.optimizer.lr": "1e-3,1e300"}, trials=4)')
+TUNED = TUNED.replace("told = [", "told = [scale_mgr.config.g.optimizer.lr, ")
 
-def program(folder, bs, num_workers, ranks, odd=-1):
+
+def program(folder, bs, num_workers, ranks, odd=-1, text=PROGRAM):
     """What each rank told, what the program printed."""
     folder.mkdir()
-    (folder / "poster.py").write_text(PROGRAM)
+    (folder / "poster.py").write_text(text)
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCH")}
     quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
@@ -86,3 +89,12 @@ def test_other_networks_on_another_rank_are_one_line(tmp_path):
 
 def _newest(folder):
     return max((folder / "run" / "checkpoints").glob("step-*"))
+
+
+def test_ranks_train_each_trial_together_and_agree_on_its_end_and_on_the_best(tmp_path):
+    told, printed = program(tmp_path / "tuned", 16, 2, 2, text=TUNED)
+    assert told[0] == told[1] and told[0][0] == 1e-3
+    lines = [line for line in printed.splitlines() if line.startswith("trial ")]
+    assert len(lines) == 4
+    assert {"g.optimizer.lr=1e300" in line for line in lines} == {True, False}  # some diverge, on both ranks
+    assert all("–" in line for line in lines if "g.optimizer.lr=1e300" in line)

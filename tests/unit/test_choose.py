@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from paragan import build
 from paragan.cli.plan import format_decisions
 from paragan.config import dump, read_recipe
 from paragan.core.errors import ConfigError
@@ -15,13 +16,14 @@ from paragan.game.options import EmaOptions, OptimizerOptions, PlayerOptions, Sc
 from paragan.hardware import device
 from paragan.parallel import ddp, local_sgd
 from paragan.runs import plan_settings
+from paragan.runs.plan_settings import PlanSource
 from paragan.runs.planned_training import settings_of_run, to_words
+from paragan.runs.profile_run import updates_fingerprint
 from paragan.scaling.choose import Candidate, PlanGoal, choose_plan
 from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import Curve
 from paragan.schemes import asynchronous
-from tests.probed_plans import source_of
 from tests.simulated_workers import cluster, game, player_profile
 
 LINK = Link(1e-4, 1e8)
@@ -29,6 +31,15 @@ GOAL = PlanGoal(64, 64, 100)
 PLAYERS = {side: PlayerOptions() for side in Side}
 COSTS = {Side.G: 0.001, Side.D: 0.003}
 HALF = {"g.strategy": {"name": "local_sgd", "every": 2}}
+WORDS = [
+    "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.threads=1", "train.kimg=1",
+    "evaluation.num_images=100", "evaluation.metrics=fd", "evaluation.resamples=0",
+]  # fmt: skip
+
+
+def source_of(*words):
+    config = read_recipe("digits", [*WORDS, *words])
+    return PlanSource(config, build.open_data(config), profile(fingerprint=updates_fingerprint(config)))
 
 
 def plan(goal=GOAL, workers=4, margin=0.1, players=PLAYERS, link=LINK, **costs):

@@ -1,11 +1,14 @@
-"""Names of scores: the manual explains those that the code computes and no others."""
+"""Names of scores: the manual explains those that the code computes and no others; values of events."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from paragan.core import registry
+from paragan.core.metric import Direction
+from paragan.evaluation.score import Score
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPUTED = {registry.load_module("metrics", name).Metric.name for name in registry.names("metrics")}
@@ -16,3 +19,9 @@ def test_the_manual_explains_the_metrics_that_are_computed_and_no_others():
     page = page[page.index("## Metrics") : page.index("## Extractors")]
     rows = re.findall(r"^\| `(\w+)(?:\[NAME\])?` \|", page, re.M)
     assert sorted(rows) == sorted(COMPUTED)
+
+
+def test_score_is_read_from_the_values_of_its_event():
+    directions = {"fd": Direction.LOWER, "coverage": Direction.HIGHER}
+    score = Score({"fd": 2.0, "coverage": 0.5}, 10, {"mode": "eval"}, {"fd": 1.0}, directions, {"fd": (1.0, 3.0)})
+    assert Score.from_values(json.loads(json.dumps({**score.values, "evaluation_mode": "inline"}))) == score

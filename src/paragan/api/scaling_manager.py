@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,8 @@ from paragan.runs import session as runs
 from paragan.runs.planned_training import ProgramPlan
 from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import RunRequest
+from paragan.runs.tune_program import ProgramTuning
+from paragan.runs.tune_space import parse_ranges
 from paragan.scaling import rules
 from paragan.scaling.parallel_plan import ParallelPlan
 
@@ -44,6 +46,11 @@ class ScalingManager:
     chooses the settings of the workers by simulation, as `paragan train --plan auto` does; `plan`
     has them, with reasons. A file: of `paragan plan --choose --json`.
 
+    tune: None, or ranges of settings, such as {"g.optimizer.lr": "log:1e-5..1e-3"}: the first step
+    trains `trials` trials of a tenth of the run's steps on all workers, and the run has the values
+    of the best Frechet distance (extra `tune`; docs/tune.md has the ranges). The trials are in
+    OUT-tune. A run that exists keeps its values.
+
     out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from
     its newest checkpoint; fresh: set a former run aside. Raises children of `paragan.ParaganError`.
     """
@@ -56,6 +63,8 @@ class ScalingManager:
         *,
         rule: str = "sqrt",
         plan: str | Path | None = None,
+        tune: Mapping[str, str] | None = None,
+        trials: int = 20,
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
@@ -70,6 +79,8 @@ class ScalingManager:
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._plan_source = plan
+        self._dimensions = () if tune is None else parse_ranges(tune)
+        self._trials = trials
         self._base = (config, rule)
         self.plan: ParallelPlan | None = None
         self._over = ""  # why no more steps are possible
@@ -202,6 +213,9 @@ class ScalingManager:
             self.config = networks.recorded_in(self.config)
             if self._plan_source is not None:
                 self.config = self._planned(self._plan_source, networks)
+            if self._dimensions:
+                tuning = ProgramTuning(self.config, networks, self.world, self._place, self._out)
+                self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
             request = RunRequest(
                 *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                 resume_hint="the same program resumes",

@@ -28,8 +28,8 @@ from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
 from paragan.cli.sample import sample_command
 from paragan.cli.serve import serve_command
-from paragan.cli.sweep import sweep_command
 from paragan.cli.train import train_command
+from paragan.cli.tune import tune_command
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
 from paragan.cli.worker import worker_command
@@ -111,7 +111,7 @@ app.command("compare")(compare_runs)
 app.command()(watch)
 app.command()(replay)
 app.command("launch", context_settings=ANY_OPTION)(launch_command)
-app.command("sweep", context_settings=ANY_OPTION)(sweep_command)
+app.command("tune", context_settings=ANY_OPTION)(tune_command)
 app.command("worker")(worker_command)
 app.command()(new)
 app.command()(verify)

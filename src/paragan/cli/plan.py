@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -53,8 +51,6 @@ _HOURS = "With --choose: longest time that the run may take."
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
-_PROBE = "With --choose: compare half, whole and double learning rates by runs of so many kimg."
-ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
 
 
@@ -76,7 +72,6 @@ def plan_command(
     choose: Choose = False,
     hours: Hours = None,
     plot: PlotFile = None,
-    probe_kimg: ProbeKimg = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -89,14 +84,12 @@ def plan_command(
         raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
-    if probe_kimg is not None and not choose:
-        raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --choose, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest
 
-    goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot, probe_kimg)
+    goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot)
     ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
     is_measured = measure or operators
     request = PlanRequest(config, recipe, size, classes, memory, is_measured, cost_per_hour, ahead, operators)
@@ -107,7 +100,7 @@ def _print_plan(request: PlanRequest, as_json: bool) -> None:
     from paragan.runs.plan_run import plan_run
 
     with show_lines() as say:
-        plan = plan_run(request, say, partial(print, file=sys.stderr, flush=True))
+        plan = plan_run(request, say)
     print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
 
 

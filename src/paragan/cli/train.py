@@ -22,8 +22,6 @@ _CHANGE = "Allow a resume to change learning rates, groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
 _PLAN = "auto: measure one worker, choose the settings for devices=N and print why. FILE: of `plan --choose --json`."
 PlanName = Annotated[str | None, typer.Option("--plan", metavar="auto|FILE", help=_PLAN)]
-_PROBE = "With --plan auto: compare half, whole and double learning rates by runs of so many kimg."
-ProbeKimg = Annotated[float | None, typer.Option("--probe-kimg", metavar="KIMG", help=_PROBE)]
 
 
 def train_command(
@@ -34,7 +32,6 @@ def train_command(
     fresh: Fresh = False,
     change: Change = False,
     plan: PlanName = None,
-    probe_kimg: ProbeKimg = None,
     trust: Trust = False,
 ) -> None:
     """Train a recipe (default: digits), or resume a run folder.
@@ -44,8 +41,6 @@ def train_command(
     recipe, overrides, named = parse_words(words, context)
     if out == "":
         raise ConfigError("--out is empty; pass a folder, such as runs/mine")
-    if probe_kimg is not None and plan != "auto":
-        raise ConfigError("--probe-kimg chooses learning rates of a plan; pass --plan auto, too")
     if change:
         overrides.append("train.change_rates=true")
     config = load_config(recipe, overrides, ANY if trust else None)
@@ -63,7 +58,7 @@ def train_command(
         from paragan.cli.plan import format_decisions
         from paragan.runs.planned_training import PlannedRun
 
-        run = PlannedRun(config, recipe, folder, fresh, format_decisions, probe_kimg)
+        run = PlannedRun(config, recipe, folder, fresh, format_decisions)
         overrides += run.words(plan, print)
         config = load_config(recipe, overrides, ANY if trust else None)
     request = RunRequest(config, recipe, folder, fresh, has_commands=True, overrides=tuple(overrides))

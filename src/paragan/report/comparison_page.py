@@ -28,12 +28,12 @@ _SECTIONS = {
 }
 
 
-def save_comparison(comparison: Comparison, path: Path, rows: Sequence[Sequence[str]] = ()) -> None:
-    """Write the page atomically. rows: name, state, kimg and score of all runs of a sweep."""
-    write_text(path, render_comparison_page(comparison, rows))
+def save_comparison(comparison: Comparison, path: Path) -> None:
+    """Write the page atomically."""
+    write_text(path, render_comparison_page(comparison))
 
 
-def render_comparison_page(comparison: Comparison, rows: Sequence[Sequence[str]] = ()) -> str:
+def render_comparison_page(comparison: Comparison) -> str:
     """Return the page as HTML."""
     runs = comparison.runs
     end = run_end(max(run.history.kimg for run in runs), max(run.history.seconds for run in runs))
@@ -47,7 +47,6 @@ def render_comparison_page(comparison: Comparison, rows: Sequence[Sequence[str]]
         "title": " · ".join(["comparison", *(run.name for run in runs)]),
         "kind": "comparison of runs",
         "source": "the run folders",
-        "sweep": rows,
         "runs": [(run_texts(run), line_look(number)) for number, run in enumerate(runs)],
         "warnings": comparison.warnings,
         "scores": [(row, [value_text(value) for value in row.values]) for row in comparison.scores],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 from paragan.distributed.clusters import ClusterJob, load_target
-
-_QUERY_S = 60.0
 
 
 def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
@@ -34,22 +31,6 @@ def refuse_unfit(config: RunConfig, job: ClusterJob, target: str) -> None:
         raise ConfigError(f"{shared}; raise it, or use fewer ranks")
     if job.seeds and any(word.startswith("seed=") for word in job.words):
         raise ConfigError("seed= and --seeds are both given; leave one of them out")
-
-
-def is_queued(target: str, name: str) -> bool:
-    """Return whether a job of this name waits or runs. `ConfigError`: the site's program fails."""
-    query = load_target(target).query
-    if query is None:
-        return False
-    words = query(name)
-    try:
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=_QUERY_S, check=False)
-        problem = ended.stderr.strip() if ended.returncode else ""
-    except (OSError, subprocess.SubprocessError) as error:
-        problem = str(error)
-    if problem:
-        raise ConfigError(f"{words[0]} does not say which jobs wait: {problem.splitlines()[-1]}; try again later")
-    return bool(ended.stdout.strip())
 
 
 def submit(job: ClusterJob, target: str, folder: Path) -> None:

@@ -30,8 +30,7 @@ class ForecastRequest:
 
     profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
     KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. hours: that
-    the run may take then. plot: SVG or PNG file to draw. probe_kimg: length of the first runs of a
-    learning-rate probe; None: no probe.
+    the run may take then. plot: SVG or PNG file to draw.
     """
 
     workers: Sequence[int]
@@ -43,7 +42,6 @@ class ForecastRequest:
     is_chosen: bool = False
     hours: float | None = None
     plot: Path | None = None
-    probe_kimg: float | None = None
 
 
 def forecast_run(

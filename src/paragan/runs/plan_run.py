@@ -26,7 +26,6 @@ from paragan.hardware import device as devices, loopback
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.measured_times import measure_times, profile_operators
 from paragan.runs.plan_settings import PlanSource, choose_settings
-from paragan.runs.probe_rates import ProbeRequest, probe_rates, refuse_probe
 from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
 from paragan.scaling.allocations import to_fake
 from paragan.scaling.largest_batch import find_largest_batch
@@ -71,11 +70,8 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     return plan_run(PlanRequest(config, recipe, memory_gb=memory_gb, is_measured=measure))
 
 
-def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) -> Plan:
-    """Return the plan of a request.
-
-    say: called with a line before each long part. report: called with each result of a probe.
-    """
+def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
+    """Return the plan of a request. say: called with a line before each long part."""
     _refuse(request)
     notes = _notes(request.config)
     config = _simulated_config(request.config)
@@ -104,10 +100,6 @@ def plan_run(request: PlanRequest, say: Say = _ignore, report: Say = _ignore) ->
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)
-            if request.forecast.probe_kimg is not None:
-                limit = None if request.memory_gb is None else round(request.memory_gb * _GIGA)
-                probe = ProbeRequest(request.forecast.probe_kimg, say, report, limit)
-                chosen = probe_rates(source, chosen, probe)
     size = (_plan_model(config, found, operations), memory, _plan_data(config, found))
     return Plan(request.recipe, *size, measured, operators, chosen, ahead, notes)
 
@@ -122,10 +114,6 @@ def _refuse(request: PlanRequest) -> None:
         raise ConfigError("plan supports one pair of networks, not players; plan a recipe without them")
     if request.forecast is not None:
         refuse_forecast(request.config, request.forecast)
-        if request.forecast.probe_kimg is not None:
-            if request.shape is not None:
-                raise ConfigError("--probe-kimg trains on data, --shape plans without it; leave one of the two out")
-            refuse_probe(request.config, request.forecast.probe_kimg)
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:

@@ -25,17 +25,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run to plan. folder: of the run. fresh: it starts anew. describe: a plan as text.
-
-    probe_kimg: length of the first runs of a learning-rate probe; None: no probe.
-    """
+    """A run to plan. folder: of the run. fresh: it starts anew. describe: a plan as text."""
 
     config: RunConfig
     recipe: str
     folder: Path
     fresh: bool
     describe: Callable[[ParallelPlan], str]
-    probe_kimg: float | None = None
 
     def words(self, plan: str, say: Say) -> list[str]:
         """Return the settings of a plan as `key=value` words.
@@ -46,7 +42,7 @@ class PlannedRun:
         if (self.folder / "config.yaml").is_file() and not self.fresh:
             say(f"plan      {self.folder} has its settings; --fresh plans a new run")
             return to_words(settings_of_run(self.config, self.folder))
-        from paragan.runs import plan_settings, probe_rates
+        from paragan.runs import plan_settings
         from paragan.runs.start import count_devices
 
         place = from_environment()
@@ -58,13 +54,8 @@ class PlannedRun:
         if place is not None:
             hint = "write the plan first: plan RECIPE --workers N --choose --json > FILE, then --plan FILE"
             raise ConfigError(f"--plan auto measures one process, and this is {place}; {hint}")
-        if self.probe_kimg is not None:
-            probe_rates.refuse_probe(self.config, self.probe_kimg)
         source = profiled(self.config, self.recipe, say)
         chosen = plan_settings.plan_here(source, workers, self.config.train.batch)
-        if self.probe_kimg is not None:
-            probe = probe_rates.ProbeRequest(self.probe_kimg, say, say)
-            chosen = probe_rates.probe_rates(source, chosen, probe)
         say(self.describe(chosen))
         return to_words(chosen.settings)
 

@@ -86,14 +86,12 @@ class Target:
     """A kind of cluster.
 
     suffix: of the file's name. submit: returns the command that submits a file. render: returns the
-    text of the file; `ConfigError`: a job that the target cannot run. query: returns the command
-    that prints something while a job of a name waits or runs; None: the site has none.
+    text of the file; `ConfigError`: a job that the target cannot run.
     """
 
     suffix: str
     submit: Callable[[ClusterJob, PurePath], list[str]]
     render: Callable[[ClusterJob], str]
-    query: Callable[[str], list[str]] | None = None
 
 
 def shell_head(job: ClusterJob) -> list[str]:

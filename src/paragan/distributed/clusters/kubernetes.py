@@ -188,9 +188,4 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _query(name: str) -> list[str]:
-    """Return the command that prints the number of pods that wait or run."""
-    return ["kubectl", "get", "job", name, "--ignore-not-found", "--output=jsonpath={.status.active}"]
-
-
-TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render, _query)
+TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render)

@@ -81,8 +81,4 @@ def _options(job: ClusterJob) -> list[str]:
     return [*words, *job.site]
 
 
-def _query(name: str) -> list[str]:
-    return ["squeue", "--noheader", "--me", "--format=%i", f"--name={name}"]
-
-
-TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render, _query)
+TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render)

@@ -1,0 +1,113 @@
+"""`paragan tune`: the values of settings at which short runs of a recipe score best."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from paragan.cli.arguments import Trust, Words
+from paragan.cli.run_arguments import load_config, parse_words
+from paragan.cli.table import format_table, terminal_width
+from paragan.config.sections import ANY
+from paragan.core.addresses import is_url
+from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
+from paragan.core.printable import to_printable
+
+if TYPE_CHECKING:
+    from paragan.config import RunConfig
+    from paragan.core.interrupt import Interrupt
+    from paragan.runs.tune import Tuning
+
+_OUT = "Folder of the study, on this machine (default: runs/RECIPE-tune)."
+Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
+_TRIALS = "Trials that end; of a grid at most all."
+Trials = Annotated[int, typer.Option(min=1, help=_TRIALS)]
+_GOAL = "Metric to compare trials by: fd, coverage, … (`list metrics`)."
+Goal = Annotated[str, typer.Option(metavar="METRIC", help=_GOAL)]
+_KIMG = "Length of a trial in thousands of images (default: train.kimg)."
+Kimg = Annotated[float | None, typer.Option(metavar="KIMG", help=_KIMG)]
+_SAMPLER = "tpe: from the scores so far; grid: all combinations, of settings with single values."
+SamplerName = Annotated[Literal["tpe", "grid"], typer.Option("--sampler", help=_SAMPLER)]
+
+
+def tune_command(
+    context: typer.Context,
+    words: Words = None,
+    *,
+    trials: Trials = 20,
+    goal: Goal = "fd",
+    kimg: Kimg = None,
+    sampler: SamplerName = "tpe",
+    out: Out = None,
+    trust: Trust = False,
+) -> None:
+    """Search for the best settings by short runs of a recipe.
+
+    A setting to vary is KEY=log:1e-5..1e-3, KEY=0..1, KEY=int:16..64 or KEY=a,b,c. The same command
+    resumes, and may run in several processes at once. Needs Optuna (extra `tune`).
+    """
+    recipe, overrides, folder = parse_words(words, context)
+    if folder is not None:
+        raise ConfigError(f"{folder} is a run; tune needs a recipe, and its folder by --out")
+    if out is not None and is_url(out):
+        raise ConfigError(f"--out {out}: a study needs a local folder; pass --out DIR")
+    options = {"goal": goal, "trials": trials, "kimg": kimg, "sampler": sampler}
+    tuning = _tuning(recipe, overrides, out, options, ANY if trust else None)
+    from paragan.core.interrupt import install
+
+    with install() as interrupt:
+        raise typer.Exit(_run(tuning, interrupt))
+
+
+def _tuning(
+    recipe: str, overrides: Sequence[str], out: str | None, options: Mapping[str, Any], outside: Container[str] | None
+) -> Tuning:
+    """Return the study of the command's words. Raises `ConfigError` for what cannot be tuned."""
+    from paragan.config import read_recipe
+    from paragan.distributed.launch.rank_env import from_environment
+    from paragan.runs.folder import run_name
+    from paragan.runs.session import join_world
+    from paragan.runs.tune import Tuning, goal_direction, refuse_trials
+    from paragan.runs.tune_space import parse_space, refuse_missing_optuna, trial_words
+    from paragan.runs.tune_study import StudyPlan
+
+    refuse_missing_optuna()
+    fixed, dimensions = parse_space(overrides)
+    length = [] if options["kimg"] is None else [f"train.kimg={options['kimg']}"]
+    first = trial_words({one.key: one.extremes[0] for one in dimensions})
+    config = load_config(recipe, [*fixed, *length, *first], outside)
+    if (config.devices or 1) > 1 or from_environment() is not None:
+        problem = "a trial of tune trains in one process; leave devices and torchrun out"
+        raise ConfigError(f"{problem}, and start the same command once for each device")
+
+    def configure(settings: Sequence[str]) -> RunConfig:
+        return read_recipe(recipe, [*fixed, *settings], outside)
+
+    refuse_trials(configure, dimensions)
+    goal = options["goal"]
+    compared = (goal, goal_direction(config, goal), options["trials"], config.train.kimg)
+    plan = StudyPlan(recipe, fixed, dimensions, *compared, config.seed, options["sampler"])
+    if not 0 < config.every.score_kimg < plan.kimg:
+        print(f"tune: no trial is pruned, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
+    return Tuning(plan, configure, Path(out or f"runs/{run_name(recipe)}-tune"), join_world(config, None))
+
+
+def _run(tuning: Tuning, interrupt: Interrupt) -> int:
+    """Run the study and print its results; return the exit code. `ParaganError`: no trial has a score."""
+    from paragan.runs.tune import tune
+    from paragan.runs.tune_results import best_trial, trial_rows, winner_command, write_results
+
+    trials = tune(tuning, interrupt, lambda line: print(to_printable(line), flush=True))
+    if interrupt.requested:
+        return PREEMPTED
+    print(format_table(trial_rows(tuning.plan, trials), terminal_width()))
+    print(write_results(tuning.plan, trials, tuning.folder))
+    best = best_trial(tuning.plan, trials)
+    if best is None:
+        reason = next((one.reason for one in reversed(trials) if one.reason), "see the folder logs")
+        raise ParaganError(f"no trial of {tuning.folder} has a score; the last one: {reason}")
+    print(f"train with the best values of trial {best.number}:\n{winner_command(tuning.plan, best)}")
+    return 0

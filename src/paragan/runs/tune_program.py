@@ -1,0 +1,61 @@
+"""Tuning of the run of a program, before its first step (`ScalingManager(tune=…)`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.config import RunConfig, compare, dump, parse_recipe, read_recipe
+from paragan.config.sections import ANY
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.interrupt import Interrupt
+from paragan.core.network_factory import Model
+from paragan.distributed.launch.rank_env import RankEnv
+from paragan.runs.tune import Tuning, goal_direction, refuse_trials, tune
+from paragan.runs.tune_results import best_trial
+from paragan.runs.tune_space import Dimension, trial_words
+from paragan.runs.tune_study import StudyPlan
+
+_GOAL = "fd"
+_LENGTH = 10  # of the run, in trials
+
+
+@dataclass(frozen=True)
+class ProgramTuning:
+    """A run of a program to tune, on the ranks of `world`. networks: from memory. folder: of the run."""
+
+    config: RunConfig
+    networks: Model
+    world: World
+    place: RankEnv | None
+    folder: Path
+
+    def apply(self, dimensions: Sequence[Dimension], trials: int, fresh: bool, say: Callable[[str], None]) -> RunConfig:
+        """Return the config with the values of the best trial. Collective.
+
+        A run that exists keeps its values, unless `fresh`. Raises `ConfigError` as `tune`, and if no
+        trial has a score.
+        """
+        if (self.folder / "config.yaml").is_file() and not fresh:
+            former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
+            keys = tuple(one.key for one in dimensions)
+            return self._with([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
+        config = self.config
+        refuse_trials(self._with, dimensions)
+        kimg = max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000
+        direction = goal_direction(config, _GOAL)
+        plan = StudyPlan(self.folder.name, (), tuple(dimensions), _GOAL, direction, trials, kimg, config.seed)
+        folder = self.folder.with_name(f"{self.folder.name}-tune")
+        found = tune(Tuning(plan, self._with, folder, self.world, self.place, self.networks), Interrupt(), say)
+        best = best_trial(plan, found)
+        values = self.world.gather(None if best is None else best.values)[0]
+        if values is None:
+            raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
+        say(f"tune      {' '.join(trial_words(values))}")
+        return self._with(trial_words(values))
+
+    def _with(self, words: Sequence[str]) -> RunConfig:
+        return parse_recipe(dump(self.config), "tune", ANY, words)

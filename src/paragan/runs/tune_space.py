@@ -1,0 +1,139 @@
+"""Search space of `tune`: ranges of settings, from words such as `g.optimizer.lr=log:1e-5..1e-3`."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from paragan.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+Value = str | int | float
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"(?:(log|int):(.*?)|({_NUMBER}))\.\.(.*)", re.DOTALL)
+_CLOSING = {"[": "]", "{": "}", '"': '"', "'": "'"}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A setting to vary: between two numbers, or among texts.
+
+    kind: of the values; `log` and `float` are real numbers. ends: both ends of a range. choices: the
+    values of a `choice`, as text.
+    """
+
+    key: str
+    kind: Literal["log", "float", "int", "choice"]
+    ends: tuple[float, float] = (0.0, 0.0)
+    choices: tuple[str, ...] = ()
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """The range as Optuna takes it."""
+        from optuna import distributions
+
+        if self.kind == "choice":
+            return distributions.CategoricalDistribution(self.choices)
+        if self.kind == "int":
+            return distributions.IntDistribution(int(self.ends[0]), int(self.ends[1]))
+        return distributions.FloatDistribution(*self.ends, log=self.kind == "log")
+
+    @property
+    def extremes(self) -> tuple[Value, ...]:
+        """All choices, or both ends: a setting that is valid at these is taken to be valid between them."""
+        return self.choices or (tuple(map(int, self.ends)) if self.kind == "int" else self.ends)
+
+
+def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
+    """Return the settings of all trials, and the dimensions.
+
+    A dimension is `log:a..b`, `a..b`, `int:a..b` or `x,y,z`; commas inside of brackets and quotes do
+    not separate values. `ConfigError` for a range that has no values, and if there is no dimension.
+    """
+    fixed = []
+    found: dict[str, Dimension] = {}
+    for word in words:
+        key, _, text = word.partition("=")
+        dimension = _dimension(key, text)
+        if dimension is None:
+            fixed.append(word)
+        elif key in found:
+            raise ConfigError(f"{key} has two ranges; give it one")
+        else:
+            found[key] = dimension
+    if not found:
+        raise ConfigError("tune needs a setting to vary; give it a range, such as g.optimizer.lr=log:1e-5..1e-3")
+    if "train.kimg" in found:
+        raise ConfigError("train.kimg: trials of different lengths do not compare; give it one value")
+    return tuple(fixed), tuple(found.values())
+
+
+def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
+    """Return the dimensions of a program's ranges by key. `ConfigError`: one is a plain value, or Optuna is missing."""
+    refuse_missing_optuna()
+    fixed, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
+    if fixed:
+        raise ConfigError(f"tune: {fixed[0]} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+    return dimensions
+
+
+def refuse_missing_optuna() -> None:
+    """Raise `ConfigError` if Optuna is not installed."""
+    if find_spec("optuna") is None:
+        raise ConfigError(f"tune: optuna is not installed; run {sys.executable} -m pip install 'paragan[tune]'")
+
+
+def trial_words(values: Mapping[str, Value]) -> list[str]:
+    """Return the values of a trial as `key=value` words."""
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def _dimension(key: str, text: str) -> Dimension | None:
+    """Return the dimension that a value describes; None for a plain value."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        choices = _split(text)
+        if len(choices) == 1:
+            return None
+        if "" in choices or len(set(choices)) < len(choices):
+            raise ConfigError(f"{key}={text}: a value is empty or given twice; give each value once")
+        return Dimension(key, "choice", choices=choices)
+    kind = match[1] or "float"
+    low, high = (_number(key, text, part) for part in (match[2] if match[1] else match[3], match[4]))
+    if kind == "int" and not (low.is_integer() and high.is_integer()):
+        raise ConfigError(f"{key}={text}: int: is for whole numbers; leave int: out")
+    if kind == "log" and low <= 0:
+        raise ConfigError(f"{key}={text}: log: is for numbers above 0; raise {low:g}, or leave log: out")
+    if low >= high:
+        raise ConfigError(f"{key}={text} is empty; give the smaller number first")
+    return Dimension(key, kind, (low, high))  # type: ignore[arg-type]
+
+
+def _number(key: str, text: str, part: str) -> float:
+    value = float(part) if re.fullmatch(_NUMBER, part) else math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"{key}={text}: {part!r} is not a number; write a range as 1e-5..1e-3")
+    return value
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Return the parts of a text between commas outside of brackets and quotes."""
+    parts = [""]
+    closing: list[str] = []
+    for character in text:
+        if closing and character == closing[-1]:
+            closing.pop()
+        elif character in _CLOSING and (not closing or closing[-1] in "]}"):
+            closing.append(_CLOSING[character])
+        if character == "," and not closing:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return tuple(parts)

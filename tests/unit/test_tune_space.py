@@ -1,0 +1,59 @@
+"""Ranges of settings that `tune` varies."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.core.errors import ConfigError
+from paragan.runs.tune_space import Dimension, parse_ranges, parse_space
+
+RATE = "g.optimizer.lr=log:1e-5..1e-3"
+
+
+def test_words_with_ranges_are_dimensions_and_the_others_are_settings():
+    words = [RATE, "loss.gamma=0..1.5", "model.width=int:16..64", "loss=hinge,r3", "penalties=[r1,r2]", "name='a,b'"]
+    fixed, dimensions = parse_space([*words, "data.path=../images", "train.batch=8"])
+    assert fixed == ("penalties=[r1,r2]", "name='a,b'", "data.path=../images", "train.batch=8")
+    assert dimensions == (
+        Dimension("g.optimizer.lr", "log", (1e-5, 1e-3)),
+        Dimension("loss.gamma", "float", (0.0, 1.5)),
+        Dimension("model.width", "int", (16.0, 64.0)),
+        Dimension("loss", "choice", choices=("hinge", "r3")),
+    )
+    assert [one.extremes for one in dimensions] == [(1e-5, 1e-3), (0.0, 1.5), (16, 64), ("hinge", "r3")]
+
+
+def test_distributions_are_those_of_the_ranges():
+    _, dimensions = parse_space([RATE, "a=-1..1", "b=int:2..3", "c=x,y"])
+    log, plain, whole, choice = (one.distribution for one in dimensions)
+    assert (log.low, log.high, log.log) == (1e-5, 1e-3, True)
+    assert (plain.low, plain.high, plain.log) == (-1, 1, False)
+    assert (whole.low, whole.high, choice.choices) == (2, 3, ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["train.batch=8"], "give it a range, such as"),
+        ([RATE, RATE], "g.optimizer.lr has two ranges"),
+        (["train.kimg=int:1..2"], "trials of different lengths do not compare"),
+        (["a=2..1"], "a=2..1 is empty; give the smaller number first"),
+        (["a=1..1"], "is empty"),
+        (["a=log:0..1"], "log: is for numbers above 0; raise 0"),
+        (["a=int:1..2.5"], "int: is for whole numbers"),
+        (["a=log:1..x"], "'x' is not a number; write a range as"),
+        (["a=0..inf"], "'inf' is not a number"),
+        (["a=log:1e-400..1e999"], "'1e999' is not a number"),
+        (["a=x,,y"], "a value is empty or given twice"),
+        (["a=x,y,x"], "a value is empty or given twice"),
+    ],
+)
+def test_range_without_values_is_refused(words, problem):
+    with pytest.raises(ConfigError) as refused:
+        parse_space(words)
+    assert problem in str(refused.value)
+
+
+def test_plain_value_among_the_ranges_of_a_program_is_refused():
+    with pytest.raises(ConfigError, match=r"tune: train.batch=8 is no range; write one as"):
+        parse_ranges({"g.optimizer.lr": "log:1e-5..1e-3", "train.batch": "8"})
