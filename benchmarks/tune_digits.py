@@ -29,10 +29,10 @@ def rates(g: float, d: float) -> list[str]:
 
 
 def score(words: list[str], out: Path) -> float:
-    """The last `fd` of the whole recipe."""
-    assert paragan(["train", "digits", *words, "--out", str(out)]) in (0, 2)  # 2: diverged
-    found = read_score(out) if (out / "score.json").exists() else {}
-    return next((value for name, value in found.items() if name.startswith("fd[")), float("inf"))
+    """The last `fd` of the whole recipe; infinite without one."""
+    code = paragan(["train", "digits", *words, "--out", str(out)])
+    assert code in (0, 2) and (out / "exit.json").exists(), "a run that another process trains is no result"
+    return next((value for name, value in read_score(out).items() if name.startswith("fd[")), float("inf"))
 
 
 def found_rates(seed: int, trials: int, kimg: float, folder: Path) -> list[str]:
