@@ -24,7 +24,7 @@ from paragan.scaling.cluster import Link
 from paragan.scaling.parallel_plan import ParallelPlan
 from paragan.scaling.profile import Curve
 from paragan.schemes import asynchronous
-from tests.simulated_workers import cluster, game, player_profile
+from tests.simulated_workers import cluster, game, player_profile, profile
 
 LINK = Link(1e-4, 1e8)
 GOAL = PlanGoal(64, 64, 100)
