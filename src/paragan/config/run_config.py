@@ -15,10 +15,9 @@ from paragan.coevolution.options import GridOptions
 from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
 from paragan.core.settings_tree import flatten
-from paragan.engine.options import Change, EveryOptions, InitOptions, RollbackOptions, TrainOptions
+from paragan.engine.options import Change, EveryOptions, InitOptions, LoadingOptions, RollbackOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import AdversarialOptions, PlayerOptions
-from paragan.loading.options import LoadingOptions
 
 FORMAT = 1
 _WRITERS = ("images", "jsonl", "console", "report")

@@ -10,7 +10,7 @@ from math import lcm
 
 import torch
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile
 
 from paragan import build
 from paragan.build.data import batch_stream
@@ -86,7 +86,7 @@ def profile_operators(
 def _profile(device: torch.device, run: Callable[[], None]) -> tuple[OperatorTime, ...]:
     run()
     is_cpu = device.type == "cpu"
-    with profile(activities=[ProfilerActivity.CPU, *([] if is_cpu else [ProfilerActivity.CUDA])]) as profiled:
+    with profile() as profiled:
         for _ in range(_TURNS):
             run()
         synchronized_time(device)
