@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 import paragan as pg
 from paragan.cli.export import export
 from paragan.core.types import Rows
-from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.game import latents
 from paragan.game.prior import Prior
@@ -162,11 +161,6 @@ def test_class_names_that_differ_in_case_only_are_distinguished(trained):
         generator.sample(1, labels="Ab")
 
 
-def test_load_does_not_open_the_data(run, monkeypatch):
-    monkeypatch.setattr("paragan.build.game_trainer.open_data", lambda config: pytest.fail("the data was built"))
-    assert pg.load(run).info == pg.load(run / "g.safetensors").info
-
-
 def test_only_the_generator_is_read(run):
     (newest(run) / "d.safetensors").unlink()
     assert {name.split("/")[0] for name in load_file(newest(run) / "g.safetensors")} >= {"net", "ema", "optimizer"}
@@ -199,21 +193,3 @@ def test_images_are_pictures(channels, mode, tmp_path):
         assert sheet.size == (34, 52)  # 3x4 enlarged eightfold, a gap below and beside
     with pytest.raises(pg.ConfigError, match=r"a sheet of images is \.png, \.jpg or \.jpeg"):
         images.save(tmp_path / "a.bmp")
-
-
-def test_facts_are_checked():
-    assert GeneratorInfo.read([1, 2, 3], ["a"], 0, 0) == GeneratorInfo((1, 2, 3), ("a",), 0, 0)
-    with pytest.raises(ValueError, match="shape"):
-        GeneratorInfo.read([1, 2, 3.0], ["a"], 0, 0)
-
-
-def test_a_generator_and_its_images_say_what_they_are_in_a_line(run):
-    generator = pg.load(run)
-    assert repr(generator) == "<generator dcgan, 1x8x8, 10 classes, step 4>"
-    assert repr(generator.sample(3)) == "<3 images of 1x8x8>"
-
-
-@pytest.mark.parametrize("n", [0, -1, 2.0, "a", True, 10**9])
-def test_a_number_of_images_that_is_none_is_refused(run, n):
-    with pytest.raises(pg.ConfigError, match="n must be an integer from 1 to 1,048,576"):
-        pg.load(run).sample(n)

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paragan import build
-from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
@@ -27,7 +25,6 @@ from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
 from tests.laws.small_gan import batches, game, player
-from tests.tiny_run import SMALL, TINY
 
 
 def small_game(k=1):
@@ -162,13 +159,6 @@ def test_option_without_a_meaning_in_turns_is_refused(option):
     with pytest.raises(ConfigError, match=rf"scheme.{name} does not apply to players that take turns"):
         Scheme(Options(staleness=0, reuse=False, **option)).refuse(small_game(), image_specs((1, 8, 8)))
     Scheme(Options(staleness=0, **option)).refuse(small_game(), image_specs((1, 8, 8)))
-
-
-def test_the_players_of_a_config_may_differ_in_their_batch(tmp_path):
-    words = (*TINY, *SMALL, "scheme.name=asynchronous", "scheme.g_batch=32", "scheme.staleness=0")
-    trainer = build.trainer(read_recipe("digits", words), tmp_path, print, lambda: False)
-    list(trainer.run())
-    assert (trainer.gan.g.images, trainer.gan.d.images) == (4 * 32, 4 * 16)
 
 
 LINES = [

@@ -37,15 +37,6 @@ def test_auto_executor_chooses_and_prints_the_fastest(others, chosen):
     assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
 
 
-@pytest.mark.parametrize(("limit_s", "calls"), [(0.0, 3), (600.0, 6)])
-def test_auto_executor_after_the_limit_begins_no_round(limit_s, calls, monkeypatch):
-    monkeypatch.setattr(auto, "_LIMIT_S", limit_s)
-    counted = []
-    monkeypatch.setattr(loop.LoopExecutor, "train", lambda self, *given: counted.append(given) or {})
-    auto.AutoExecutor({"loop": loop.LoopExecutor()}, lambda text: None).train(cells(), 2, loss_of)
-    assert len(counted) == calls  # a warm-up, the rounds, the generation
-
-
 def test_auto_executor_measurement_changes_no_state():
     one, other = cells(), cells()
     executor = auto.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from paragan import build
-from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
@@ -136,12 +135,6 @@ def test_parameter_counts(case, count):
     assert sum(layer.out_features for layer in told) == 1 + classes and "embed" not in str(dict(net.named_modules()))
 
 
-def test_without_classes_both_heads_are_one():
-    plain, told = (sngan.Discriminator(sngan.Options(width=4, conditional=False, head=head), SHAPE, 3)
-                   for head in ("projection", "auxiliary"))  # fmt: skip
-    assert plain.state_dict().keys() == told.state_dict().keys()
-
-
 @pytest.mark.parametrize(("side", "count"), [("Generator", 9_416_196), ("Discriminator", 2_517_186)])
 def test_reacgan_has_contragans_networks(side, count):
     with torch.device("meta"):
@@ -168,20 +161,3 @@ def test_head_that_no_penalty_trains_warns(model, penalties, told):
     config = read_recipe("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
     assert [f"{side.value}: {' or '.join(names)}" for side, names in game.missing_label_penalties.items()] == told
-
-
-def test_run_with_untrained_head_prints_warnings(tmp_path, capsys):
-    words = ("data.size=8", "train.batch=8", "train.kimg=0.008", "train.threads=1", "evaluation.features=null")
-    small = ("model={name: sngan, head: auxiliary, width: 4}", "every.sample_kimg=0", "augment=null", "penalties=[]")
-    assert main(["train", "digits", *words, *small, "--out", str(tmp_path / "run")]) == 0
-    found = [line for line in capsys.readouterr().out.splitlines() if "does not learn labels" in line]
-    added = [line.partition("; add ")[2] for line in found]
-    assert added == ["{name: auxiliary, side: g}", "{name: auxiliary, side: d}"]
-
-
-@pytest.mark.parametrize("side", ["Generator", "Discriminator"])
-def test_reacgan_speaks_of_itself(side):
-    with pytest.raises(ConfigError, match=r"^model reacgan does not support images of 28x28, .* resize them to 32x32 "):
-        getattr(reacgan, side)(reacgan.Options(), (1, 28, 28), 10)
-    with pytest.raises(ConfigError, match=r"model.conditional=true needs labels, but the data has none"):
-        getattr(reacgan, side)(reacgan.Options(), (1, 32, 32), 0)

@@ -99,14 +99,6 @@ def test_run_stopped_while_it_waits_for_a_score_computes_it_after_a_resume(tmp_p
     assert len(record(tmp_path, "score")) == 2
 
 
-def test_run_without_an_answer_finishes_and_says_so(tmp_path, stand_in):
-    stand_in("time.sleep(60)", timeout_s=0.3)
-    assert trained(tmp_path, "every.score_kimg=0") == 0
-    text = "the score of step 6 failed: no answer within evaluation.timeout_s=0.3; training continues"
-    assert [line["text"] for line in record(tmp_path, "event")] == [f"warning: {text}"]
-    assert record(tmp_path, "score") == []
-
-
 def test_checkpoint_that_cannot_be_written_costs_the_score_only(tmp_path, stand_in, monkeypatch):
     whole = TrainingLoop.save
 

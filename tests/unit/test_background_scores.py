@@ -18,7 +18,6 @@ from paragan.core.local_processes import is_running
 from paragan.core.pieces import Pieces
 from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.time_box import TimeBox
-from paragan.evaluation.score import Score
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.report.record import Record
 from tests.processes import ROOT, running, wait_for
@@ -214,14 +213,6 @@ def test_process_ends_with_a_killed_trainer(is_suspended):
         parent.kill()
         parent.wait(30)
         wait_for(lambda: not is_running(child), seconds=30)
-
-
-def test_score_of_json_is_equal():
-    score = Score({"fd": 0.1 + 0.2}, 10, {"n": [1, 2]}, {"fd": 1e-300}, {}, {"fd": [0.0, 1.0]}, 2.5)
-    fields = {**vars(score), "directions": {"fd": -1}}
-    back = Score.from_json(json.loads(json.dumps(fields)))
-    assert back.values == {**score.values, "directions": {"fd": -1}}
-    assert back.seconds == 2.5
 
 
 def test_time_box_refuses_scores_above_their_share(monkeypatch):

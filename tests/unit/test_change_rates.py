@@ -79,29 +79,6 @@ def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path):
     assert [line["g/lr"] for line in lines(run, "step")] == [line["g/lr"] for line in lines(whole, "step")]
 
 
-def test_the_same_command_with_change_records_one_change(run):
-    for _ in range(2):
-        assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
-    assert len(pg.config.read_recipe(str(run / "config.yaml")).history) == 1
-    assert sum("changed from" in line["text"] for line in lines(run, "event")) == 1
-
-
-def test_the_rate_before_a_change_is_refused_after_it(run, capsys):
-    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
-    capsys.readouterr()
-    assert train(run, "train.kimg=0.064") == 2
-    assert "g.optimizer.lr was 0.001, now 0.0002" in capsys.readouterr().err
-
-
-def test_a_schedule_changes_like_a_rate(run):
-    words = ["d.schedule.name=linear", "d.schedule.start=4", "d.schedule.end=8"]
-    assert train(run, "train.kimg=0.064", *words, "--change") == 0
-    keys = {change.key for change in pg.config.read_recipe(str(run / "config.yaml")).history}
-    assert keys == {"d.schedule.name", "d.schedule.start", "d.schedule.end"}
-    rates = [line["d/lr"] for line in lines(run, "step")]
-    assert rates[3] > rates[5] > rates[6] > rates[7] > 0
-
-
 GROUP = 'g.optimizer.groups=[{match: "*.bias", lr: 1e-3, eps: 1e-6}]'
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -93,11 +92,6 @@ def test_help_and_config_errors_import_no_torch_and_write_nothing(words, code, e
     assert sorted(empty_folder.rglob("*")) == before
 
 
-def test_importing_paragan_imports_no_torch():
-    ended = shell(code="import paragan, sys; print('torch' in sys.modules, paragan.__version__)", capture_output=True)
-    assert ended.stdout == f"False {paragan.__version__}\n"
-
-
 def test_every_public_name_exists():
     assert {name for name in paragan.__all__ if getattr(paragan, name) is None} == set()
     assert set(dir(paragan)) == set(paragan.__all__)
@@ -150,11 +144,6 @@ def test_usage_error_exits_2_without_a_traceback(words, said, empty_folder, caps
     assert out == ""
 
 
-def test_command_without_arguments_prints_help(capsys):
-    assert main([]) == 2
-    assert "Usage: paragan" in "".join(capsys.readouterr())
-
-
 def test_train_passes_config_and_run_folder(stub, empty_folder):
     calls = stub("train", "train_run", result=85)
     (empty_folder / "mine.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\n")
@@ -185,12 +174,6 @@ def test_eval_passes_its_options(stub, capsys):
         ("run", None, None, True, False, 4),
     ]
     assert capsys.readouterr().out == "step 3  fd 1\n" * 3
-
-
-def test_eval_with_json_prints_json(stub, capsys):
-    stub("evaluate", "evaluate_run", result=SimpleNamespace(to_json=lambda: {"metrics": {}}))
-    main(["eval", "run", "--json"])
-    assert capsys.readouterr().out == '{"metrics": {}}\n'
 
 
 @pytest.mark.parametrize(
@@ -268,7 +251,3 @@ def test_full_disk_is_one_line():
     with open("/dev/full", "w") as full:
         ended = shell("config", "digits", stdout=full, stderr=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
-
-
-def test_package_has_an_entry_point():
-    assert callable(importlib.import_module("paragan.__main__").entry)

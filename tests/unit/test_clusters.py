@@ -173,11 +173,6 @@ def test_job_with_an_invalid_value_is_refused(changes):
         a_job(**changes)
 
 
-def test_unknown_target_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="choose one of kubernetes, local, mpi, ray, slurm"):
-        load_target("pbs")
-
-
 def container(**changes) -> dict:
     """The container of the job's pods, as Kubernetes would start it: `$(NAME)` replaced, `$$` read as `$`."""
     text = render("kubernetes", image="x", **changes)
@@ -219,12 +214,6 @@ signal.pause()
     wait_for(lambda: {"0", "1"} <= {path.name for path in tmp_path.iterdir()}, process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 85
-
-
-def test_kubernetes_file_holds_one_service_and_one_job_per_seed():
-    documents = list(yaml.safe_load_all(render("kubernetes", image="x", seeds=(2, 9))))
-    names = [(document["kind"], document["metadata"]["name"]) for document in documents]
-    assert names == [(kind, f"digits-{seed}") for seed in (2, 9) for kind in ("Service", "Job")]
 
 
 def test_kubernetes_file_is_valid_by_the_schemas_of_kubernetes():

@@ -53,12 +53,6 @@ def test_messages_call_the_program_as_the_user_did(words, monkeypatch, capsys, t
     assert "paragan" not in error
 
 
-def test_help_calls_the_program_as_the_user_did(monkeypatch, capsys):
-    monkeypatch.setenv("PARAGAN_COMMAND", "./run")
-    main(["train", "--help"])
-    assert capsys.readouterr().out.startswith("Usage: ./run train ")
-
-
 def test_help_describes_every_verb_in_a_whole_sentence(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     main(["--help"])

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports.arrivals import NO_FAILURE
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 from paragan.distributed.transports.waiting import WorkerError
 from tests import thread_communicator
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
@@ -79,14 +77,6 @@ def test_dropped_worker_raises_elsewhere_with_the_missing_worker():
         world[2].wait(0)
 
 
-def test_drop_without_an_error_is_reported():
-    here, there = thread_communicator.create_communicators(2, WAIT_S)
-    there.abort()
-    there.abort()
-    with pytest.raises(WorkerError, match=r"worker 1 has left$"):
-        here.exchange({1: []})
-
-
 def test_what_came_before_a_worker_left_is_taken():
     here, there = thread_communicator.create_communicators(2, WAIT_S)
     there._send(0, 1, [message(5)])
@@ -110,13 +100,6 @@ def test_mismatched_calls_raise():
     assert str(first).startswith("worker 1 is at exchange 1, this worker at gather 1")
 
 
-def test_who_is_far_ahead_is_not_given_memory():
-    here, there = thread_communicator.create_communicators(2, 0.5)
-    for _ in range(4):
-        together(1, lambda _: there._send(0, 1, [message(1)]))
-    assert len(here._arrivals._lists[1]) == 2
-
-
 def test_the_newest_that_was_posted_is_had_once_and_whole():
     here, there = thread_communicator.create_communicators(2, WAIT_S)
     assert here.newest() == {}
@@ -128,40 +111,6 @@ def test_the_newest_that_was_posted_is_had_once_and_whole():
     assert here.newest() == {}
     there.post({0: []})
     assert here.newest() == {1: []}
-
-
-class Recorded(PeerConnection):
-    """A way that keeps what goes."""
-
-    def __init__(self):
-        super().__init__(1, thread_communicator.create_communicators(2)[0]._arrivals)
-        self.went = []
-
-    def _put(self, kind, number, tensors):
-        self.went.append((kind, [int(tensor[0]) for tensor in tensors]))
-
-
-def test_one_posted_list_is_under_way_and_the_newest_follows():
-    way = Recorded()
-    for value in range(4):
-        way.post([message(value)])
-    assert way.went == [(MessageKind.POST, [0])]
-    for _ in range(2):
-        way._dispatch(MessageKind.TAKEN, 0, [])
-    assert way.went == [(MessageKind.POST, [0]), (MessageKind.POST, [3])]
-    way.post([message(4)])
-    assert way.went[2:] == [(MessageKind.POST, [4])]
-
-
-def test_nothing_follows_a_farewell():
-    way = Recorded()
-    way.post([message(0)])
-    way.post([message(1)])
-    way.send(MessageKind.LEAVE, NO_FAILURE, [])
-    way._dispatch(MessageKind.TAKEN, 0, [])
-    way._dispatch(MessageKind.POST, 0, [])
-    way.send(MessageKind.LEAVE, NO_FAILURE, [])
-    assert way.went == [(MessageKind.POST, [0]), (MessageKind.LEAVE, [])]
 
 
 def test_waiting_for_a_post_raises_if_the_worker_leaves():
@@ -187,13 +136,6 @@ def test_who_closed_is_no_error_for_those_that_still_work():
     fine(together(2, do))
     with pytest.raises(WorkerError, match="worker 1 has left"):
         here.wait(1)
-
-
-def test_close_by_one_worker_alone_raises():
-    here, _ = thread_communicator.create_communicators(2, 0.3)
-    with pytest.raises(WorkerError, match="worker 1 did not answer"):
-        here.close()
-    here.abort()
 
 
 def test_alone_all_is_here():

@@ -92,11 +92,6 @@ def test_scores_by_different_protocols_never_share_a_chart_and_none_is_the_best(
     assert page.count("≠ protocol") == 3
 
 
-def test_equal_values_have_no_best(tmp_path):
-    (row,) = read_comparison([run(tmp_path / name, score(2, 5.0)) for name in "abc"]).scores
-    assert row.best is None and row.compares
-
-
 def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):
     changed = run(tmp_path / "a", score(2, 1.0, num_images=400), score(4, 5.0), score(6, 6.0))
     found = read_comparison([changed, run(tmp_path / "b", score(2, 5.5))])

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from paragan.engine.consistency import checksum
-from paragan.engine.options import EveryOptions
 
 
 def sums(tensor):
@@ -54,7 +53,3 @@ def test_checksum_detects_swapped_words(a, b):
 def test_checksum_distinguishes_nan_and_signed_zero():
     assert sums(torch.tensor([0.0])) != sums(torch.tensor([-0.0]))
     assert sums(torch.tensor([float("nan")])) == sums(torch.tensor([float("nan")]))
-
-
-def test_every_check_steps_default_is_1000():
-    assert EveryOptions().check_steps == 1000

@@ -16,7 +16,7 @@ from paragan.core.dist import World
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
 from paragan.loading.control_law import Counters, Sizes
-from paragan.loading.controller import Controller, decision_values
+from paragan.loading.controller import Controller
 from paragan.loading.host_budget import Claim, HostBudget
 from tests import tiny_run
 
@@ -77,17 +77,6 @@ def test_controller_thread_resizes_a_slow_pipeline_and_ends():
     assert [Sizes(one["depth"], one["readers"], one["decoders"]) for one in changes] == pipeline.sizes
     assert running.values(False) == []
     assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
-
-
-def test_controller_decision_values_have_sizes_and_measurements():
-    pipeline = CountingPipeline(1.0)
-    running = controller(pipeline)
-    running.end()
-    for _ in range(20):
-        running.update(pipeline)
-    values = decision_values(running.newest)
-    assert (values["read_ms"], values["decode_ms"], values["stalls"]) == (1000, 10, 0)
-    assert values["readers"] >= 10
 
 
 def test_controller_respects_the_budget_of_threads_and_bytes():
@@ -151,16 +140,6 @@ def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
         if event.kind == "step":
             time.sleep(0.3)  # the controller decides four times a second
     assert "loading" in kinds
-
-
-def test_fixed_prefetch_has_no_controller(tmp_path):
-    for word in ("loading.prefetch=3", "loading.prefetch=0", "loading.prefetch=null"):
-        config = folder_run(tmp_path, word)
-        stream = build.data.batch_stream(config, build.open_data(config).train, 0, torch.device("cpu"))
-        next(stream)
-        assert stream.loading_values(True) == []
-        assert "loading controller" not in {thread.name for thread in threading.enumerate()}
-        stream.close()
 
 
 def test_ranks_of_a_host_have_half_of_the_readers_each(tmp_path, monkeypatch):

@@ -169,14 +169,6 @@ def test_cells_move_to_faster_workers(begun, tmp_path):
     assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")
 
 
-def test_record_contains_the_workers(begun):
-    grid = begun(workers=2)
-    grid.evolve(1)
-    found = grid.coordinator.workers
-    assert [(one["host"], one["cells"]) for one in found] == [("host 0", 2), ("host 1", 2)]
-    assert all(one["cells_per_s"] > 0 for one in found)
-
-
 class TestAge:
     """Workers that need not wait for one another."""
 

@@ -9,7 +9,7 @@ from paragan.core import rng
 from paragan.core.clock import Clock, Every
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.tree import map_tensors
-from paragan.core.types import Batch, Report, Rows, TurnInputs
+from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
 
 
@@ -33,11 +33,6 @@ def test_a_micro_batch_is_the_same_rows_over_any_number_of_ranks(world, total, n
     for k in range(n):
         assert sorted(i for parts in dealt for i in numbers(parts[k])) == list(range(k, total, n))
         assert all(parts[k].count == len(numbers(parts[k])) for parts in dealt)
-
-
-def test_parts_of_parts():
-    rows = Rows(0, 3, 20, 30)
-    assert sorted(i for p in rows.parts(3) for q in p.parts(2) for i in numbers(q)) == list(range(3, 23))
 
 
 @pytest.mark.parametrize("first", [0, 2])
@@ -112,11 +107,3 @@ def test_a_verdict_from_whatever_a_network_returns():
     verdict = DiscriminatorOutput(logits, features)
     assert DiscriminatorOutput.of(verdict) is verdict
     assert [len(v.features) for v in verdict.split([1, 2])] == [1, 2]
-
-
-def test_a_report_is_read_once_for_all():
-    assert Report(1, 2, {"a": torch.tensor(1.5), "b": torch.tensor(2, dtype=torch.int64)}).read() == {
-        "a": 1.5,
-        "b": 2.0,
-    }
-    assert Report(1, 2, {}).read() == {}

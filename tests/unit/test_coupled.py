@@ -110,15 +110,6 @@ def test_d_without_embeddings_is_refused(module):
 
 
 @pytest.mark.parametrize("module", KINDS)
-def test_features_of_another_shape_are_refused(module):
-    """An even number of them could be cut into halves, which would mean nothing."""
-    penalty = module.Penalty(module.Options())
-    told = rf"^penalty {penalty.name} needs a D .* features of shape \(6, 4\); use model"
-    with pytest.raises(ConfigError, match=told):
-        play(turn(Side.D, penalty), nets())
-
-
-@pytest.mark.parametrize("module", KINDS)
 def test_micro_batches_and_local_sgd_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
     told = f"micro_batches=2 does not support the penalty {penalty.name}, which compares the samples of a batch"

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from paragan.core.dist import ALONE, World
+from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
@@ -79,16 +79,6 @@ def test_converted_norms_still_mix_samples_and_are_armed():
     convert(net, TWO, None)
     begin_update(net)
     assert net.norm.update_due
-
-
-def test_a_world_of_one_changes_nothing():
-    net = Twice()
-    convert(net, ALONE, None)
-    assert type(net.first.norm) is BatchNorm and type(net.own[0]) is nn.BatchNorm2d
-
-
-def test_networks_without_a_batch_norm_make_no_groups():
-    convert(nn.Sequential(nn.Conv2d(3, 3, 1), nn.InstanceNorm2d(3)), FOUR, 2)
 
 
 def test_a_copy_talks_to_the_same_ranks():
@@ -173,11 +163,3 @@ def test_evaluation_needs_no_communication():
         alone = copy.deepcopy(net.double().eval())
         convert(net, TWO, None)
         assert torch.equal(net(images(4, 3, 2, 2)), alone(images(4, 3, 2, 2)))
-
-
-@pytest.mark.usefixtures("only_rank")
-def test_torchs_shapes_are_still_checked():
-    norm = nn.BatchNorm2d(3)
-    convert(norm, TWO, None)
-    with pytest.raises(ValueError, match="expected 4D input"):
-        norm(torch.zeros(4, 3))

@@ -68,10 +68,6 @@ def test_coin_of_each_batch_of_a_step():
     assert gan.clock.images == 15 * BATCH
 
 
-def test_without_a_coin_d_is_always_updated():
-    assert updated(game(), batches(), 5) == [0, 1, 2, 3, 4]
-
-
 def test_schemes_without_pauses_refuse_them():
     for scheme in (extragradient.Scheme(), asynchronous.Scheme()):
         with pytest.raises(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 import paragan as pg
 from paragan.augment.diffaugment import Augment, Options, _jitter_colours, shift_images
 from paragan.core import rng
-from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
 from paragan.parallel import none
 from tests.laws.small_gan import batches, game, player
@@ -47,15 +45,6 @@ def test_cutout_is_one_square_of_half_the_side():
         assert len(rows) <= 8 and len(columns) <= 8
     assert max(areas) == 64
     assert min(areas) >= 16  # the centre lies inside
-
-
-def test_nothing_chosen_is_nothing_done():
-    assert torch.equal(Augment(Options(False, False, False))(X, 0, "s", ROWS), X)
-
-
-def test_samples_that_are_no_images_are_refused():
-    with pytest.raises(ConfigError, match="augment needs images, but samples have shape"):
-        Augment(Options())(torch.zeros(40, 7), 0, "s", ROWS)
 
 
 def test_d_sees_augmented_images_and_penalties_do_not():

@@ -9,8 +9,6 @@ from torch import nn
 import paragan as pg
 from paragan.core.discriminator_weights import discriminator_weights
 from paragan.core.types import Side
-from paragan.game.network import CalledNetwork, Calling
-from paragan.parallel._blocks import blocks
 from paragan.schemes import synchronous
 from tests.one_turn import BATCH, SHAPE, nets, play, turn
 
@@ -106,13 +104,6 @@ def test_split_cuts_every_member_and_layer():
     assert torch.equal(torch.cat([first.logits_B, second.logits_B]), output.logits_B)
 
 
-def test_autocast_returns_float32_for_every_member():
-    net = CalledNetwork(several().float(), Calling(torch.bfloat16))
-    output = pg.DiscriminatorOutput.of(net(torch.ones(2, *SHAPE)))
-    assert {member.logits_B.dtype for member in output.members.values()} == {torch.float32}
-    assert all(layer.dtype == torch.float32 for member in output.members.values() for layer in member.layers)
-
-
 @pytest.mark.parametrize(
     ("combine", "weights", "expected"),
     [
@@ -189,11 +180,6 @@ def test_parameter_groups_are_by_discriminator():
         torch.testing.assert_close(moved, factor * (value - before[name]), rtol=1e-9, atol=1e-14)
 
 
-def test_each_discriminator_is_a_block_of_shards():
-    net = several()
-    assert blocks(net) == [*net["mpd"].nets, net["msd"]]
-
-
 def naive_matching(real, fake, factors=(1, 1, 1), mean_of_layers=False):
     total = 0
     for factor, (_, layers), (_, made) in zip(factors, real, fake, strict=True):
@@ -237,10 +223,6 @@ def test_feature_matching_names_the_discriminator_without_features():
     message = r"^penalty feature_matching_l1 needs discriminator bare that returns features; let D return paragan"
     with pytest.raises(pg.ConfigError, match=message):
         play(turn(Side.G, penalty), {**nets(), Side.D: d})
-
-
-def jacobian(logits_B, x):
-    return torch.autograd.grad(logits_B.sum(), x, create_graph=True)[0].flatten(1)
 
 
 @pytest.mark.parametrize("name", ["r1", "r2", "gradient_penalty", "consistency", "feature_matching"])

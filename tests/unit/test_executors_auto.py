@@ -15,7 +15,7 @@ from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.hardware import executors as compiling, precision
-from paragan.runs import choose_executor, trial_steps
+from paragan.runs import choose_executor
 from paragan.runs.trial_steps import Timing, TrialRun
 from tests.tiny_run import newest
 
@@ -24,7 +24,6 @@ WORDS = (
     *("augment=null", "evaluation.features=null", "every.sample_kimg=0", "train.kimg=0.024"),
     *("g.precision=fp32", "d.precision=fp32"),  # `auto` depends on the processor
 )
-AUTO = ("g.precision=auto", "d.precision=auto")
 LONG = "train.kimg=8000"  # a million steps: half an hour at 2 ms
 
 
@@ -80,18 +79,6 @@ def test_fastest_executor_is_chosen_and_all_times_are_printed(tmp_path):
         "executor  compile fp32: 1.00 ms a step, after 100 s of compiling",
         "executor  chosen: compile fp32",
     ]
-
-
-def test_the_least_of_all_rounds_counts(tmp_path):
-    """One that was slowed down by something else is not lost."""
-
-    class Disturbed(Clock):
-        def __call__(self, config, budget_s):
-            slowed = 5.0 if way(config) == FIRST and len(self.asked) // 2 in (0, 3) else 0.0  # first round, and last
-            return Timing(super().__call__(config, budget_s).step_s + slowed)
-
-    found, said = choose(tmp_path, Disturbed({LAST: 3.0, FIRST: 2.0}))
-    assert way(found) == FIRST and said[1] == "executor  eager fp32: 2.00 ms a step"
 
 
 def test_what_compiling_takes_counts(tmp_path):
@@ -152,23 +139,6 @@ def test_players_that_only_fit_on_separate_ranks_are_not_measured(tmp_path, monk
     else:
         found, said = choose(tmp_path, clock, "scheme=asynchronous", world=world)
         assert found.train.executor == "eager" and "do not fit into one process" in said[-1]
-
-
-def test_rows_of_a_trial_are_those_of_a_rank_of_d():
-    written = config("scheme={name: asynchronous, ranks: {g: 2, d: 2}}")
-    assert TrialRun(written, World(rank=0, size=4), None).rows == 4
-
-
-def test_measuring_ends_with_its_budget(tmp_path, monkeypatch):
-    monkeypatch.setattr(choose_executor, "BUDGET_S", 0.0)
-    found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0}))
-    assert clock.asked == [way(found)] == [LAST] and said[0] == "executor  eager fp32: not tried, 0 s are over"
-    monkeypatch.undo()
-    bench = TrialRun(config(), World(), None)
-    steps = []
-    monkeypatch.setattr(trial_steps.time, "perf_counter", lambda: steps.append(0) or 30.0 * len(steps))
-    bench(replace(config(), train=replace(config().train, executor="eager")), 20.0)
-    assert len(steps) == 2  # one step
 
 
 def train(tmp_path, *words):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 
-import numpy as np
 import pytest
 
 from paragan.distributed.transports.failure_detector import ArrivalGaps, FailureDetector
@@ -62,24 +61,6 @@ def test_a_steady_process_is_never_suspected_and_fails_after_ten_heartbeats(seed
     found = limits(steady(random.Random(seed), 1000))
     assert suspicions(found) == 0
     assert {fail_after for _, _, fail_after in found} == {10.0}
-
-
-def test_a_fixed_limit_of_two_heartbeats_would_fail_live_processes():
-    """The rule before this one, for comparison: the synthetic sources are hard enough."""
-    for source in (bursty, long_tailed):
-        assert sum(gap > 2.0 for gap in source(random.Random(0), 5000)) > 50
-
-
-def test_a_normal_quantile_fails_more_often_on_a_long_tail_than_the_longest_gap():
-    """Phi accrual at 8 (5.6 deviations) with the same floor, as the docstring claims."""
-    ours = normal = 0
-    for seed in range(5):
-        found = limits(long_tailed(random.Random(seed), 5000))
-        ours += failures(found[200:])
-        gaps = np.array([gap for gap, _, _ in found])
-        recent = np.lib.stride_tricks.sliding_window_view(gaps, 200)[:-1]
-        normal += int((gaps[200:] > np.maximum(10.0, recent.mean(1) + 5.6 * recent.std(1))).sum())
-    assert normal >= 4 * max(ours, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -142,12 +123,6 @@ def test_a_coordinator_that_was_suspended_blames_no_worker():
     assert list(found) == ["b"] and found["b"] >= 3608.0
 
 
-def test_a_coordinator_that_is_suspended_before_its_first_look_blames_no_worker():
-    detector = FailureDetector(1.0, 300.0)
-    detector.record_arrival("a", 5.0)
-    assert not detector.suspects(3600.0)
-
-
 def test_a_coordinator_that_is_always_slow_still_finds_the_failed():
     """It looks every 5 heartbeats: the tenth look after the last message."""
     detector, found = FailureDetector(1.0, 300.0), {}
@@ -166,9 +141,3 @@ def test_gaps_of_the_coordinator_do_not_lengthen_the_limit_of_workers():
     watched(detector, 0, 5, ["a"])
     watched(detector, 3600, 3605, ["a"])
     assert watched(detector, 3605, 3700) == {"a": 3614.25}
-
-
-def test_a_process_that_was_never_heard_is_not_missed():
-    detector = FailureDetector(1.0, 300.0)
-    assert watched(detector, 0, 50) == {}
-    detector.forget("a")

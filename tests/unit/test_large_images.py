@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks import large_images
 from paragan.core import registry
 from paragan.core.types import Side
 from paragan.game import sampling
@@ -39,12 +38,3 @@ def test_blocks_are_mapped_for_large_images_on_a_cpu_only():
     assert heap.mapped_from(CPU, (3, 256, 1024)) is None
     assert heap.mapped_from(torch.device("meta"), (3, 1024, 1024)) is None
     assert heap.mapped_from(CPU, (16_000,)) is None  # sound
-
-
-def test_a_case_of_an_accelerator_says_why_it_is_not_run(monkeypatch, capsys):
-    case = large_images.CASES["biggan, full width, as in the recipe"]
-    monkeypatch.setattr(large_images.devices, "select_device", lambda: CPU)
-    assert large_images.reason_not_to_run(case).startswith("no GPU")
-    row = large_images.row_of("biggan, full width, as in the recipe")
-    assert row["result"] == "not run: no GPU; it needs one of 60 GB"
-    assert "not run: no GPU" in capsys.readouterr().out
