@@ -118,32 +118,6 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     assert error.count("did you mean") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["tarin"], "Did you mean 'train'?"),
-        (["train", "--batch", "3"], "use train.batch=3"),
-        (["train", "digits", "vanilla-mnist"], "digits and vanilla-mnist are several recipes; use one"),
-        (
-            ["train", "digits", "train.batch"],
-            "train.batch has no value; use train.batch=VALUE",
-        ),
-        (["train", "digit"], "did you mean 'digits'?"),
-        (["train", "bomb.yaml"], "bomb.yaml:1: anchors and aliases"),
-        (["list", "modles"], "did you mean 'models'?"),
-        (["eval"], "paragan eval: Missing argument 'RUN'; see `paragan eval --help`"),
-        (["sample", "run", "--num", "0"], "--num"),
-    ],
-)
-def test_usage_error_exits_2_without_a_traceback(words, said, empty_folder, capsys):
-    (empty_folder / "bomb.yaml").write_text(BOMB)
-    assert main(words) == 2
-    out, error = capsys.readouterr()
-    assert said in error
-    assert error.count("\n") == 1
-    assert out == ""
-
-
 def test_train_passes_config_and_run_folder(stub, empty_folder):
     calls = stub("train", "train_run", result=85)
     (empty_folder / "mine.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\n")

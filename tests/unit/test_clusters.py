@@ -161,18 +161,6 @@ def test_job_that_a_target_cannot_run_is_refused(target, changes, expected):
         render(target, **changes)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"nodes": 0}, {"memory_mb": 0}, {"gpus_per_rank": 2}, {"retries": -1}, {"seeds": (1, 1)}),
-        *({"environment": (("A B", "c"),)}, {"environment": (("A=$(x)\nB", "c"),)}),
-    ],
-)
-def test_job_with_an_invalid_value_is_refused(changes):
-    with pytest.raises(ConfigError):
-        a_job(**changes)
-
-
 def container(**changes) -> dict:
     """The container of the job's pods, as Kubernetes would start it: `$(NAME)` replaced, `$$` read as `$`."""
     text = render("kubernetes", image="x", **changes)

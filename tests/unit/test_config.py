@@ -131,23 +131,6 @@ def test_a_wrong_value_is_one_line_that_says_what_is_right(recipe, text, problem
     assert end in found[0]
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("d.lr=3", "did you mean 'd.optimizer.lr'?"),
-        ("kmig=3", "did you mean 'train.kimg'?"),
-        ("trian.batch=3", "did you mean 'train'?"),
-        ("model.lattent=3", "did you mean 'model.latent'?"),
-        ("model.name=dcagn", "did you mean 'dcgan'?"),
-        ("g.optimizer.name=sgd", "did you mean 'SGD'?"),
-    ],
-)
-def test_what_may_have_been_meant_is_named_with_its_full_path(recipe, word, meant):
-    (found,) = problems(recipe(LEAST), [word])
-    assert found.startswith(f"command line: {word.partition('=')[0].replace('trian.batch', 'trian')}: unknown ")
-    assert found.endswith(meant)
-
-
 def test_all_problems_of_file_and_command_line_come_at_once(recipe):
     path = recipe("data: digits\nmodel: {name: mlpp}\nseed: no\nseed: 3\ntrain:\n  batch: -1\n  kimgs: 3\n")
     found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.micro_batches"])
@@ -170,19 +153,6 @@ def test_a_file_full_of_nonsense_gets_a_short_answer(recipe):
     assert len(found) == 51
     assert found[-1] == "and 451 more"
     assert max(map(len, found)) <= 1000
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("digit", "unknown recipe 'digit'; choose one of "),
-        ("nothing.yaml", "nothing.yaml: does not exist; "),
-        ("", "unknown recipe ''; choose one of "),
-    ],
-)
-def test_an_unknown_recipe_is_one_line(name, problem, recipe):
-    (found,) = problems(name)
-    assert found.startswith(problem)
 
 
 def test_a_dumped_config_loads_back_equal(recipe):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 import threading
 import time
 
@@ -12,12 +11,11 @@ from PIL import Image
 
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.dist import World
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
 from paragan.loading.control_law import Counters, Sizes
 from paragan.loading.controller import Controller
-from paragan.loading.host_budget import Claim, HostBudget
+from paragan.loading.host_budget import HostBudget
 from tests import tiny_run
 
 MIB = 1 << 20
@@ -79,15 +77,6 @@ def test_controller_thread_resizes_a_slow_pipeline_and_ends():
     assert changes[0]["readers"] > 2 and changes[0]["reason"] == "congestion"
 
 
-def test_controller_respects_the_budget_of_threads_and_bytes():
-    pipeline = CountingPipeline(1.0)
-    running = controller(pipeline, threads=7, num_bytes=6 * MIB)
-    running.end()
-    for _ in range(30):
-        running.update(pipeline)
-    assert running.newest.sizes == Sizes(6, 6, 1)
-
-
 def test_controller_of_a_deleted_pipeline_ends():
     pipeline = CountingPipeline(0.01)
     running = controller(pipeline)
@@ -140,14 +129,3 @@ def test_run_with_automatic_prefetch_records_the_loading_pipeline(tmp_path):
         if event.kind == "step":
             time.sleep(0.3)  # the controller decides four times a second
     assert "loading" in kinds
-
-
-def test_ranks_of_a_host_have_half_of_the_readers_each(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(build.data, "_MAX_READERS", 6)
-    budgets = [build.data._host_budget(World(rank, 2, rank, 2)) for rank in (0, 1)]
-    given = []
-    for budget in budgets:
-        budget.update(lambda threads, num_bytes: given.append(threads) or Claim(threads, 0, True))
-    assert given == [3, 3]
-    assert budgets[0].path == budgets[1].path

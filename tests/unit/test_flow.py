@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,8 +17,6 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, LossTerms, Rows, Side, TurnInputs
-from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.score import Score
 from paragan.game.network import CalledNetwork
 from paragan.game.sampling import steps_protocol, with_steps
 from paragan.layers.init import initialise
@@ -83,12 +80,6 @@ def test_flow_matching_equals_the_plainest_loop():
     torch.testing.assert_close(found[1], [weight.grad for weight in net.parameters()], rtol=1e-10, atol=1e-12)
 
 
-def test_flow_matching_in_parts_equals_the_whole_batch():
-    net = network()
-    penalty = flow_matching.Penalty(flow_matching.Options())
-    torch.testing.assert_close(gradients(net, penalty, 3)[1], gradients(net, penalty)[1], rtol=1e-10, atol=1e-12)
-
-
 def test_flow_matching_without_a_flow_is_refused():
     net = dcgan.Generator(dcgan.Options(width=4, latent=64), SHAPE, 0).double()
     with pytest.raises(ConfigError, match=r"^penalty flow_matching needs a generator of velocities; use .*flow_unet$"):
@@ -147,13 +138,6 @@ def test_steps_change_inside_the_block_only():
         pass
     with pytest.raises(ConfigError, match=r"^steps=0 must be an integer from 1; change it$"), with_steps(net, 0):
         pass
-
-
-def test_score_of_a_flow_records_its_steps():
-    scored = SimpleNamespace(num_images=2, mode="eval", score=lambda generate: Score({}, 2, {"mode": "eval"}))
-    prior = pg.Prior(0, 64, CLASSES, dtype=torch.float64)
-    found = Evaluator.score_network(scored, CalledNetwork(network(steps=3)), prior)
-    assert found.protocol == {"mode": "eval", "steps": 3}
 
 
 def test_flow_noise_equals_the_formula_and_appends_the_time():
@@ -259,12 +243,3 @@ def test_steps_of_sample_export_and_load_agree(teacher, tmp_path):
     assert torch.equal(pg.load(tmp_path / "four.safetensors").sample(3).tensor, four)
     assert main(["sample", str(teacher), "--steps", "2", "--num", "4", "--out", str(tmp_path / "two.png")]) == 0
     assert (tmp_path / "two.png").is_file()
-
-
-def test_steps_of_a_generator_without_solver_are_refused_in_one_line(tmp_path, capsys):
-    words = ["data.size=8", "model.width=4", "train.kimg=0.064", "evaluation.features=null", "every.sample_kimg=0"]
-    assert main(["train", "digits", *words, "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert main(["sample", str(tmp_path / "run"), "--steps", "4"]) == 2
-    error = capsys.readouterr().err
-    assert error == "--steps: dcgan has no solver steps; leave it out\n"

@@ -11,7 +11,7 @@ from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
 from paragan.runs import profile_run
 from paragan.runs.plan_settings import read_parallel_plan
-from paragan.scaling.cluster import INTERCONNECTS, Link, Unevenness
+from paragan.scaling.cluster import Link, Unevenness
 from paragan.scaling.forecast import Goal, forecast, forecasts
 from paragan.scaling.plan import ForecastPlan
 from paragan.schemes import asynchronous
@@ -57,30 +57,12 @@ def test_weak_scaling_grows_the_batch_and_strong_scaling_keeps_it():
     assert weak.efficiency == pytest.approx(4 * strong.efficiency)
 
 
-def test_cost_is_that_of_all_workers():
-    one, four = forecasts(game(), cluster(1), Goal(1000, cost_per_hour=2.0), (1, 4))
-    assert one.cost == pytest.approx(2 * one.hours) and four.cost == pytest.approx(8 * four.hours)
-    assert four.hours == pytest.approx(one.hours / 4)
-
-
 def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints():
     uneven = cluster(10, unevenness=Unevenness(mtbf_hours=100, restart_s=60))
     found = forecast(game(), uneven, Goal(1000, save_kimg=64))
     repeated_s = 64_000 / 640 * 0.18 / 2
     lost = 10 / (100 * 3600) * (60 + repeated_s)
     assert found.step_s == pytest.approx(0.18 / (1 - lost))
-
-
-@pytest.mark.parametrize(
-    ("scaling", "counts", "has_note"),
-    [("weak", (1, 4), True), ("weak", (4,), True), ("weak", (1,), False), ("strong", (1, 4), False)],
-)
-def test_table_names_the_goal_and_notes_a_batch_that_grows(scaling, counts, has_note):
-    goal = Goal(1250, scaling)
-    plan = ForecastPlan(game().profile, cluster(1), goal, forecasts(game(), cluster(1), goal, counts, num_steps=20))
-    text = format_forecast(plan)
-    assert "  hours to 1250 kimg  cost" in text
-    assert ("larger batch usually needs more images for the same\nquality" in text) == has_note
 
 
 def test_table_has_what_links_must_carry_next_to_the_network_and_what_was_measured():
@@ -111,28 +93,6 @@ def test_workers_that_fail_before_they_save_are_refused():
 def test_more_workers_than_samples_are_refused():
     with pytest.raises(ConfigError, match=r"100 workers share a batch of 64; pass train\.batch=100"):
         forecast(game(), cluster(100), Goal(1000, "strong"))
-
-
-def test_thousand_workers_cost_no_more_simulated_operations_than_64():
-    """Steps are operations on arrays: the numbers of calls are equal."""
-    from paragan.scaling.simulation import SimulatedTime
-
-    calls = []
-    for workers in (64, 1024):
-        time = SimulatedTime(game(batch=1024), cluster(workers, LINK))
-        counted = []
-        compute = time._compute
-        time._compute = lambda *given, compute=compute, counted=counted: (counted.append(1), compute(*given))[1]
-        time.run(10)
-        calls.append(len(counted))
-    assert calls[0] == calls[1] == 30
-
-
-def test_plan_help_lists_every_network(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    assert main(["plan", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert [name for name in INTERCONNECTS if name not in text] == []
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"version": 1e9, "parallel": 3}', "{}"])

@@ -237,11 +237,6 @@ def test_a_resume_with_other_frozen_weights_is_refused(tmp_path, other, name):
         trainer(tmp_path / "run", **other).run()
 
 
-def test_a_trainer_without_a_weight_to_train_is_one_line():
-    with pytest.raises(pg.ConfigError, match=r"^generator: Frozen has no weight to train: all are frozen"):
-        pg.Trainer(pg.Frozen(Low()), nn.Linear(2, 1), {"image": torch.zeros(4, 2)})
-
-
 def test_a_copy_for_export_has_the_frozen_weights_by_name():
     net = Net(frozen(), 1).eval()
     x = torch.randn(3, 16, dtype=torch.float64)

@@ -33,10 +33,3 @@ def test_a_row_at_toy_size(name, monkeypatch):
     assert found["flop_per_image"] > 1e4 and found["share_of_peak"] == {}
     shares = found["time_of_operations"]
     assert shares["aten::convolution_backward"] > 0.02 and 0.5 < sum(shares.values()) <= 1
-
-
-def test_without_an_accelerator_it_says_so(capsys):
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    gpu_zoo.main()
-    assert capsys.readouterr().out == "not run: no accelerator\n"

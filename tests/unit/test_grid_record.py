@@ -11,7 +11,7 @@ from paragan.coevolution.evolution import Generations
 from paragan.coevolution.profile import Profile
 from paragan.core.clock import Clock
 from paragan.report.chart import run_end
-from paragan.report.grid_record import Grid, GridHistory
+from paragan.report.grid_record import GridHistory
 from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
@@ -28,14 +28,6 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
     both, strange = "cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."
     assert named == ["cell 0 (itself) 0.5, cell 1 0.5.", both, both, strange, strange]
     assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()
-
-
-def test_record_names_the_metric_of_the_scores():
-    line = {"generation": 1, "cells": cells(1.5, 2.0)}
-    for metric, text in (("fd[judge]", " with 1.5 by fd[judge]."), (None, " with 1.5.")):
-        (note,) = population_section(population(line, scored_by=metric), run_end(1.0, 1.0)).notes
-        assert note.endswith(text)
-    assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40
 
 
 def test_mean_over_cells_does_not_depend_on_which_worker_is_first():

@@ -77,21 +77,6 @@ def test_cells_without_line_or_score_are_empty(tmp_path):
     assert found[3][1:] == ("3 best", "4.5", "")
 
 
-def test_low_is_the_first_shade_and_high_the_last():
-    found = section(population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2)))
-    levels = [int(tile.shade[1]) for line in found.lines for tile in line]
-    assert [len(line) for line in found.lines] == [2, 2] and found.ramp == ("1", "4") and not found.is_log
-    assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
-
-
-def test_losses_have_letters_only_if_they_differ(page, run, tmp_path):
-    drawn = [told["loss"] for told in lines_of(run)[-1]["cells"].values()]
-    assert [letter for _, _, _, letter in tiles(page)] == [str(n) for n in drawn]  # "<" is no letter
-    assert "1 least_squares" in Parsed(page).text
-    alone = Page(made_grid.make(tmp_path / "alone", 2, 2, 3, losses=())).render()
-    assert [letter for _, _, _, letter in tiles(alone)] == [""] * 4
-
-
 def test_names_from_the_record_stay_text(page):
     parsed = Parsed(page)
     assert "<b>nonsaturating</b>" in parsed.text and "<b>nonsaturating" not in page
@@ -116,14 +101,6 @@ def test_mixture_of_best_cell_lists_its_neighbours(run, page):
     assert f"Mixture of cell {best}: {', '.join(parts)}." in Parsed(page).text
 
 
-def test_weights_of_another_neighbourhood_have_no_cells():
-    line = {"generation": 1, "cells": cells(1.0, 2.0, weights=[0.5, 0.25, 0.25])}
-    _, mixture = section(population(line, neighbours=[[0, 1], [1, 0]])).notes
-    assert mixture == "Mixture of cell 0: itself 0.5, neighbour 1 0.25, neighbour 2 0.25."
-    strange = {"generation": 1, "cells": cells(1.0, 2.0, weights=[1e308, -1.0, None])}
-    assert section(population(strange)).notes[1].endswith("itself 1e308, neighbour 1 −1, neighbour 2 –.")
-
-
 @pytest.mark.parametrize(("distance", "than"), [(0.5, ", better than"), (1.0, ", not better than"), (math.nan, "")])
 def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
@@ -134,38 +111,6 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     assert note.endswith(f"Score: {distance:g}{than} the best mixture." if than else "×3.")
     found.add(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
     assert found.ensemble is None  # the run went on
-
-
-def test_the_profile_adds_up_over_the_generations_once_each(page):
-    rows = [
-        re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r"<tr.*?</tr>", page.split('class="profile"')[1])
-    ]
-    assert rows[0] == ["routine", "wall s", "CPU s", "share of wall time", "wall s per cell and generation"]
-    names = ["gather", "train", "update_genomes", "mutate", "evaluate", "score", "overall"]
-    assert [row[0] for row in rows[1:]] == names  # the published ones first
-    assert rows[2][1:] == ["720", "360", "50.0%", "4"]  # 30 generations of 6 cells, 4 s each
-    assert rows[7][1:] == ["1,440", "720", "100.0%", "8"]
-
-
-def test_seconds_that_cannot_be_are_left_out_of_the_profile():
-    wall = {"train": 3.0, "score": math.nan, "mutate": -1.0, "gather": "x", "evaluate": 1e999}
-    profile = {"wall_s": wall, "cpu_s": {"train": None}}
-    found = population({"generation": 1, "cells": cells(1.0, 2.0), "profile": profile})
-    rows = section(found).profile
-    assert rows == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
-
-
-def test_a_generation_of_before_is_left_out():
-    found = population({"generation": 5, "cells": cells(1.0)}, {"generation": 4, "cells": cells(0.5)})
-    assert found.latest.number == 5 and found.curves["score/best"].last == 1.0
-
-
-@pytest.mark.parametrize(
-    ("shape", "drawn"), [((4, 5), (4, 5)), ((1, 64), (4, 16)), ((64, 1), (4, 16)), ((1, 5), (1, 5)), ((1, 1), (1, 1))]
-)
-def test_a_ring_is_drawn_in_lines_of_sixteen(shape, drawn):
-    lines = section(population({"generation": 1, "cells": cells(1.0)}, shape=shape)).lines
-    assert (len(lines), len(lines[0])) == drawn and sum(map(len, lines)) == math.prod(shape)
 
 
 def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
@@ -193,11 +138,6 @@ def test_what_a_grid_keeps_of_a_record_is_bounded():
     assert Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
 
 
-def test_a_neighbourhood_with_missing_cells_is_unknown():
-    near = {"shape": [1, 3], "neighbours": [[0, 1], [1, 7], "x"]}
-    assert Grid.read(near).neighbours == ((0, 1), (), ())
-
-
 def test_resumed_session_preserves_past_unless_grid_changed():
     found = population({"generation": 1, "cells": cells(1.0, 2.0)}, neighbours=[[0, 1], [1, 0]])
     again = found.after_start({"shape": [1, 2], "neighbours": [[0], [1]]})
@@ -214,11 +154,6 @@ def test_a_run_of_one_game_has_no_such_part(tmp_path):
     assert "2 × 2 cells" in text and "Population" not in text
 
 
-def test_generations_without_a_grid_are_ignored(tmp_path):
-    lines = (made_grid.make(tmp_path / "run", 2, 2, 3) / "metrics.jsonl").read_text().splitlines()[1:]
-    assert "Population" not in Parsed(Page(record(tmp_path / "cut", *lines)).render()).text
-
-
 @pytest.mark.parametrize("missing", [1, 2, 300])
 def test_a_generation_cut_short_waits_for_its_end(tmp_path, missing):
     folder = made_grid.make(tmp_path / "run", 2, 2, 3)
@@ -230,11 +165,3 @@ def test_a_generation_cut_short_waits_for_its_end(tmp_path, missing):
     (folder / "metrics.jsonl").write_bytes(whole)
     reader.read()
     assert reader.history.population.ensemble is not None and reader.history.population.profiled == 3
-
-
-def test_page_of_resumed_run_is_updated(tmp_path):
-    folder = made_grid.make(tmp_path / "run", 2, 2, 3)
-    page = Page(folder)
-    assert "after generation 3." in page.render()
-    made_run.append(folder, made_run.line("generation", 40, generation=4, cells=cells(9.0, 8.0, 7.0, 6.5)))
-    assert "after generation 4." in (told := page.render()) and "3 best" in told

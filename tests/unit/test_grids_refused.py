@@ -22,7 +22,6 @@ from paragan.distributed.transports.control import Listener
 from paragan.runs import start_grid
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import run_worker, with_num_workers
-from tests.processes import wait_for
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
@@ -185,39 +184,6 @@ class TestWorker:
             over.set()
             thread.join(5)
         assert len(said) == 1 and said[0].endswith("was refused: found another moon, expected this one")
-
-    def test_refused_connections_are_printed_now_and_then(self, listener):
-        said = []
-        server = workers._CoordinatorServer(config(), None, said.append, "", listener, {}, None, None)
-        for _ in range(2):
-            socket.create_connection(listener.address).close()
-            wait_for(lambda: listener.refused, seconds=5)
-            assert server._accept() is None
-        assert len(said) == 1 and re.search(
-            r"refused connections: 1, the last: 127.0.0.1:\d+: the (other end closed the connection|connection broke)",
-            said[0],  # it depends on whether the close arrives before or after the challenge is sent
-        )
-        server.silent_until = 0.0
-        assert server._accept() is None and "refused connections: 1, the last: 127.0.0.1:" in said[1]
-        assert server._accept() is None and len(said) == 2
-
-    def test_worker_that_left_is_not_counted(self, listener):
-        """It came, and was gone before it could be told anything."""
-
-        class Gone:
-            peer_info, peer_address = handshake.worker_info("cpu"), "somebody"
-
-            def send(self, kind, **values):
-                raise RankError("the other end closed the connection")
-
-            def close(self):
-                self.closed = True
-
-        gone, welcome = Gone(), {"config": dump(config())}
-        waiting = [gone]
-        listener.accept = lambda wait_s: waiting.pop() if waiting else None
-        server = workers._CoordinatorServer(config(), None, print, "", listener, welcome, None, None)
-        assert server._accept() is None and gone.closed
 
 
 class TestCompany:

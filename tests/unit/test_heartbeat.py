@@ -147,18 +147,3 @@ def test_a_stopped_worker_fails_and_holds_up_no_other(child):
     listener.close()
     assert time.monotonic() - began < WAIT_S
     worker.close()
-
-
-def test_a_line_itself_minds_no_silence(monkeypatch):
-    """For three times the time in which a message must move, and hundreds in which a worker may come."""
-    monkeypatch.setattr(control, "_LOOK_S", 0.001)
-    monkeypatch.setattr(control, "SEND_S", 0.2)
-    listener = Listener(TOKEN)
-    worker = connect(TOKEN, *listener.address, WAIT_S, {})
-    line = listener.accept(WAIT_S)
-    time.sleep(0.7)
-    line.send("order")
-    worker.send("answer")
-    assert (worker.receive(WAIT_S), line.receive(WAIT_S)) == ({"kind": "order"}, {"kind": "answer"})
-    second = connect(TOKEN, *listener.address, WAIT_S, {})
-    [end.close() for end in (worker, second, listener)]

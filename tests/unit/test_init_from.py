@@ -179,10 +179,3 @@ def test_no_code_that_the_source_names_is_imported(tmp_path, source):
     (run / "config.yaml").write_text("model: {name: nothing.like.it}\n")
     *_, line = started(tmp_path, run)
     assert ": G all" in line
-
-
-def test_python_takes_a_path_as_init(tmp_path, source):
-    settings = {"init": source, "model.latent": 8, "model.width": 4, "model.conditional": True, "data.size": 8}
-    tiny = {"train.batch": 16, "train.kimg": 0.016, "every.sample_kimg": 0, "evaluation.features": None}
-    run = pg.train("digits", settings | tiny, out=tmp_path / "run")
-    assert run.config.init.path == str(source)

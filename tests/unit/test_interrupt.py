@@ -7,7 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -125,18 +124,3 @@ def test_leaving_gives_the_signals_back():
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.requested
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_only_the_main_thread_may_install():
-    raised = []
-
-    def install():
-        try:
-            interrupt.install()
-        except ValueError as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=install)
-    thread.start()
-    thread.join(10)
-    assert len(raised) == 1

@@ -139,15 +139,6 @@ def test_world_of_one_process_has_a_group_on_request():
     assert "GLOO_SOCKET_IFNAME" not in os.environ
 
 
-def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
-    """Whatever the host name resolves to; what the user has set stands afterwards."""
-    monkeypatch.setenv(rank_env.GLOO_INTERFACE, "eth7")
-    seen = []
-    monkeypatch.setattr(join, "_create_groups", lambda *given: (seen.append(os.environ[rank_env.GLOO_INTERFACE]), None))
-    join.join(None, torch.device("cpu"), 5, alone_group=True)
-    assert (seen, os.environ[rank_env.GLOO_INTERFACE]) == ([rank_env.loopback_interface()], "eth7")
-
-
 def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another_is_named(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")

@@ -18,7 +18,6 @@ from paragan.evaluation.extractor_fit import accuracy_warning
 from paragan.features import _classifier as classifier
 from paragan.features._extractor import FeatureExtractor
 from paragan.features.judge import train_or_load
-from paragan.writers.console import score_line
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +82,3 @@ def test_scorer_stop_during_judge_training_writes_nothing(small, tmp_path):
     assert steps == [0, 1, 2, 3]
     assert not (tmp_path / "judge").exists()
     assert torch.is_grad_enabled()
-
-
-def test_score_line_has_real_values_and_accuracy():
-    values = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "num_images": 500}
-    values["protocol"] = {"extractor_accuracy": 0.876}
-    assert score_line(values) == "label_accuracy 0.907 (real 0.931)  fd[judge] 4  extractor accuracy 0.876"

@@ -12,7 +12,6 @@ import pytest
 from paragan.config import read_recipe
 from paragan.core.errors import (
     PREEMPTED,
-    CheckpointError,
     ConfigError,
     PeerFailedError,
     RankError,
@@ -189,13 +188,6 @@ def test_all_accelerators_are_used_by_default(monkeypatch):
     assert start.count_devices(read_recipe("digits", ["devices=1"])) == 1
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
     assert start.count_devices(read_recipe("digits")) == 1
-
-
-def test_the_logs_of_a_live_run_are_left_alone(tmp_path):
-    RunFolder(tmp_path / "none").refuse_in_use()
-    with RunFolder(tmp_path), pytest.raises(CheckpointError, match="in use by process"):
-        RunFolder(tmp_path).refuse_in_use()
-    RunFolder(tmp_path).refuse_in_use()
 
 
 def test_the_log_of_the_run_to_come_is_not_set_aside(tmp_path):

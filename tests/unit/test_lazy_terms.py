@@ -121,16 +121,6 @@ def test_resumed_intervals_are_where_they_were():
     assert second.g.version == TURNS
 
 
-def test_a_turn_without_a_due_term_changes_nothing_but_the_version():
-    gan = game()
-    train(gan, range(1))
-    before = {name: value.clone() for name, value in gan.g.net.state_dict().items()}
-    counts = (int(gan.g.updates), gan.g.images)
-    train(gan, range(1, 2))
-    assert all(torch.equal(value, before[name]) for name, value in gan.g.net.state_dict().items())
-    assert (int(gan.g.updates), gan.g.images) == counts and gan.g.version == 2
-
-
 def test_a_schedule_at_0_does_not_count_turns():
     off = pg.WeightSchedule(start=0.0, final=1.0, from_kimg=5 * BATCH / 1000, shape="step")
     gan = game(g_penalties=(pg.Term("l1", l1, off, interval=2),))

@@ -9,13 +9,9 @@ import torch
 
 from paragan import build
 from paragan.config import read_recipe
-from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
-from paragan.game.options import PlayerOptions
-from paragan.game.player import Player
-from paragan.game.validation import refuse_unsupported
 from paragan.penalties import lecam
 from tests.one_turn import BATCH, nets, play, turn
 
@@ -87,14 +83,6 @@ def test_what_it_remembers_is_on_the_way_of_no_gradient():
     losses = [called(penalty, *leaf).sum() for leaf in leaves]
     sum(losses).backward()
     assert all(leaf.grad.isfinite().all() for leaf in leaves)
-
-
-def test_parts_are_refused():
-    told = "micro_batches=2 does not support the penalty lecam, which compares the samples of a batch"
-    with pytest.raises(ConfigError, match=told):
-        refuse_unsupported(
-            PlayerOptions(micro_batches=2), Player(Side.D, torch.nn.Linear(1, 1)), (lecam.Penalty(lecam.Options()),)
-        )
 
 
 SETTINGS = [

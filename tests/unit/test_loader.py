@@ -122,24 +122,6 @@ def test_images_are_normalised_and_labels_whole(dtype):
     assert torch.equal(batch.label, row_numbers(batch) % 2)
 
 
-def test_grey_levels_reach_from_minus_one_to_one():
-    batches = [next(Loader(Numbered(256), 256, seed=0, device=CPU))]
-    assert (batches[0].image.min(), batches[0].image.max()) == (-1, 1)
-
-
-def test_without_labels_there_are_none():
-    assert next(Loader(Numbered(50, labelled=False), 8, seed=0, device=CPU)).label is None
-
-
-def test_the_position_is_the_whole_state():
-    first, second = (Loader(Numbered(50), 8, seed=1, device=CPU) for _ in range(2))
-    for _ in range(9):
-        next(first)
-    second.position = first.position
-    assert torch.equal(next(first).image, next(second).image)
-    assert first.position == 10
-
-
 def test_shares_are_the_batch():
     loaders = [Loader(Numbered(50), 7, seed=1, device=CPU, share=share) for share in (None, (0, 3), (3, 1), (4, 3))]
     for loader in loaders:
@@ -148,13 +130,6 @@ def test_shares_are_the_batch():
     assert torch.equal(torch.cat([p.image for p in parts]), whole.image)
     assert torch.equal(torch.cat([p.label for p in parts]), whole.label)
     assert parts[2].rows == Rows(5, 4, 3, 7)
-
-
-def test_time_in_the_loader_is_counted():
-    loader = Loader(Numbered(50), 8, seed=1, device=CPU)
-    assert loader.wait_s == 0
-    next(loader)
-    assert loader.wait_s > 0
 
 
 @pytest.mark.parametrize("share", [(0, 9), (-1, 4), (4, 0), (8, 1)])

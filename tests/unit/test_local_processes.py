@@ -52,11 +52,6 @@ def test_exit_codes_and_last_line_are_known_by_number(processes, tmp_path):
     assert processes.exit_reason(0) == "ended with exit code 0"
 
 
-def test_stop_with_exit_code_85_is_no_failure(processes):
-    start(processes, "import sys; sys.exit(85)")
-    assert processes.wait(WAIT_S) and not processes.has_failed
-
-
 def test_leaving_the_block_kills_processes_with_their_children(tmp_path):
     code = (
         "import subprocess, sys; child = subprocess.Popen(['sleep', '300']); print(child.pid, flush=True); child.wait()"
