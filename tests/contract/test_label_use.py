@@ -32,7 +32,3 @@ def test_a_conditional_generator_uses_its_labels(name, is_initialised):
     if is_initialised:
         initialise(net, 0, "g")
     assert not ignores_labels(net, Prior(0, net.latent, CLASSES, dtype=torch.float64))
-
-
-def test_there_are_conditional_generators():
-    assert len(CONDITIONAL) > 5

@@ -99,22 +99,6 @@ def test_run_stopped_while_it_waits_for_a_score_computes_it_after_a_resume(tmp_p
     assert len(record(tmp_path, "score")) == 2
 
 
-def test_checkpoint_that_cannot_be_written_costs_the_score_only(tmp_path, stand_in, monkeypatch):
-    whole = TrainingLoop.save
-
-    def save(trainer):
-        if trainer.clock.step == 2:
-            raise pg.CheckpointError("no space left on the device")
-        return whole(trainer)
-
-    monkeypatch.setattr(TrainingLoop, "save", save)
-    stand_in()
-    assert trained(tmp_path) == 0
-    texts = [line["text"] for line in record(tmp_path, "event")]
-    assert "warning: the score of step 2 is skipped: no space left on the device" in texts
-    assert [line["step"] for line in record(tmp_path, "score")][-1] == 6
-
-
 def test_inline_scores_above_their_share_of_time_are_skipped(tmp_path, monkeypatch):
     score = Score({"fd": 1.0}, 10, {}, seconds=1e6)
     monkeypatch.setattr("paragan.build.game_trainer.scorer", lambda *_, **__: lambda player, prior: score)

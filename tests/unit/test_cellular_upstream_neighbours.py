@@ -14,20 +14,3 @@ from benchmarks.cellular_upstream_cell import Config
 )
 def test_neighbours(number, rows, columns, expected):
     assert neighbours(number, Config(rows=rows, columns=columns)) == expected
-
-
-def test_transposed_neighbours_are_those_of_the_mirror_image():
-    def all_neighbours(size, **changes):
-        config = Config(rows=size, columns=size, **changes)
-        return [set(neighbours(number, config)) - {number} for number in range(size * size)]
-
-    assert all_neighbours(3)[1] == {0, 2, 4, 7}
-    assert all_neighbours(3, transposed=True)[1] == {0, 4, 5, 6}
-    for size, wrong in ((3, 6), (4, 12), (8, 56)):
-        pairs = zip(all_neighbours(size), all_neighbours(size, transposed=True), strict=True)
-        assert sum(plain != transposed for plain, transposed in pairs) == wrong
-
-
-def test_transposed_neighbours_of_a_grid_that_is_not_square_are_refused():
-    with pytest.raises(ValueError, match="must be square, not 2x3"):
-        neighbours(0, Config(rows=2, columns=3, transposed=True))

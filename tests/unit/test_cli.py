@@ -137,19 +137,6 @@ def test_train_passes_config_and_run_folder(stub, empty_folder):
     assert not calls[0][-1].requested
 
 
-def test_eval_passes_its_options(stub, capsys):
-    calls = stub("evaluate", "evaluate_run", result="step 3  fd 1")
-    main(["eval", "run", "--num-images", "100", "--seed", "3"])
-    main(["eval", "run", "--trust", "--best"])
-    main(["eval", "run", "--best", "--steps", "4"])
-    assert [(str(path), *rest) for path, *rest in calls] == [
-        ("run", 100, 3, False, False, None),
-        ("run", None, None, True, True, None),
-        ("run", None, None, True, False, 4),
-    ]
-    assert capsys.readouterr().out == "step 3  fd 1\n" * 3
-
-
 @pytest.mark.parametrize(
     ("raised", "code", "said"),
     [

@@ -52,31 +52,6 @@ def test_who_is_stopped_waits_no_longer(wait):
     assert time.monotonic() - began < WAIT_S / 5
 
 
-def test_dropped_worker_raises_elsewhere_with_the_missing_worker():
-    """Nobody waits for the time-out of 0, which waits for 1, which waits for 2."""
-    stopped = []
-    world = thread_communicator.create_communicators(3, WAIT_S, stopped=lambda: False)
-    world[1]._arrivals.stopped = lambda: bool(stopped)
-
-    def do(rank):
-        if rank == 2:
-            time.sleep(0.3)
-            stopped.append(True)
-            return
-        with pytest.raises(WorkerError) as caught:
-            world[rank].exchange({rank + 1: []})
-        world[rank].abort()
-        return str(caught.value), caught.value.worker
-
-    began = time.monotonic()
-    first, (second, lacked), _ = fine(together(3, do))
-    assert first == ("worker 1 has left because worker 2 failed", 2)
-    assert second.startswith("stopped after") and lacked == 2
-    assert time.monotonic() - began < WAIT_S / 5
-    with pytest.raises(WorkerError, match="worker 0 has left"):
-        world[2].wait(0)
-
-
 def test_what_came_before_a_worker_left_is_taken():
     here, there = thread_communicator.create_communicators(2, WAIT_S)
     there._send(0, 1, [message(5)])
@@ -98,19 +73,6 @@ def test_mismatched_calls_raise():
     here, there = thread_communicator.create_communicators(2, 2.0)
     first, _ = together(2, lambda rank: here.gather([]) if rank == 0 else there.exchange({0: []}))
     assert str(first).startswith("worker 1 is at exchange 1, this worker at gather 1")
-
-
-def test_the_newest_that_was_posted_is_had_once_and_whole():
-    here, there = thread_communicator.create_communicators(2, WAIT_S)
-    assert here.newest() == {}
-    for value in range(5):
-        there.post({0: [message(value), message(value, 7)]})
-    here.wait(1)
-    ((first, second),) = here.newest().values()
-    assert first.equal(message(4)) and second.equal(message(4, 7))
-    assert here.newest() == {}
-    there.post({0: []})
-    assert here.newest() == {1: []}
 
 
 def test_waiting_for_a_post_raises_if_the_worker_leaves():

@@ -10,8 +10,7 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.report.comparison import read_comparison
-from paragan.report.comparison_page import render_comparison_page, slider_positions
-from paragan.report.sample_frames import Frame
+from paragan.report.comparison_page import render_comparison_page
 from paragan.report.terminal_comparison import comparison_json
 from tests.browser import made_run, made_runs
 from tests.browser.made_run import line
@@ -99,17 +98,6 @@ def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):
     assert [value.value for value in row.values] == [5.0, 5.5] and row.best == 0  # not 1.0 of another protocol
     titles = {"fd[judge], protocol 1": ["A"], "fd[judge], protocol 2": ["A", "B"]}
     assert chart_lines(render_comparison_page(found)) == titles
-
-
-def test_slider_positions_at_the_latest_frame_of_every_run_up_to_a_kimg():
-    frames = [[Frame(0, kimg, 0.0, 1, 1, "") for kimg in row] for row in ([0.0, 2.0, 4.0], [1.0, 3.0])]
-    assert slider_positions(frames) == [[0, 0], [0, 0], [1, 0], [1, 1], [2, 1]]
-    many = [
-        [Frame(0, kimg, 0.0, 1, 1, "") for kimg in range(60)],
-        [Frame(0, k + 0.5, 0.0, 1, 1, "") for k in range(60)],
-    ]
-    assert len(slider_positions(many)) <= 61 and slider_positions(many)[-1] == [59, 59]
-    assert slider_positions([]) == []
 
 
 def test_command_writes_one_page_of_four_runs_and_prints_a_table(tmp_path, capsys, monkeypatch):

@@ -68,11 +68,6 @@ def test_law_steady_storage_does_not_oscillate():
     check_steady(range(12), (0.2, 0.3, 0.5))
 
 
-@pytest.mark.slow
-def test_law_steady_storage_does_not_oscillate_for_hundreds_of_seeds():
-    check_steady(range(1000, 1400), (0.2, 0.3, 0.5))
-
-
 @pytest.mark.parametrize("step_s", [0.1, 0.2, 0.5])
 @pytest.mark.parametrize("reads", [1, 8])
 def test_law_reserve_hides_the_time_until_more_threads_have_read(step_s, reads):

@@ -192,16 +192,6 @@ class TestAge:
         time.sleep(0.3)
         assert {worker._population.generation for worker in grid.workers} == {5}  # none did more
 
-    def test_limit_stops_at_the_last_generation_and_before_a_change(self, begun):
-        grid = begun("grid.changes=[{at: 4, topology: ring}]", workers=2, age=2, last=7)
-        found, untils = grid.coordinator, []
-        found.membership.admit()
-        for at in range(7):
-            found.at, found._topology = at, found.topology(at)
-            untils.append(found._until())
-        assert untils == [3, 4, 4, 4, 7, 7, 7]
-        found.at = 0
-
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
     def test_copy_older_than_the_limit_is_waited_for(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
@@ -226,14 +216,3 @@ class TestAge:
         grid = begun(workers=2, age=0)
         grid.evolve(3)
         assert grid.genomes() == alone(tmp_path / "alone", 3)
-
-    def test_cells_of_a_failed_worker_continue_on_others(self, begun):
-        grid = begun(workers=3, age=1, last=6, hooks={1: lambda: time.sleep(0.05)})
-        grid.evolve(2)
-        member = grid.coordinator.membership.members[1]
-        member.line.disconnect_reason = "killed"
-        grid.workers[1].line.disconnect_reason = "killed"
-        grid.evolve(6)
-        assert any("failed" in text for text in grid.said)
-        steps = [state.clock[0] for state in grid.coordinator.collect().values()]
-        assert len(steps) == 4 and min(steps) >= 12

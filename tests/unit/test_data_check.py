@@ -101,12 +101,6 @@ def test_kinds_are_counted(tmp_path):
     assert check_dataset(str(tmp_path)).kinds == dict.fromkeys((*modes, "CMYK", "16-bit"), 1)
 
 
-def test_grey_images_suggest_one_channel(tmp_path):
-    for number in range(2):
-        put(tmp_path / f"{number}.png", image=Image.new("L", (8, 8), number))
-    assert "data.channels=1" in check_dataset(str(tmp_path)).command
-
-
 def test_duplicates_in_different_formats_are_found(folder):
     image = Image.open(folder / "dogs" / "00.png")
     image.save(folder / "dogs" / "copy.bmp")

@@ -27,13 +27,6 @@ def test_the_file_holds_the_published_set():
     assert (images[0].ravel()[:16].tolist(), labels[0]) == (first, 0)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_shapes_and_names(size):
-    source = digits.source(digits.Options(size), "train")
-    assert source.shape == (1, size, size)
-    assert source.class_names == tuple("0123456789")
-
-
 @pytest.mark.parametrize("size", [16, 32])
 def test_enlarging_is_bilinear_between_pixel_centres(size):
     small = digits.source(digits.Options(8), "held_out").fetch([3])["image"][0, 0].double() * 16 / 255

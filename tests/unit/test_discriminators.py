@@ -118,19 +118,6 @@ def test_weights_are_by_name_or_list(combine, weights, expected):
     assert tuple(found.values()) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("d", "message"),
-    [
-        (several, r"adversarial.weights: no discriminator is called 'mpt'; choose from mpd/0, mpd/1, msd, mpd$"),
-        (lambda: Small(1).double(), r"adversarial.weights: no discriminator is called 'mpt'; D returns one output, so"),
-    ],
-)
-def test_unknown_name_in_weights_is_one_line(d, message):
-    with pytest.raises(pg.ConfigError, match=message) as error:
-        synchronous.step(game(d(), weights={"mpt": 1.0}), batches())
-    assert "\n" not in str(error.value)
-
-
 def test_record_has_every_discriminator_next_to_the_total():
     gan = game(several(), weights={"mpd": 0.25})
     z, _ = gan.prior.draw("d", pg.Rows(0, 0, 8, 8))

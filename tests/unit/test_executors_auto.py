@@ -128,19 +128,6 @@ def test_players_that_train_at_the_same_time_are_measured_in_turns_and_not_compi
     assert said[2] == "executor  compile: not tried, the players train at the same time"
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_players_that_only_fit_on_separate_ranks_are_not_measured(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(choose_executor, "run_on_main", lambda world, work: work())
-    clock = Clock({LAST: MemoryError("no memory"), FIRST: MemoryError("no memory")})
-    world = World(size=size)
-    if size == 1:
-        with pytest.raises(MemoryError):
-            choose(tmp_path, clock, "scheme=asynchronous", world=world)
-    else:
-        found, said = choose(tmp_path, clock, "scheme=asynchronous", world=world)
-        assert found.train.executor == "eager" and "do not fit into one process" in said[-1]
-
-
 def train(tmp_path, *words):
     return main(["train", "digits", *WORDS, *words, "--out", str(tmp_path / "run")])
 

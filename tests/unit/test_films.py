@@ -62,16 +62,6 @@ def test_an_encoder_that_fails_is_one_line_and_no_file(tmp_path, frames, monkeyp
     assert not (tmp_path / "film.mp4").exists()
 
 
-def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
-    program = tmp_path / "ffmpeg"
-    program.write_text("#!/bin/sh\nexec sleep 600\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(animation, "ENCODER", str(program))
-    monkeypatch.setattr(animation, "_TIMEOUT_S", 0.5)
-    with pytest.raises(DataError, match="could not write the video"):
-        save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
-
-
 def test_mp4_without_encoder_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     expected = "--out: writing .mp4 needs the program ffmpeg, which is not on PATH; install it, or write .webp or .gif"

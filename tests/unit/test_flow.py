@@ -26,7 +26,6 @@ from paragan.parallel import none
 from paragan.penalties import distillation, flow_matching
 
 SHAPE, CLASSES, BATCH, SEED = (1, 8, 8), 3, 6, 11
-OPTIONS = flow_unet.Options(width=8, embed=5)
 ROWS = Rows(4, 0, BATCH, BATCH)
 SMALL = ["data.size=8", "model.width=8", "train.batch=8", "evaluation.features=null", "every.sample_kimg=0"]
 SMALL += ["every.log_steps=1"]

@@ -11,19 +11,13 @@ from torch import Tensor, nn
 import paragan as pg
 from paragan.core.dist import ALONE
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.pieces import StoredTensors
-from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
-from paragan.game.options import EmaOptions
-from paragan.game.sampling import generate_images
-from paragan.game.state import restore, state_of
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.frozen import register_frozen_networks
 from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import begin_update, mixes_samples
 from paragan.parallel import MemoryOptions, none
 from paragan.parallel._fully_shard import _weights_on_meta
-from paragan.schemes import synchronous
 
 SHAPE = (1, 4, 4)
 
@@ -62,26 +56,6 @@ def values(net: pg.Frozen) -> list[Tensor]:
     return [value.clone() for value in net.network.state_dict().values()]
 
 
-def pair(seeds=(0, 1)) -> pg.GAN:
-    players = []
-    for side, outputs, seed in ((pg.Side.G, 16, seeds[0]), (pg.Side.D, 1, seeds[1])):
-        torch.manual_seed(seed)
-        net = Net(frozen(seed), outputs)
-        ema = Ema(copy.deepcopy(net), EmaOptions(half_life_kimg=0.01))
-        players.append(pg.Player(side, net, none.Strategy(), pg.Policy(), ema=ema))
-    loss = pg.Loss(lambda real, fake: fake.tanh() - real.tanh(), lambda fake, real: -fake.tanh())
-    penalty = pg.R1Penalty(pg.R1Options(weight=0.1))
-    prior = pg.Prior(0, 16, dtype=torch.float64)
-    return pg.GAN(*players, loss, prior, d_penalties=(penalty,))
-
-
-def batches(first: int, last: int):
-    for step in range(first, last):
-        draw = torch.Generator().manual_seed(step)
-        image = torch.randn(4, *SHAPE, generator=draw, dtype=torch.float64)
-        yield pg.Batch(pg.Rows(step, 0, 4, 4), {"image": image})
-
-
 def test_a_frozen_network_is_no_part_of_its_parent():
     inner = frozen()
     net = Net(inner, 1)
@@ -109,33 +83,6 @@ def test_gradients_flow_through_a_frozen_network_to_its_input():
     (mine,) = torch.autograd.grad(frozen()(x).sin().sum(), x)
     (theirs,) = torch.autograd.grad(plain(x).sin().sum(), x)
     assert mine.abs().max() > 0 and torch.equal(mine, theirs)
-
-
-def test_two_players_with_frozen_networks_train_sample_and_resume_exactly():
-    whole, stopped = pair(), pair()
-    before = [values(player.net.features) for player in (whole.g, whole.d)]
-    stream = batches(0, 4)
-    for _ in range(4):
-        synchronous.step(whole, stream)
-        generate_images(CalledNetwork(whole.g.net), torch.randn(4, 16, dtype=torch.float64), None, mode="train-stats")
-    stream = batches(0, 2)
-    for _ in range(2):
-        synchronous.step(stopped, stream)
-    resumed = pair()
-    for old, new in ((stopped.g, resumed.g), (stopped.d, resumed.d)):
-        pieces, counts = state_of(old)
-        # the head, its average, two moments of each tensor with their step, and the count of updates
-        assert len(pieces.tensors) == 2 + 2 + 2 * 3 + 1
-        saved = {name: value.clone() for name, value in pieces.tensors.items()}
-        restore(new, StoredTensors.of(saved), counts)
-    resumed.clock.step, resumed.clock.images = 2, 8
-    stream = batches(2, 4)
-    for _ in range(2):
-        synchronous.step(resumed, stream)
-    for mine, theirs, state in zip((whole.g, whole.d), (resumed.g, resumed.d), before, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(mine.net.parameters(), theirs.net.parameters(), strict=True))
-        assert mine.ema.net.features.network is mine.net.features.network
-        assert all(map(torch.equal, values(mine.net.features), state))
 
 
 @pytest.mark.parametrize(("given", "inside"), [(torch.float32, torch.bfloat16), (torch.float64, torch.float32)])
@@ -245,24 +192,3 @@ def test_a_copy_for_export_has_the_frozen_weights_by_name():
     assert torch.equal(copied(x), net(x))
     assert {f"features.network.{name}" for name in net.features.network.state_dict()} < copied.state_dict().keys()
     assert len(net.state_dict()) == 2
-
-
-@pytest.mark.slow
-def test_a_compiled_player_with_a_frozen_network_trains_as_an_eager_one():
-    def stepped(compiler) -> nn.Module:
-        torch.manual_seed(1)
-        net = Net(frozen(), 1)
-        d = pg.Player(pg.Side.D, net, calling=Calling(compiler=compiler))
-        inputs = pg.TurnInputs(
-            pg.Rows(0, 0, 4, 4), 0, real=next(batches(0, 1)), fakes=(torch.ones(4, *SHAPE).double(),)
-        )
-
-        def objective(outputs, feed):
-            return pg.LossTerms({"mine": outputs.real.logits_B - outputs.fake.logits_B})
-
-        d.update(pg.Turn(pg.Side.D, (pg.Side.D,), inputs, objective), against=pair().g)
-        return net
-
-    eager, compiled = stepped(None), stepped(lambda module: torch.compile(module, backend="aot_eager"))
-    for mine, theirs in zip(eager.parameters(), compiled.parameters(), strict=True):
-        assert torch.allclose(mine, theirs, rtol=0, atol=1e-12)

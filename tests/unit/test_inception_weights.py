@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 import torch
@@ -55,18 +54,6 @@ def test_imported_weights_are_an_extractor_with_published_names(published, weigh
     assert names["fd"].recorded_name(inception, 50_000) == "fid@50k"
     assert names["fd"].recorded_name(inception, 2_500) == "fid@2500"
     assert names["precision"].recorded_name(inception, 50_000) == "precision[inception]"
-
-
-@pytest.mark.slow
-def test_imported_weights_give_published_scores(published, weights_file, capsys):
-    assert main(["metrics", "import-weights", str(weights_file)]) == 0
-    assert "stored" in capsys.readouterr().out
-    metrics = "evaluation.metrics=[fd, kid, inception_score, precision]"
-    assert main([*TINY_RUN, "evaluation.features=inception", metrics, "--out", "run"]) == 0
-    with open("run/score.json") as file:
-        score = json.load(file)
-    assert {"fid@10", "kid@10", "inception_score@10", "precision[inception]"} <= set(score)
-    assert score["protocol"]["extractor_resize"] == "bilinear of TensorFlow 1"
 
 
 def test_missing_weights_are_one_line(published, capsys):

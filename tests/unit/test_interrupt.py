@@ -111,12 +111,6 @@ def test_a_terminal_that_closes_requests_a_stop_and_its_lines_fail_nothing(tmp_p
     assert said.read_text() == "saved"
 
 
-def test_sigquit_ends_a_process_at_once(loop):
-    loop.send_signal(signal.SIGQUIT)
-    out, _ = loop.communicate(timeout=30)
-    assert (out, loop.returncode) == ("", -signal.SIGQUIT)
-
-
 def test_leaving_gives_the_signals_back():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with interrupt.install() as stop:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -19,7 +18,6 @@ from paragan.core.errors import (
     outcome,
 )
 from paragan.core.event import Event
-from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv
@@ -198,16 +196,3 @@ def test_the_log_of_the_run_to_come_is_not_set_aside(tmp_path):
     aside = RunFolder(out).set_aside()
     assert [p.name for p in (out / "ranks").iterdir()] == ["launch.log"]
     assert [p.name for p in (aside / "ranks").iterdir()] == ["rank-1.jsonl"]
-
-
-def test_to_a_rank_a_second_signal_says_nothing_new(capfd):
-    """The terminal, the launcher and torchrun all hand on the same request."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    asked = Interrupt(patient=True, message="")
-    for number in (signal.SIGTERM, signal.SIGTERM):
-        asked._handle(number, None)
-    assert asked.requested and not asked.aborted
-    asked._handle(signal.SIGINT, None)
-    assert asked.aborted  # for the launcher to act on
-    assert capfd.readouterr().err == ""
-    assert {number: signal.getsignal(number) for number in before} == before
