@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
 from paragan import config
@@ -9,11 +11,16 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 
 PRESETS = registry.names("presets")
-RECIPES = registry.names("recipes")
+FAMILIES = {config.read_recipe(name).model.name: name for name in registry.names("recipes")}  # a recipe of each model
 OPTIMISERS = ("g.optimizer", "d.optimizer", "d.updates_per_step")
 SETS = (OPTIMISERS, ("grid", "scheme", "loss"))  # of optimisers, of grids
 GRIDS = ("lipi-ring", "lipizzaner", "mustangs")
 PARAGAN = ("g.optimizer", "d.optimizer", "g.strategy", "d.strategy", "scheme")  # everything of the system
+CASES = [
+    *zip(cycle(PRESETS), FAMILIES.values()),
+    *((name, "digits") for name in PRESETS),
+    ("mustangs", "fewstep-digits"),
+]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -22,8 +29,7 @@ def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
     assert lines[0].startswith("# ") and lines[1].startswith("# Source: ")
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(("name", "recipe"), CASES)
 def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
     plain = config.read_recipe(recipe)
     if plain.g.init is not None and name in GRIDS:

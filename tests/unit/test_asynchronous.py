@@ -88,7 +88,13 @@ def test_exploding_gradients_trigger_the_alarm():
         gan.d.net.blocks[1].linear.parametrizations.weight.original.fill_(math.nan)
     for _ in range(8):
         scheme.step(gan, stream)
-    assert scheme.staleness_logs["d"].in_step_at > 25
+    scheme.quiesce()
+    assert all(log.in_step_at > 25 for log in scheme.staleness_logs.values())
+    before = {name: dict(log.lags) for name, log in scheme.staleness_logs.items()}
+    for _ in range(6):
+        scheme.step(gan, stream)
+    for name, log in scheme.staleness_logs.items():
+        assert {lag for lag in log.lags if log.lags[lag] > before[name].get(lag, 0)} == {0}
     scheme.close()
 
 

@@ -1,4 +1,4 @@
-"""`benchmarks.asynchronous_quality`: rows are played and kept, intervals and emulated seconds are right."""
+"""`benchmarks.asynchronous_quality`: the smallest table, its pictures, and the interval of a mean."""
 
 from __future__ import annotations
 

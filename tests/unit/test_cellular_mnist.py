@@ -1,4 +1,4 @@
-"""`benchmarks.cellular_mnist`: arms are equal but for what they say, everybody is chosen alike, sums are right."""
+"""`benchmarks.cellular_mnist`: the smallest study has equal arms, a table and a drawing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ from paragan.features.judge import train_or_load
 pytestmark = pytest.mark.slow  # about 20 s
 
 WORDS = (
-    *(
-        "train.threads=1",
-        "train.batch=16",
-        "data.size=8",
-        "evaluation.num_images=64",
-        "scheme={name: skipping, every: 2}",
-    ),
+    *("train.threads=1", "train.batch=16", "data.size=8", "evaluation.num_images=64"),
+    "scheme={name: skipping, every: 2}",
     *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "penalties=[]", "evaluation.features=judge"),
     *("every.sample_kimg=0", "every.score_kimg=0", "g.ema=null"),
 )

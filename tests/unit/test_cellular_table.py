@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cellular_table`: methods take turns, are timed by routine, and appear in the tables."""
+"""`paragan bench cellular`: numbers of the tables, the smallest case of the command, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`benchmarks.cellular_upstream`: it trains, works as often as the description says, and accounts for all its time."""
+"""`benchmarks.cellular_upstream`: it works as often as the description says, with the neighbours of a torus."""
 
 from __future__ import annotations
 
@@ -86,6 +86,14 @@ def test_an_iteration_works_as_often_as_described(counts, rows, columns, reach):
     assert {name: number // len(run.cells) for name, number in counts.items()} == {
         name: number for name, number in per_cell.items() if number
     }
+
+
+@pytest.mark.parametrize(
+    ("number", "rows", "columns", "expected"),
+    [(0, 1, 1, []), (0, 2, 2, [2, 1]), (1, 3, 3, [7, 4, 0, 2]), (4, 3, 3, [1, 7, 3, 5]), (11, 3, 4, [7, 3, 10, 8])],
+)
+def test_neighbours(number, rows, columns, expected):
+    assert upstream.neighbours(number, cells.Config(rows=rows, columns=columns)) == expected
 
 
 def test_command_prints_every_routine(data_root, monkeypatch, capsys):
