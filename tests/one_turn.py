@@ -59,5 +59,21 @@ def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Los
     return terms, {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in net.named_parameters()}
 
 
+def assert_plain(played: Turn, pair: dict[Side, nn.Module], loss_B: Tensor, parts: int = 1, **bounds: float) -> None:
+    """The turn's only penalty and its gradients are those of a plain loop, which has computed `loss_B`.
+
+    bounds: `rtol`, `atol` of the loss; `least`, which some gradient exceeds.
+    """
+    of = {"rtol": 1e-11, "atol": 1e-13, "least": 1e-4, **bounds}
+    slopes = torch.autograd.grad(loss_B.sum() / BATCH, list(pair[played.side].parameters()), allow_unused=True)
+    terms, grads = play(played, pair, parts)
+    rows = [row for part in played.feed.rows.parts(parts) for row in range(BATCH)[part.window]]
+    (found,) = (terms.loss_B[penalty.name] for penalty in played.penalties)
+    torch.testing.assert_close(found, loss_B.detach()[rows], rtol=of["rtol"], atol=of["atol"])
+    slopes = [torch.zeros_like(g) if s is None else s for s, g in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-13)
+    assert max(slope.abs().max() for slope in slopes) > of["least"]
+
+
 def _nothing(outputs: Outputs, feed: TurnInputs) -> LossTerms:
     return LossTerms({"adversarial": outputs.fake.logits_B.reshape(len(outputs.fake.logits_B), -1).sum(1) * 0})

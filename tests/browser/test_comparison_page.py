@@ -51,17 +51,6 @@ def test_one_slider_moves_the_samples_of_all_runs_to_the_same_kimg(page):
     assert [len({sources[n] for _, sources in seen}) for n in range(4)] == list(made_runs.SAMPLES)
 
 
-DECODED = """
-return [...document.querySelectorAll("[data-track]")].every((image) => image.complete && image.naturalWidth === 120);
-"""
-
-
-def test_samples_are_decoded_at_both_ends_of_the_slider(page):
-    for stop in (0, 99):
-        page.run(MOVE, stop)
-        page.wait(lambda: page.run(DECODED))
-
-
 AXIS = """
 const shown = (query) => document.querySelector(query).getBoundingClientRect().width > 0;
 return [shown("[data-chart='metric-0'] .by-kimg polyline"), shown("[data-chart='metric-0'] .by-seconds polyline")];
@@ -126,13 +115,3 @@ def test_names_of_runs_stay_text_and_intervals_are_drawn(page):
     assert "<b>fast" in page.text(".runs") and page.run("return !document.querySelector('.runs td b')")
     assert page.run("return document.querySelectorAll('.whisker').length") == 4 * 2  # on both axes
     assert re.search(r"\[[\d.]+, [\d.]+\]", page.text(".scores"))
-
-
-def test_settings_that_differ_are_listed_alone(page):
-    rows = page.run("return [...document.querySelectorAll('.settings tbody tr')].map((row) => row.textContent)")
-    assert rows == ["seed0123", "train.batch6412864128"]
-
-
-def test_page_is_not_wider_than_a_telephone(page):
-    with page.screen(360):
-        assert page.run("return document.documentElement.scrollWidth") <= 360

@@ -78,12 +78,6 @@ def test_a_class_named_like_a_script_stays_text(page):
     assert page.run(box) > 40
 
 
-def test_row_labels_are_as_high_as_the_image(page):
-    heights = "return ['.rows', '#frame'].map(q => document.querySelector(q).getBoundingClientRect().height)"
-    names, picture = page.run(heights)
-    assert abs(names - picture) < 2
-
-
 def test_a_chart_reads_out_under_the_arrow_keys(page):
     page.keys("[data-chart='game-0'] svg", "home")
     first = page.text("[data-chart='game-0'] .readout")

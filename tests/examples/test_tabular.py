@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 import torch
-
-from tests.examples.stopped_runs import Killed, assert_equal_runs, assert_killed_is_straight, killed_at
-
-STEPS = 12
-KILLED_AT = sorted(random.Random(20261126).sample(range(2, STEPS), 3))
-SMALL = {"train.batch": 4, "train.kimg": STEPS * 4 / 1000, "every.save_kimg": 0.016}
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +44,3 @@ def test_tabular_generated_row_is_a_valid_row(tabular):
     assert rows.shape == (64, 5)
     assert torch.allclose(kind.round(), kind, atol=1e-6)
     assert torch.allclose(kind.sum(1), torch.ones(64))
-
-
-def test_tabular_interrupted_at_three_steps_equals_the_uninterrupted_run(tabular, tmp_path):
-    tabular.trainer(out=tmp_path / "straight", settings=SMALL).run()
-    for position in KILLED_AT:
-        made = killed_at(tabular.trainer(out=tmp_path / "killed", settings=SMALL), position, batch=4)
-        with pytest.raises(Killed):
-            made.run()
-    tabular.trainer(out=tmp_path / "killed", settings=SMALL).run()
-    assert_equal_runs(tmp_path / "straight", tmp_path / "killed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_tabular_killed_at_three_steps_equals_the_uninterrupted_run(tmp_path, ranks):
-    assert_killed_is_straight("tabular", tmp_path, STEPS, KILLED_AT, ranks)

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import l1_loss, mse_loss
 
 import paragan as pg
-from tests.examples.stopped_runs import Killed, assert_equal_runs, assert_killed_is_straight, killed_at, tensors_of
+from tests.examples.stopped_runs import Killed, assert_equal_runs, killed_at, tensors_of
 
 STEPS = 12
 KILLED_AT = sorted(random.Random(20261123).sample(range(2, STEPS), 3))
@@ -118,9 +118,3 @@ def test_vocoder_interrupted_at_three_steps_equals_the_uninterrupted_run(vocoder
             killed_at(made, position, batch=4).run()
     again = vocoder.trainer(out=tmp_path, settings=PLAIN, dtype=torch.float64).run()
     assert_equal_runs(straight[1].folder, again.folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_vocoder_killed_at_three_steps_equals_the_uninterrupted_run(tmp_path, ranks):
-    assert_killed_is_straight("vocoder", tmp_path, STEPS, KILLED_AT, ranks)

@@ -1,16 +1,8 @@
-"""A digit survives its way through sixteen codes; a killed run is an uninterrupted one."""
+"""A digit survives its way through sixteen codes."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
-
-from tests.examples.stopped_runs import Killed, assert_equal_runs, assert_killed_is_straight, killed_at
-
-STEPS = 12
-KILLED_AT = sorted(random.Random(20261124).sample(range(2, STEPS), 3))
-SMALL = {"train.batch": 4, "train.kimg": STEPS * 4 / 1000, "every.save_kimg": 0.016}
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +40,3 @@ def test_vqgan_gradients_pass_straight_through_the_codebook(vqgan, trained):
     assert all(weight.grad.abs().sum() > 0 for weight in net.encoder.parameters())
     assert net.codes.grad is None  # the codes learn by their own term
     assert set(made.extra) == {"codebook", "commitment"}
-
-
-def test_vqgan_interrupted_at_three_steps_equals_the_uninterrupted_run(vqgan, tmp_path):
-    settings = {"steps": 1, "settings": SMALL}  # D begins at step 3
-    vqgan.trainer(out=tmp_path / "straight", **settings).run()
-    for position in KILLED_AT:
-        made = killed_at(vqgan.trainer(out=tmp_path / "killed", **settings), position, batch=4)
-        with pytest.raises(Killed):
-            made.run()
-    vqgan.trainer(out=tmp_path / "killed", **settings).run()
-    assert_equal_runs(tmp_path / "straight", tmp_path / "killed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_vqgan_killed_at_three_steps_equals_the_uninterrupted_run(tmp_path, ranks):
-    assert_killed_is_straight("vqgan", tmp_path, STEPS, KILLED_AT, ranks)

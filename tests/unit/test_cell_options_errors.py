@@ -6,7 +6,7 @@ import pytest
 
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from tests.unit.test_cell_options import WORDS, grid
+from tests.unit.test_cell_options import WORDS
 
 
 @pytest.mark.parametrize(
@@ -52,36 +52,3 @@ def test_invalid_grid_gives_a_one_line_error(words, found):
     with pytest.raises(ConfigError, match=r"^command line: grid: ") as caught:
         read_recipe("digits", (*WORDS, *words))
     assert found in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("topology", ["tours", "mesh"])
-def test_unknown_topology_gives_a_one_line_error(topology):
-    with pytest.raises(ConfigError, match=f"grid.topology: must be one of torus, ring, not '{topology}'"):
-        read_recipe("digits", (*WORDS, f"grid.topology={topology}"))
-
-
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        (
-            "classes: [3, ten]",
-            "grid.cells.0.classes: the data has no class 'ten'; use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a ",
-        ),
-        (
-            "classes: [10]",
-            "grid.cells.0.classes: the data has no class 10; use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a number ",
-        ),
-        (
-            "classes: [3], diet: 0.001",
-            "grid.cells.0.classes: cell 2 has no image of these classes; increase ",
-        ),
-        (
-            "g: {optimizer: {name: SGD, arguments: {beta: 1}}}",
-            "command line: grid.cells.0.g.optimizer.arguments.beta: SGD has no such argument",
-        ),
-    ],
-)
-def test_cell_options_that_do_not_fit_the_data_give_a_one_line_error(word, found, tmp_path):
-    with pytest.raises(ConfigError) as caught:
-        grid(tmp_path, f"grid.cells=[{{at: [2], {word}}}]")
-    assert str(caught.value).startswith(found) and "\n" not in str(caught.value)

@@ -88,27 +88,6 @@ def test_both_directions_at_once_from_several_threads(listener):
     worker.close()
 
 
-def test_fifty_workers_come_at_once_and_go_with_the_coordinator(listener, monkeypatch):
-    monkeypatch.setattr(control, "LINGER_S", 5 * WAIT_S)  # nobody who listens is waited for
-    workers: list = []
-
-    def come(n):
-        workers.append((n, connect(TOKEN, *listener.address, WAIT_S, {"n": n})))
-
-    threads = [in_thread(come, n) for n in range(50)]
-    [thread.join(WAIT_S) for thread in threads]
-    lines = {line.peer_info["n"]: line for line in (listener.accept(WAIT_S) for _ in range(50)) if line is not None}
-    assert sorted(lines) == list(range(50)) == sorted(n for n, _ in workers)
-    for n, worker in workers:
-        lines[n].send("order", n=n)
-        worker.send("answer", n=worker.receive(WAIT_S)["n"])
-    assert all(lines[n].receive(WAIT_S) == {"kind": "answer", "n": n} for n in lines)
-    began = time.monotonic()
-    listener.close()
-    assert time.monotonic() - began < WAIT_S
-    assert all("closed the connection" in end_of(worker) for _, worker in workers)
-
-
 def test_the_last_message_arrives_whatever_the_sender_leaves_unread(listener, monkeypatch):
     """More than the other end takes for now, which goes on sending: to close at once would take it back."""
     monkeypatch.setattr(control, "LINGER_S", WAIT_S)

@@ -12,7 +12,7 @@ from paragan.build import grid as build_cells
 from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
-from paragan.core.errors import ParaganError, RankError
+from paragan.core.errors import ParaganError
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.distributed.transports.waiting import WorkerError
 from tests import thread_communicator
@@ -120,25 +120,6 @@ def test_late_worker_does_not_change_the_result(begun, tmp_path):
     grid.evolve(2)
     assert [text for text in grid.said if "is late" in text] and not [text for text in grid.said if "failed" in text]
     assert grid.genomes() == alone(tmp_path / "alone", 2)
-
-
-@pytest.mark.parametrize("while_", ["meet", "gather"])
-def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, while_):
-    grid = begun(workers=2)
-    found = grid.coordinator
-    found.membership.is_recoverable = False
-
-    def fail(order, stopped=found.membership.check_failed):
-        found.membership.members[1].line.disconnect_reason = "killed"
-        stopped()
-
-    if while_ == "meet":
-        found.make_communicator = fail
-    else:
-        grid.evolve(1)
-        found._communicator.gather = fail
-    with pytest.raises(RankError, match=r"worker 2 \(host 1\) failed \(killed\), which ends a run over MPI"):
-        grid.evolve(1) if while_ == "meet" else found.collect()
 
 
 def test_worker_that_fails_while_cells_are_collected_changes_no_genome(begun, tmp_path):

@@ -153,20 +153,6 @@ def test_evaluator_coverage_uses_as_many_images_as_held_out(small, judge):
     assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
 
 
-def test_evaluator_real_images_are_judged_once(small, judge, monkeypatch):
-    counted = []
-    whole = FeatureExtractor.compute_rows
-    monkeypatch.setattr(
-        FeatureExtractor,
-        "compute_rows",
-        lambda self, source, count, say: counted.append(count) or whole(self, source, count, say),
-    )
-    evaluator = Evaluator(judge, *small, 100)
-    first = evaluator.score(noise)
-    assert evaluator.score(noise) == first
-    assert counted == [100, 100]
-
-
 def test_evaluator_other_shape_or_classes_is_refused(judge, small):
     large = digits.source(digits.Options(16), "train")
     with pytest.raises(

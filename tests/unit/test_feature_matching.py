@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
@@ -12,7 +11,7 @@ from paragan.game.gan import GAN
 from paragan.game.prior import Prior
 from paragan.losses import hinge
 from paragan.penalties import feature_matching
-from tests.one_turn import BATCH, Bare, nets, play, turn
+from tests.one_turn import BATCH, Bare, assert_plain, nets, play, turn
 
 
 def naive(real, fake):
@@ -31,13 +30,7 @@ def test_it_is_the_papers():
     expected = 1.5 * naive(
         d(feed.real.image, feed.real.label).features, d(g(feed.latent, feed.label), feed.label).features
     )
-    slopes = torch.autograd.grad(expected, list(g.parameters()), allow_unused=True)
-    terms, grads = play(played, pair)
-    values = terms.loss_B["feature_matching"]
-    torch.testing.assert_close(values, expected.detach().expand(BATCH), rtol=1e-11, atol=0)
-    slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
-    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
-    assert max(slope.abs().max() for slope in slopes) > 1e-4
+    assert_plain(played, pair, expected.expand(BATCH), atol=0)
 
 
 def test_g_is_shown_real_images_for_it():

@@ -86,16 +86,3 @@ def test_fitness_computes_images_and_logits_once(monkeypatch):
     copies = {side: value.without_optimizer_state() for side, value in centres[0].items()}
     assert found.losses(copies[Side.G], copies[Side.D], 0) == found.losses(centres[0][Side.G], centres[0][Side.D], 0)
     assert calls == {Side.G: 9, Side.D: 90}
-
-
-def test_fitness_images_beyond_the_cache_are_generated_again(monkeypatch):
-    monkeypatch.setattr("paragan.coevolution.fitness._MAX_BYTES", 3 * NUM * 16 * 8)
-    centres = [{side: genome(net) for side, net in both.items()} for both in nets(4)]
-    found, roomy, batch = evaluator(lambda cell: batch), evaluator(lambda cell: batch), real(0)
-    opponents = [centre[Side.D] for centre in centres]
-    told = [found.fitness(Side.G, centre[Side.G], opponents, 0) for centre in centres]
-    assert len(found._fakes) == 3
-    monkeypatch.undo()
-    assert (
-        told == [roomy.fitness(Side.G, centre[Side.G], opponents, 0) for centre in centres] and len(roomy._fakes) == 4
-    )

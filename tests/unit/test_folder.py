@@ -183,12 +183,6 @@ def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     assert before.is_contiguous() and after.is_contiguous()  # kernels go by strides, too
 
 
-def test_nothing_is_decoded_at_the_start(tmp_path):
-    for number in range(4):
-        (tmp_path / f"{number}.png").write_bytes(b"no picture")
-    assert len(read(tmp_path)) + len(read(tmp_path, "held_out")) == 4
-
-
 def test_a_fingerprint_follows_the_files_and_the_settings(tmp_path):
     for number in range(4):
         put(tmp_path, f"{number}.png")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from paragan.cli.main import main
-from paragan.cli.plan import format_forecast
 from paragan.core.errors import ConfigError
 from paragan.runs import profile_run
 from paragan.runs.plan_settings import read_parallel_plan
 from paragan.scaling.cluster import Link, Unevenness
-from paragan.scaling.forecast import Goal, forecast, forecasts
-from paragan.scaling.plan import ForecastPlan
+from paragan.scaling.forecast import Goal, forecast
 from paragan.schemes import asynchronous
 from tests.simulated_workers import cluster, game
 
@@ -63,18 +59,6 @@ def test_failures_cost_the_restart_and_half_of_what_lies_between_two_checkpoints
     repeated_s = 64_000 / 640 * 0.18 / 2
     lost = 10 / (100 * 3600) * (60 + repeated_s)
     assert found.step_s == pytest.approx(0.18 / (1 - lost))
-
-
-def test_table_has_what_links_must_carry_next_to_the_network_and_what_was_measured():
-    rows = forecasts(game(), cluster(1), Goal(1000), (1, 4))
-    row = rows[-1]
-    needed = sum(row.link_bytes.values()) / 4 / (row.step_s * row.losses["compute"] / 100)
-    assert needed > 0 == rows[0].needed_bytes_per_s
-    line = f"link: 4 workers need {needed * 8 / 1e9:.3g} Gbit/s each while they compute; the network has "
-    plan = ForecastPlan(game().profile, cluster(1), Goal(1000), rows)
-    text = format_forecast(plan)
-    assert line in text and "not measured here: pass --measure" in text
-    assert "between two processes: 16\n" in format_forecast(replace(plan, measured_link=2e9))
 
 
 def test_train_refuses_to_plan_a_scheme_without_forecast_before_it_measures(tmp_path, capsys, monkeypatch):

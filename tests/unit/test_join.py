@@ -61,14 +61,6 @@ def test_a_later_round_reads_nothing_of_the_dead():
     assert all(mine.get("key") == b"value" for mine in second.values())
 
 
-def test_a_smaller_round_after_a_larger_one():
-    store = dist.HashStore()
-    meet(store, 3)
-    found = meet(store, 2)
-    found[1].set("key", "value")
-    assert found[0].get("key") == b"value"
-
-
 def test_who_does_not_come_is_named():
     store = dist.HashStore()
     meet(store, 3)  # the hello of a dead rank 2 is still there
@@ -104,23 +96,6 @@ def test_rank_without_a_rank_0_to_connect_to_ends_with_a_code_that_a_scheduler_u
         join.join(RankEnv(1, 2, 0, 1), torch.device("cpu"), 60 if is_stopped else 0.1, lambda: is_stopped)
     assert outcome(ended.value)[0] == code
     assert is_stopped or "rank 0 failed or did not join within 0.1 s" in str(ended.value)
-
-
-def test_rank_connects_to_a_store_that_is_served_later(monkeypatch, capfd):
-    served = []
-
-    def later():  # polled: by then the first look has found no server
-        served.append(dist_world.serve_store("127.0.0.1", port, timedelta(seconds=5)))
-        return False
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(port))
-    store = rendezvous._torchrun_store(rank(1), timedelta(seconds=20), later)
-    store.set("key", "value")
-    assert served[0].get("key") == b"value"
-    assert capfd.readouterr().err == ""  # the look itself is no error to torch's server
 
 
 def test_world_of_one_process_has_a_group_on_request():

@@ -68,11 +68,6 @@ def test_epochs_follow_one_another_without_a_seam():
         assert epoch.sort().values.tolist() == list(range(10))
 
 
-def test_a_batch_may_span_several_epochs():
-    batch = next(Loader(Numbered(3), 7, seed=0, device=CPU))
-    assert torch.bincount(row_numbers(batch)).tolist() in ([2, 2, 3], [2, 3, 2], [3, 2, 2])
-
-
 def mirrored(batch):
     """Which images are; the first pixel is the row, the others are 7."""
     left, right = batch.image[:, 0, 0].round(decimals=4).unbind(1)
