@@ -234,27 +234,6 @@ def test_step_gain_needs_more_than_noise_in_every_game():
     assert gain(Steps(1.0), [0.5], [0.99], [0.5]) is None
 
 
-@pytest.mark.parametrize(("strategy", "is_plain"), [("zero3", True), ("ddp", False)])
-def test_sharded_weights_are_not_measured(tmp_path, monkeypatch, strategy, is_plain):
-    config = read_recipe("digits", [*WORDS, f"d.strategy={strategy}"])
-    monkeypatch.setattr(layout, "fastest_layout", laid_out)
-    said = []
-    found = layout._found(config, World(size=2), said.append, None)
-    assert (found == config) == is_plain
-    assert said == (["layout    plain: sharded weights are not padded"] if is_plain else [])
-
-
-def test_players_that_train_at_the_same_time_are_measured_in_turns(tmp_path, monkeypatch):
-    measured = []
-
-    def find(trial, config, say):
-        measured.append(config.scheme.name)
-        return laid_out(trial, config, say)
-
-    found, _ = choose(monkeypatch, tmp_path, "train.layout=auto", "scheme=asynchronous", find=find)
-    assert measured == ["synchronous"] and found.scheme.name == "asynchronous" and found.g.channel_multiple == 8
-
-
 def test_choice_leaves_what_a_user_set(tmp_path, monkeypatch):
     words = ("train.layout=auto", "g.channels_last=true", "d.channel_multiple=4")
     found, _ = choose(monkeypatch, tmp_path, *words)

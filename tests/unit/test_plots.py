@@ -36,13 +36,3 @@ def test_same_values_give_the_same_text_without_a_date():
     points = [(0, 1.0, 0.5), (1, 2.0, math.inf), (2, math.nan, 0.0)]
     assert plot(points) == plot(points)
     assert "dc:date" not in plot(points) and "nan" not in plot(points) and "inf" not in plot(points)
-
-
-def test_band_has_the_height_of_the_interval_and_a_single_point_is_a_dot():
-    assert "FillBetween" in plot([(0, 1.0, 0.5), (1, 2.0, 0.5)])
-    assert "FillBetween" not in plot([(0, 1.0, 0.0), (1, 2.0, 0.0)])
-    assert "<use" in plot([(1, 2.0, 0.0)]).split('id="legend')[0].split("line2d")[-1]
-
-
-def test_plot_without_values_is_drawn():
-    assert ElementTree.fromstring(plot([])).tag.endswith("svg")

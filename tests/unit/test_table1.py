@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -12,9 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import progress
 from benchmarks.table1 import report, rows, run
-from benchmarks.table1.processes import RowError, RowProcesses
 from paragan.cli.main import main
 
 SETTINGS = ("data.size=16", "model.width=2", "evaluation.num_images=6")
@@ -61,13 +57,6 @@ def test_rows_report_time_and_ratio_of_every_round(measured):
 
 
 @pytest.mark.slow
-def test_accumulation_of_four_makes_a_quarter_of_the_updates(measured):
-    updates = {result.row.name: result.updates for result in measured[2] if result.error is None}
-    assert updates.pop("accumulation 4") == (2, 2)
-    assert set(updates.values()) == {(8, 8)}
-
-
-@pytest.mark.slow
 def test_zero1_on_one_rank_trains_exactly_as_the_baseline(measured):
     by_name = {result.row.name: result for result in measured[2]}
     plain, sharded, accumulated = (by_name[n] for n in ("baseline", "ZeRO (zero1)", "accumulation 4"))
@@ -76,17 +65,6 @@ def test_zero1_on_one_rank_trains_exactly_as_the_baseline(measured):
     assert {"l1", "psnr", "ssim"} <= plain.metrics.keys()
     assert plain.g_loss > 20  # 100 L1 is in it
     assert 0.5 < plain.d_loss < 2
-
-
-@pytest.mark.slow
-def test_two_ranks_double_the_batch_and_train_as_one_process(pairs):
-    options, table, group = small_table(pairs, 1, "baseline", "data parallel", ranks=2, images=16)
-    plain, parallel = run.measure_group(options, table, group)
-    assert report.table([plain, parallel, plain]).count("| baseline |") == 1
-    assert plain.batch == parallel.batch == 2 and plain.updates == parallel.updates == (8, 8)
-    assert parallel.error is None
-    assert parallel.g_loss == pytest.approx(plain.g_loss, rel=1e-3)
-    assert parallel.metrics["l1"] == pytest.approx(plain.metrics["l1"], rel=1e-3)
 
 
 @pytest.mark.slow
@@ -110,14 +88,6 @@ def test_report_writes_json_markdown_and_plot(measured, tmp_path):
     assert str(options.data) not in paths[0].read_text()
 
 
-@pytest.mark.slow
-def test_report_without_matplotlib_writes_no_plot(measured, tmp_path, monkeypatch):
-    options, table, results = measured
-    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
-    paths = report.write(options, [(table, results)], tmp_path, "2026-01-02")
-    assert [path.suffix for path in paths] == [".json", ".md"]
-
-
 def test_poster_numbers_belong_to_the_rows_of_its_table():
     compared = [row for group in rows.PIX2PIX for row in group.rows if row.poster and row.name != "baseline"]
     assert {row.name: round(row.poster.ratio, 3) for row in compared} == {
@@ -131,13 +101,6 @@ def test_poster_numbers_belong_to_the_rows_of_its_table():
     assert [group.batch for group in rows.PIX2PIX] == [1] * 6 + [4, 8]
     assert not any(row.poster for group in rows.PIX2PIX[6:] for row in group.rows)  # it has no number for these
     assert not any(row.poster for group in rows.VANILLA for row in group.rows)
-
-
-@pytest.mark.parametrize("group", [*rows.PIX2PIX, *rows.VANILLA], ids=lambda group: f"batch-{group.batch}")
-def test_group_starts_with_its_baseline_and_has_unique_names(group):
-    assert group.rows[0].name == "baseline" and not group.rows[0].settings
-    names = [row.name for row in group.rows]
-    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("recipe", ["pix2pix-facades", "vanilla-mnist"])
@@ -159,69 +122,9 @@ def test_settings_of_every_row_make_a_valid_config(recipe, tmp_path):
             assert (arguments.get("fused"), arguments.get("foreach")) == (False, False) if plain else True
 
 
-def test_round_sizes_are_whole_updates_of_every_row(tmp_path):
-    options = rows.Table1Options(images=62, epochs=2, rounds=4, data=str(tmp_path))
-    (table,) = options.tables()
-    for group in table.groups:
-        sizes = list(run.round_sizes(options, table, group))
-        assert len(sizes) == 8 and sum(sizes) == 2 * (62 // group.unit * group.unit)
-        assert all(size % group.unit == 0 and size > 0 for size in sizes)
-
-
-def test_only_poster_measures_the_techniques_of_the_poster_and_no_others(tmp_path):
-    (table,) = rows.Table1Options(data=str(tmp_path), only_poster=True).tables()
-    measured = {row.name for group in table.groups for row in group.rows}
-    of_poster = {row.name for group in rows.PIX2PIX for row in group.rows if row.poster}
-    assert of_poster <= measured == of_poster | {"baseline again", "fused optimiser"}
-
-
 def test_interval_of_three_or_more_rounds_leaves_the_first_out():
     assert report.interval([9.0, 1.0, 1.2, 1.1]) == {"median": 1.1, "low": 1.0, "high": 1.2, "rounds": 3}
     assert report.interval([3.0, 1.0])["rounds"] == 2
-
-
-@pytest.mark.slow
-def test_failing_row_has_its_reason_and_the_others_are_measured(measured):
-    failed = measured[2][-1]
-    assert failed.error.startswith("precision fp16 ") and "fp16" in failed.error and not failed.seconds
-    assert all(result.error is None and result.metrics for result in measured[2][:-1])
-    assert f"| invalid | 1 | not run: {failed.error}" in report.table(measured[2])
-
-
-@pytest.mark.slow
-def test_failing_base_raises_its_error(pairs):
-    options, table, group = small_table(pairs, 1, "baseline")
-    broken = replace(table, settings=("data.path=/nowhere",))
-    with pytest.raises(RowError, match=r"^baseline: (?!ended).*nowhere"):
-        run.measure_group(options, broken, group)
-
-
-@pytest.mark.slow
-def test_killed_process_raises_with_its_exit_code(pairs, tmp_path):
-    options, table, group = small_table(pairs, 1, "baseline")
-    row = run.row_processes(options, table, group, group.rows[0], tmp_path / "row")
-    row.start()
-    row.wait_ready()
-    try:
-        os.kill(row.processes.processes[0].pid, signal.SIGKILL)
-        with pytest.raises(RowError, match="baseline: ended with exit code -9"):
-            row.train(1)
-    finally:
-        row.end()
-
-
-def test_process_without_a_reply_times_out(tmp_path, monkeypatch):
-    row = RowProcesses("slow", "digits", (), 1, False, tmp_path / "row")
-    monkeypatch.setattr("benchmarks.table1.processes._START_S", 0.01)
-    try:
-        row.start()
-        with pytest.raises(RowError, match="slow: timeout: no answer within"):
-            row.wait_ready()
-    finally:
-        (process,) = row.processes.processes
-        process.kill()
-        row.end()
-    assert process.returncode is not None
 
 
 @pytest.mark.parametrize(
@@ -239,32 +142,6 @@ def test_process_without_a_reply_times_out(tmp_path, monkeypatch):
 def test_invalid_options_exit_2_with_one_line(words, message, capsys):
     assert main(["bench", "table1", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_command_writes_files_after_every_group(pairs, measured, tmp_path, capsys, monkeypatch):
-    table, results = measured[1:]
-    states = []
-
-    def measure_group(options, table, group, progress):
-        states.append([json.loads(path.read_text())["complete"] for path in tmp_path.glob("*.json")])
-        return results
-
-    monkeypatch.setattr(run, "measure_group", measure_group)
-    monkeypatch.setattr(rows.Table1Options, "tables", lambda self: [replace(table, groups=table.groups * 2)])
-    assert main(["bench", "table1", "--data", str(pairs), "--out", str(tmp_path)]) == 0
-    assert states == [[], [False]]
-    (path,) = tmp_path.glob("*.json")
-    assert json.loads(path.read_text())["complete"] is True
-    written = sorted(path.name.partition("table1")[2] for path in tmp_path.iterdir())
-    assert written == [".json", ".md", ".svg"] and capsys.readouterr().out.count("table1") == 3
-
-
-def test_progress_prints_elapsed_and_remaining_time(capsys, monkeypatch):
-    now = iter([0.0, 60.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    progress.ProgressLog(100.0).advance("round 1", 25.0)
-    assert capsys.readouterr().err == "round 1: 1.0 min, about 3 min left\n"
 
 
 @pytest.mark.parametrize("words", [["table1"], ["cellular", "--help"]])
