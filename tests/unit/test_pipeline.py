@@ -179,17 +179,6 @@ def test_a_dropped_prefetcher_leaves_no_thread():
     del ahead  # the fixture looks for threads
 
 
-def test_limits_change_while_it_runs():
-    source = Slow(longest_s=0.01)
-    ahead, plain = prefetcher(depth=2, threads=1, source=source), loader()
-    for depth, threads in ((2, 1), (8, 4), (3, 2), (1, 1), (6, 3)):
-        ahead.resize(depth, 0, threads)
-        for _ in range(6):
-            assert same(next(ahead), next(plain))
-        assert eventually(lambda threads=threads: len(threads_alive()) == threads)
-    ahead.close()
-
-
 def test_several_streams_are_joined_in_one_batch():
     plain = CellStreams([loader(seed=seed) for seed in (1, 2)])
     ahead = CellStreams([prefetcher(seed=1), loader(seed=2)])
@@ -197,19 +186,6 @@ def test_several_streams_are_joined_in_one_batch():
         assert same(next(ahead), next(plain))
     assert [stream.position for stream in ahead.streams] == [5, 5]
     ahead.streams[0].close()
-
-
-def test_wait_is_that_of_the_consumer():
-    source = Slow(longest_s=0)
-    ahead = prefetcher(depth=30, threads=2, source=source)
-    next(ahead)
-    assert eventually(lambda: source.num_fetches >= 30)
-    waited_s = ahead.wait_s
-    source.fetch = None  # whatever is needed now is there
-    for _ in range(20):
-        next(ahead)
-    assert ahead.wait_s > waited_s > 0
-    ahead.close()
 
 
 class CopyToNowhere:

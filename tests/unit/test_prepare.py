@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +51,6 @@ def test_resized_images_have_the_pixels_of_the_decoder(tmp_path, images):
         image = Image.open(io.BytesIO(opened.read(row)))
         assert (image.format, image.mode) == ("PNG", "L")
         assert np.array_equal(np.asarray(image)[None], decode_square(path.read_bytes(), "", 8, 1, False, 0))
-
-
-def test_jpeg_has_the_quality_that_was_passed(tmp_path, images):
-    sizes = [len(prepared(images, tmp_path / str(q), Encoding(8, format="jpeg", quality=q)).read(0)) for q in (20, 95)]
-    assert sizes[0] < sizes[1]
 
 
 def test_metadata_of_the_source_is_not_copied(tmp_path, images):
@@ -142,12 +136,6 @@ def test_other_settings_or_sources_are_refused(tmp_path, images, monkeypatch, is
         prepare_shards(str(images), out, encoding, number)
 
 
-def test_other_options_of_the_same_size_are_refused(tmp_path, images):
-    prepared(images, tmp_path / "out", Encoding(8))
-    message = refusal(lambda: prepared(images, tmp_path / "out", Encoding(8, background=0)))
-    assert "other settings (background: 255 there, 0 now)" in message
-
-
 def test_a_folder_with_other_files_is_refused(tmp_path, images):
     message = refusal(lambda: prepared(images, images))
     assert message == f"{images}: the folder is not empty and holds no shards; pass a new folder"
@@ -191,9 +179,7 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
     [
         (["--size=20"], "--size 20 is not supported; use one of 8, 12,"),
         (["--format=jpeg"], "--format jpeg needs --size"),
-        (["--size=8", "--quality=90"], "--quality 90 is not supported; it is 1 to 100, for --format jpeg"),
         (["--size=8", "--format=jpeg", "--quality=0"], "--quality 0 is not supported"),
-        (["--size=8", "--channels=2"], "--channels 2 is not supported; use 1 or 3"),
     ],
 )
 def test_unsupported_options_are_refused(tmp_path, images, capsys, words, message):
@@ -211,20 +197,6 @@ def test_command_describes_the_shards_and_how_to_train(tmp_path, images, capsys)
     assert main(["data", "prepare", str(images), str(out), "--size=8", "--shard-samples=10"]) == 0
     assert "3, 0 of them written now" in capsys.readouterr().out
     assert main(["data", "check", str(out)]) == 0
-
-
-def test_ctrl_c_leaves_no_temporary_files(tmp_path, images, monkeypatch):
-    original = ShardWriter.write
-    monkeypatch.setattr(_prepare, "wait", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-
-    def slow(self, number, samples):
-        original(self, number, (sample for sample in samples if not time.sleep(0.02)))
-
-    monkeypatch.setattr(ShardWriter, "write", slow)
-    with suppress(KeyboardInterrupt):
-        prepared(images, tmp_path / "out")
-    assert not list((tmp_path / "out").glob(".*.tmp"))
-    assert not (tmp_path / "out" / "dataset.json").exists()
 
 
 MEASURE = """

@@ -10,7 +10,6 @@ import tracemalloc
 
 import pytest
 
-from paragan.report import record as _record
 from paragan.report.chart import run_end
 from paragan.report.panels import best_evaluation, metric_charts, series_labels
 from paragan.report.record import History, Record, RecordEntry
@@ -113,13 +112,6 @@ def test_positions_count_the_time_of_all_sessions():
         history.add("step", RecordEntry(step, float(step), {"d/real": 1.0, "seconds": seconds}))
     assert [entry.seconds for entry in history.scores] == [10.0, 20.0, 25.0, 35.0]
     assert [bucket.seconds for bucket in history.series["d/real"].buckets] == [10.0, 20.0, 25.0, 35.0]
-
-
-def test_entry_numbers_are_computed_once(monkeypatch):
-    looked = []
-    monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
-    moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
-    assert moment.numbers == moment.numbers == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
 
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():

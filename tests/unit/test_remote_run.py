@@ -12,7 +12,7 @@ import pytest
 import paragan as pg
 from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
-from paragan.runs import remote_run, run_mirror
+from paragan.runs import remote_run
 from paragan.storage.lease import LEASE, Lease
 from tests.memory_bucket import ADDRESS, failing
 from tests.tiny_run import SMALL, TINY
@@ -232,27 +232,3 @@ def test_damaged_checkpoint_to_roll_back_to_does_not_stop_the_mirror_or_a_restar
     assert train(*guarded) == 0
     assert "the run cannot roll back to step-000000000" in capsys.readouterr().err
     assert stored(bucket, 4)
-
-
-def test_cache_that_cannot_be_written_is_one_line_with_code_2(bucket, monkeypatch, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "file"))
-    assert train() == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "set PARAGAN_CACHE to a folder on a disk with space" in error
-
-
-def test_full_disk_of_the_mirror_does_not_stop_training(bucket, monkeypatch, undisturbed, capsys):
-    real = run_mirror.link_checkpoint
-    left = [3]
-
-    def link(*paths):
-        if left[0]:
-            left[0] -= 1
-            raise OSError(28, "No space left on device")
-        real(*paths)
-
-    monkeypatch.setattr(run_mirror, "link_checkpoint", link)
-    assert train() == 0
-    assert capsys.readouterr().err.count("No space left on device; training continues") == 1
-    assert stored(bucket, 4) == undisturbed and not left[0]

@@ -16,7 +16,7 @@ from benchmarks.storage_emulator.conditions import FAULTS
 from benchmarks.storage_emulator.upstream import Response
 from paragan.cli.main import main
 from paragan.datasets import shards
-from paragan.storage import bucket, object_store, remote_store
+from paragan.storage import bucket, remote_store
 from paragan.storage.shard_folder import ShardFolder
 from tests.data_refusals import refusal
 from tests.prepared_shards import flip_bit, image_folder, prepared
@@ -126,16 +126,6 @@ def test_remote_shards_that_are_missing_are_named(remote):
     assert refusal(lambda: ShardFolder(f"{url}/none")) == (
         f"{url}/none: no dataset.json; upload the folder that `paragan data prepare SRC OUT` writes"
     )
-
-
-def test_a_server_that_does_not_respond_is_named(remote, monkeypatch):
-    url, server = remote
-    monkeypatch.setattr(bucket, "_FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(object_store, "_MAX_RETRIES", 1)
-    server.conditions = Conditions(unavailable=1.0)
-    message = f"{url}/dataset.json: status 503, after 6 tries; check the network and the store, then run the command"
-    assert refusal(lambda: ShardFolder(url)).startswith(message)
-    assert server.counts["requests"] == 12
 
 
 async def without_ranges(request, folder):

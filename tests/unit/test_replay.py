@@ -17,8 +17,6 @@ from paragan.checkpoint.reader import file_sha256
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.types import Side
-from paragan.runs import replay_plan
 from paragan.runs.replay_plan import plan_replay
 from tests.golden.configurations import write_pairs
 
@@ -234,10 +232,6 @@ def test_replay_of_an_invalid_request_is_refused(run, capsys, monkeypatch, tmp_p
         (None, "cannot read the record"),
         ("", "has no losses to compare with"),
         ('{"kind": "start", "step": []}\n', "has an invalid line"),
-        (
-            '{"kind": "start", "step": 0, "ranks": 1}\n{"kind": "step", "step": 4, "kimg": 1e999}\n',
-            "has an invalid line",
-        ),
     ],
 )
 def test_replay_without_a_valid_record_is_refused(run, capsys, record, said):
@@ -247,16 +241,3 @@ def test_replay_without_a_valid_record_is_refused(run, capsys, record, said):
         (folder / "metrics.jsonl").write_text(record)
     assert main(["replay", str(folder)]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_replay_of_what_is_no_run_is_refused(tmp_path, capsys):
-    assert main(["replay", str(tmp_path)]) == 2
-    assert "is a folder without config.yaml; pass a run folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("used", "can_end"), [([50, 51], True), ([50, 53], False)])
-def test_replay_after_a_rollback_ends_where_no_later_state_was_used(used, can_end):
-    """D had made 50 updates at the start of the session, whose step is 100."""
-    config = read_recipe("digits", ["scheme=asynchronous"])
-    by_rank = {Side.G: [used], Side.D: [[1, 2]]}
-    assert replay_plan._can_end_at(config, by_rank, 2, 50) is can_end

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from PIL import Image
 
 from paragan.cli.report import report
@@ -19,7 +18,6 @@ from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.report.page import Page
 from paragan.report.sample_frames import save_run_animation
 from paragan.report.series import CAPACITY
-from paragan.writers.images import save_grid
 from paragan.writers.report import Writer
 from tests.browser import made_run
 
@@ -195,23 +193,6 @@ def test_any_line_gives_a_page(tmp_path, line):
     assert "still here" in page
 
 
-@pytest.mark.parametrize("before", [None, b"whole"])
-def test_save_grid_interrupted_leaves_previous_file(tmp_path, monkeypatch, before):
-    path = tmp_path / "samples" / "x.png"
-    path.parent.mkdir()
-    if before:
-        path.write_bytes(before)
-
-    def half(self, file, format):
-        file.write(b"half a picture")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Image.Image, "save", half)
-    with pytest.raises(KeyboardInterrupt):
-        save_grid(torch.zeros(4, 3, 8, 8), path, 2)
-    assert [file.read_bytes() for file in path.parent.iterdir()] == ([before] if before else [])
-
-
 def test_a_run_that_has_not_begun_gives_a_page(tmp_path):
     (tmp_path / "config.yaml").write_text("train: {kimg: 3}\n")
     assert "running" in Parsed(Page(tmp_path).render()).text
@@ -236,19 +217,6 @@ def test_writer_renders_page_at_evaluations_first_samples_and_end(tmp_path):
     writer.close()
     assert "the last word" in page.read_text()
     assert not list(folder.glob(".*"))
-
-
-def test_page_rendered_again_encodes_only_new_samples(tmp_path, monkeypatch):
-    from paragan.report import sample_frames as _film
-
-    opened = []
-    monkeypatch.setattr(_film, "_read_image", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))
-    folder = made_run.make(tmp_path / "run", steps=20, samples=5)
-    page = Page(folder)
-    page.render()
-    made_run.append(folder, made_run.line("samples", 500, path="samples/step-0000500.png"))
-    page.render()
-    assert len(opened) == 6 and opened[-1] == "step-0000500.png"
 
 
 def test_images_outside_samples_and_bombs_are_not_opened(tmp_path):

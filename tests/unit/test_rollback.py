@@ -207,12 +207,6 @@ def test_rollback_of_weights_that_are_not_finite_at_the_end_trains_what_was_lost
     assert run.is_finished and run.saved_at == run.clock.step == 11 + 2
 
 
-def test_rollback_after_another_makes_the_run_longer_by_what_both_lost(tmp_path):
-    run = trainer(tmp_path, "rollback.patience=1", "rollback.lr_factor=1", bad=(6, 14), values=SATURATED)
-    assert [found["to_step"] for found in rollbacks(run.run())] == [3, 9]
-    assert run.clock.step == 12 + 3 + 5
-
-
 def test_rollback_after_one_that_has_not_helped_returns_to_an_older_checkpoint_at_lower_rates(tmp_path):
     run = trainer(tmp_path, "rollback.patience=1", bad=(10, 14), values=SATURATED)
     first, second = rollbacks(run.run())

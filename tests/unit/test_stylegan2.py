@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -250,9 +248,3 @@ def test_path_length_needs_styles():
     told = "^penalty path_length needs a generator with styles; use model stylegan2$"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.G, path_length.Penalty(path_length.Options())), nets())
-
-
-def test_widths_follow_the_sides():
-    net = generator(base=16, width=3)
-    assert [stage.colours.weight.shape[1] for stage in net.blocks[2:]] == [3, 2]
-    assert list(itertools.chain(*[[len(stage.convs)] for stage in net.blocks[2:]])) == [1, 2]

@@ -261,9 +261,3 @@ def test_telemetry_works_with_few_images(images, held_out):
     found = look(train=source(images), held_out=source(held_out))(outside_game())
     absent = {"d/accuracy_held_out", "d/held_out", "d/overfitting"} if not held_out else set()
     assert set(found) == NAMES - absent - {"gradient_norm_ratio"}
-
-
-def test_telemetry_images_are_spread_over_sorted_data():
-    sorted_by_class = InMemorySource(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
-    labels = look(train=sorted_by_class)._train["label"]
-    assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

@@ -111,19 +111,6 @@ def test_mel_cepstral_distortion_matches_definition():
     assert metric.update(SamplePairs(a, b)).compute() == pytest.approx(np.mean(expected), rel=1e-12)
 
 
-def test_mel_cepstral_distortion_of_one_coefficient():
-    """A log spectrum that differs by a cosine of 1 neper: 10 / ln 10 * sqrt(2) dB."""
-
-    class Cosine(mel_cepstral_distortion.Metric):
-        def log_mel(self, x):
-            bands = (torch.arange(40, dtype=torch.float64) + 0.5) / 40
-            return x[:, :, :1] * (5 * math.pi * bands).cos()[:, None].expand(len(x), 40, 3)
-
-    ones = torch.ones(2, 1, 1, dtype=torch.float64)
-    found = Cosine().update(SamplePairs(ones, 0 * ones)).compute()
-    assert found == pytest.approx(10 / math.log(10) * math.sqrt(2))
-
-
 def test_codebook_metrics_of_counted_tokens():
     tokens = torch.tensor([[[0, 0, 1, 1]], [[0, 0, 1, 1]]])
     pairs = SamplePairs(torch.zeros(2), torch.zeros(2), {"tokens": tokens})
@@ -180,8 +167,6 @@ def test_metric_of_ones_own_in_ten_lines(tmp_path):
     ("compare", "found"),
     [
         (lambda made, target: (made - target).square().mean(), r"a tensor of \(\)"),
-        (lambda made, target: (made - target).square(), r"a tensor of \(10, 1, 8\)"),
-        (lambda made, target: (made - target).square().mean((1, 2), keepdim=True), r"a tensor of \(10, 1, 1\)"),
         (lambda made, target: 0.5, "a float"),
     ],
 )
@@ -251,21 +236,16 @@ def metrics(*names):
     ("arguments", "message"),
     [
         ({"settings": SCORED}, "evaluation.metrics needs held-out samples; pass held_out=DATA"),
-        ({"held_out": {"point": torch.zeros(4, 3)}}, "held_out: a held-out sample has point 3 float32, a training"),
-        ({"held_out": 5, "settings": SCORED}, "held_out is of type int; pass a mapping"),
         (
             {"held_out": streamed, "settings": SCORED},
             "evaluation.metrics needs held-out samples by number, not streamed ones",
         ),
-        ({"held_out": held_out(), "settings": metrics("ssim")}, "ssim needs generated images, which are not compared"),
         ({"held_out": held_out(), "settings": metrics("log_mel_distance")}, "log_mel_distance needs audio of 1xN"),
-        ({"held_out": held_out(), "settings": metrics("fd")}, "fd needs features of images, which are not compared"),
         ({"held_out": held_out(), "settings": metrics("codebook_usage")}, "codebook_usage needs the size of the code"),
         (
             {"held_out": held_out(), "settings": metrics({"name": "codebook_usage", "codes": 4})},
             "codebook_usage needs tokens, which G does not return",
         ),
-        ({"held_out": held_out(), "settings": metrics({"name": "psnr", "range": [1, 0]})}, "two increasing numbers"),
         (
             {"held_out": held_out(), "settings": {**SCORED, "evaluation.mode": "background"}},
             "evaluation.mode=background is not available for named tensors",

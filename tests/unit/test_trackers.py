@@ -63,15 +63,6 @@ def test_tracker_writer_passes_numbers_protocol_and_sheet(tmp_path):
     assert (step.step, score.step, tracker.code) == (4, 8, 0)
 
 
-def test_tracker_writer_without_images_sends_none():
-    tracker = FakeTracker()
-    writer = writer_of(tracker, images=False)
-    writer.write(SAMPLES)
-    writer.close()
-    assert tracker.entries == []
-    assert tracker.code == 1  # closed without an end
-
-
 def test_slow_tracker_drops_entries_with_one_warning_and_closes_in_time(capsys):
     gate = threading.Event()
     writer = writer_of(FakeTracker(gate=gate), timeout_s=0.3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import partial
 
 import pytest
@@ -22,7 +21,7 @@ from paragan.game.ema import Ema
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.game.state import base_sha256, state_of
+from paragan.game.state import state_of
 from paragan.game.trained_part import add_adapters, fixed_names, select_trained
 from paragan.layers.adapter import base_names, merge_adapters
 from paragan.layers.init import initialise
@@ -203,16 +202,6 @@ def test_run_with_adapters_resumes_bit_for_bit_and_saves_what_trains(tmp_path):
         assert not any(name.endswith(("original", ".weight")) for name in whole)
 
 
-@pytest.mark.slow
-def test_step_zero_with_adapters_is_step_zero_without(tmp_path):
-    nothing = {"train.kimg": 0.016, "g.optimizer.lr": 1e-30, "d.optimizer.lr": 1e-30}
-    for name, settings in (("plain", SETTINGS), ("lora", LORA)):
-        train(tmp_path / name, settings, **nothing)
-    weights = [pg.load(tmp_path / name).net.state_dict() for name in ("plain", "lora")]
-    assert weights[0].keys() == weights[1].keys()
-    assert max(float((weights[0][name] - weights[1][name]).abs().max()) for name in weights[0]) <= 1e-6
-
-
 def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path, capsys):
     train(tmp_path / "base", SETTINGS)
     base = pg.load(tmp_path / "base")
@@ -243,15 +232,6 @@ def test_run_on_a_file_trains_scores_and_exports_a_plain_generator(tmp_path, cap
     assert torch.equal(exported.net(z, sampler.labels(4)), sampler.net(z, sampler.labels(4)))
 
 
-@pytest.mark.slow
-def test_run_that_starts_from_a_run_with_averages_uses_them_as_base(tmp_path):
-    train(tmp_path / "base", SETTINGS)
-    average = {k: v for k, v in saved(tmp_path / "base").items() if k.startswith("ema/") and k.endswith(".weight")}
-    train(tmp_path / "run", LORA, **{"g.init": str(tmp_path / "base"), "g.optimizer.lr": 1e-30})
-    weights = pg.load(tmp_path / "run").net.state_dict()
-    assert average and all((weights[k[4:]] - value).abs().max() <= 1e-6 for k, value in average.items())
-
-
 def test_resume_on_another_base_is_refused_in_one_line(tmp_path):
     train(tmp_path / "base", SETTINGS)
     weights = pg.load(tmp_path / "base").net.state_dict()
@@ -275,12 +255,3 @@ def test_weights_from_a_run_that_holds_a_part_are_refused(tmp_path):
     train(tmp_path / "part", LORA)
     with pytest.raises(CheckpointError, match="holds only the trained part of g; export the run"):
         train(tmp_path / "run", SETTINGS, **{"g.init": str(tmp_path / "part")})
-
-
-def test_fingerprint_of_the_base_is_in_the_checkpoint(tmp_path):
-    train(tmp_path / "run", LORA)
-    (state,) = sorted(tmp_path.glob("run/checkpoints/*/state.json"))[-1:]
-    bases = json.loads(state.read_text())["values"]["base"]
-    assert bases.keys() == {"g", "d"} and all(len(sha256) == 64 for sha256 in bases.values())
-    net = with_lora(network())
-    assert base_sha256(Player(Side.G, net)) == ""

@@ -236,12 +236,6 @@ def tree(run):
         ("digits", ["model=pix2pix"], "model pix2pix makes images from images, which does not fit data digits"),
         ("digits", ["penalties.0.name=l1"], "penalty l1 needs data of pairs"),
         ("pix2pix-facades", ["model=dcgan"], "model dcgan makes images from latents, which does not fit data paired"),
-        ("pix2pix-facades", ["augment=diffaugment"], "augment=diffaugment is not supported for pairs"),
-        (
-            "pix2pix-facades",
-            ["evaluation.features=mnist_cnn"],
-            "evaluation.features=mnist_cnn is not used: data of pairs",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(pairs, tmp_path, recipe, words, told):
@@ -258,17 +252,6 @@ def test_modes_of_a_generator_of_latents(tmp_path):
     assert not torch.equal(generator.sample(4).tensor, generator.sample(4, mode="train-stats").tensor)
     with pytest.raises(ConfigError, match="this generator has no input images; leave them out"):
         generator.sample(1, conditions=torch.zeros(1, 1, 8, 8))
-
-
-def test_the_recipe_is_the_papers_but_for_length_and_averaging():
-    config = read_recipe("pix2pix-facades")
-    assert (config.train.batch, config.model.name, config.scheme.name) == (1, "pix2pix", "shared_fakes")
-    assert (config.loss.name, config.loss.options.d_weight) == ("nonsaturating", 0.5)
-    assert [(p.name, p.options.weight) for p in config.penalties] == [("l1", 100.0)]
-    assert (config.data.options.direction, config.evaluation.sampling) == ("b_to_a", "train-stats")
-    for player in (config.g, config.d):
-        assert (player.optimizer.name, player.optimizer.lr) == ("Adam", 2e-4)
-        assert player.optimizer.arguments == {"betas": [0.5, 0.999]}
 
 
 def test_the_weight_of_d_is_in_its_loss_alone():

@@ -82,14 +82,11 @@ def test_config_with_a_schedule_reads_back_equal(tmp_path):
     ("value", "message"),
     [
         ("x", "adversarial.weight: must be a number >= 0 or a map of start, final, from_kimg, to_kimg, shape, not 'x'"),
-        ("-1", "adversarial.weight: must be a number >= 0 or a map of start, final, from_kimg, to_kimg, shape, not -1"),
         (
             "{start: 1, finl: 2}",
             "finl: unknown key; choose one of start, final, from_kimg, to_kimg, shape; did you mean",
         ),
-        ("{start: 1, final: -2, to_kimg: 3}", "adversarial.weight.final: must be a number >= 0, not -2"),
         ("{final: 2, to_kimg: 3}", "adversarial.weight.start is required"),
-        ("{start: 1, final: 2}", "adversarial.weight: to_kimg must be greater than from_kimg=0"),
     ],
 )
 def test_config_names_what_is_wrong_with_a_weight(value, message):
@@ -180,14 +177,6 @@ def test_d_stays_whole_before_its_start():
     synchronous.step(gan, stream)
     assert gan.d.version == 2
     assert gan.d.state["lecam/updates"] == 2
-
-
-def test_start_is_by_batch_also_inside_a_step():
-    gan = game(pg.AdversarialOptions(d_start_kimg=0.024), per_step=2)
-    stream = batches()
-    for _ in range(3):
-        synchronous.step(gan, stream)
-    assert gan.d.version == 3  # batches 3, 4, 5
 
 
 def test_g_runs_through_d_if_a_penalty_needs_it():
