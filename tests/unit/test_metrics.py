@@ -7,7 +7,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
-from paragan.metrics import _neighbours, class_variance_mean, class_variance_min, coverage, label_accuracy
+from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):
@@ -98,15 +98,6 @@ def test_coverage_matches_definition(spread):
     assert 0 < expected < 1
 
 
-def test_coverage_is_independent_of_splits(monkeypatch):
-    real, fake = SampleFeatures(normal(60, seed=1)), SampleFeatures(normal(40, seed=2))
-    whole = coverage.Metric.from_reference(real).update(fake)
-    monkeypatch.setattr(_neighbours, "_ROWS_AT_ONCE", 7)
-    cut = coverage.Metric.from_reference(real).update(fake)
-    assert torch.equal(cut.radius_N, whole.radius_N)
-    assert torch.equal(cut.nearest_N, whole.nearest_N)
-
-
 def test_coverage_of_a_perfect_generator_is_as_expected():
     """N real and M generated images of one distribution: the k nearest of N - 1 + M others are real by chance alone."""
     n, m, k = 200, 150, coverage.K
@@ -150,8 +141,3 @@ def test_sample_features_concatenated_rows_are_the_whole():
     assert torch.equal(joined.logits_BK, whole.logits_BK)
     assert torch.equal(joined.requested_labels_B, whole.requested_labels_B)
     assert len(joined) == 10
-
-
-def test_sample_features_concatenated_without_classes():
-    joined = SampleFeatures.concatenate([SampleFeatures(normal(3)), SampleFeatures(normal(2))])
-    assert (joined.logits_BK, joined.requested_labels_B) == (None, None)

@@ -79,25 +79,11 @@ def test_both_halves_get_the_same_crop_and_flip(root):
     assert 0.3 < np.mean([x[2] for x, _ in found[:40]]) < 0.7  # of the first row's places
 
 
-def test_without_flip_nothing_is_mirrored(root):
-    assert not any(x[2] for x, _ in moves(root))
-
-
 def test_held_out_pairs_are_as_they_are(root):
     data = source(root, "held_out", size=24, load_size=SIDE, flip=True)
     still = tuple(data.fetch([1]).values())
     for place in range(6):
         assert all(torch.equal(a, b) for a, b in zip(data.fetch([1], [place], 0).values(), still, strict=True))
-
-
-def test_random_crop_depends_on_seed_and_place(root):
-    data = source(root, size=16, load_size=SIDE, flip=True)
-    first, again, other, later = (
-        data.fetch([0] * 8, at, seed)["image"]
-        for at, seed in ((places(8), 0), (places(8), 0), (places(8), 1), (places(8, 8), 0))
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other) and not torch.equal(first, later)
 
 
 def test_any_share_and_any_resume_sees_the_same(root):
@@ -122,14 +108,6 @@ def test_a_pair_is_cropped_anew_in_every_epoch(root):
     corners = [{int(x[2, 0, 0] * 127.5): (float(x[0, 0, 0]), float(x[1, 0, 0])) for x in epoch} for epoch in epochs]
     assert corners[0].keys() == corners[1].keys() and len(corners[0]) == 12
     assert sum(corners[0][pair] != corners[1][pair] for pair in corners[0]) >= 9
-
-
-def test_sizes_are_brought_to_the_load_size(root):
-    data = source(root, size=16, load_size=None)
-    assert data.fetch([0], [0], 0)["image"].shape == (1, 3, 16, 16)
-    assert data._wide.shape == (3, 18, 36)
-    assert source(root, "held_out", size=16, load_size=None)._wide.shape == (3, 16, 32)
-    assert source(root, channels=1).fetch([0])["condition"].shape == (1, 1, SIDE, SIDE)
 
 
 def test_halves_do_not_run_into_each_other(tmp_path):

@@ -9,7 +9,6 @@ from torch import nn
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can
 from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
@@ -118,22 +117,6 @@ def test_masters_are_part_of_the_state():
 def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind, name):
     with pytest.raises(ConfigError, match=f"optimizer {name} needs whole weights, which strategy 'zero3' shards"):
         refuse_whole_weight_optimizers(Policy(kind), "zero3")
-
-
-def test_what_strategies_can():
-    from paragan.core import registry
-
-    can = {name: registry.load_module("parallel", name).Strategy.can for name in registry.names("parallel")}
-    assert {name for name, of in can.items() if Can.COUPLED in of} == set(can) - {"local_sgd"}
-    assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "local_sgd"}
-
-
-def test_a_strategy_is_chosen_with_its_options():
-    words = ["g.strategy=local_sgd", "g.strategy.every=4", "d.strategy=zero3", "d.norm_ranks=2"]
-    config = read_recipe("digits", words)
-    assert (config.g.strategy.name, config.g.strategy.options.every) == ("local_sgd", 4)
-    assert (config.d.strategy.name, config.d.norm_ranks) == ("zero3", 2)
-    assert read_recipe("digits").g.strategy is None
 
 
 @pytest.mark.parametrize("model", ["dcgan", "mlp", "sngan"])

@@ -22,7 +22,6 @@ from paragan.runs.existing_run import former_run
 from paragan.runs.folder import RunFolder
 from paragan.schemes import asynchronous
 from tests.tiny_run import TINY, newest
-from tests.unit.test_collapse import COLLAPSED, GOOD
 
 MODEL = """
 from dataclasses import dataclass
@@ -123,15 +122,6 @@ def test_order_of_players_is_compared_and_refused_at_a_resume(tmp_path, words):
         former_run(RunFolder(tmp_path), after, print)
 
 
-def test_rollback_slows_further_players_too(tmp_path, words):
-    rules = ["rollback.patience=1", "rollback.lr_factor=0.1", "every.sample_kimg=0.016"]
-    trainer = build.trainer(read_recipe("digits", [*words, *rules]), tmp_path, print, lambda: False)
-    trainer.telemetry = lambda gan, scalars: COLLAPSED if gan.clock.step == 2 else GOOD
-    (event,) = [event for event in trainer.run() if "rollback" in event.values]
-    assert event.values["rollback"]["lr_factors"] == {"g": 0.1, "d": 0.1, "denoiser": 0.1}
-    assert trainer.players["denoiser"].policy.lr == pytest.approx(1e-4)
-
-
 def test_player_starts_from_a_file_of_weights(tmp_path, words):
     weights = {"weight": torch.full((1, 1, 3, 3), 0.5), "bias": torch.ones(1)}
     save_file(weights, tmp_path / "denoiser.safetensors")
@@ -157,21 +147,13 @@ def test_players_survive_writing_and_reading_a_config(words):
     ("more", "problem"),
     [
         (["players.denoiser.lr=1"], "command line: players.denoiser.lr: unknown key"),
-        (["players.denoiser.optimizer.lr=-1"], "command line: players.denoiser.optimizer.lr: must be a number > 0"),
-        (["players=3"], "command line: players: must be a map of names"),
         (["players.D.optimizer.lr=1"], "players: the name 'D' is invalid"),
         (["penalties=[]"], "players.denoiser has no loss"),
         (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
-        (["players.denoiser.update_probability=0.5"], "players.denoiser.update_probability is not supported"),
         (
             ["players.denoiser.train=[weight]", "players.denoiser.precision=pure"],
             "players.denoiser.freeze do not support players.denoiser.precision=pure",
         ),
-        (
-            ["players.denoiser.channel_multiple=8", "players.denoiser.recompute=true"],
-            "players.denoiser.channel_multiple does not support players.denoiser.recompute",
-        ),
-        (["scheme=shared_fakes"], "scheme shared_fakes does not support players"),
         (["scheme=asynchronous"], "scheme asynchronous does not support players"),
         (["grid.shape=1x2"], "players are not available for a grid"),
         (["model=mlp"], "players.denoiser: model mlp has none"),

@@ -18,24 +18,6 @@ from paragan.features._extractor import FeatureExtractor, real_batch
 SMALL = tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))
 TINY = ["data.size=8", "train.batch=8", "train.kimg=0.008", "every.sample_kimg=0", "every.score_kimg=0.008"]
 TINY += ["evaluation.num_images=300", "evaluation.resamples=0", "writers=[jsonl]"]
-EXTRACTOR = '''"""An extractor in one file."""
-
-import torch
-
-import paragan as pg
-from paragan.core.option_types import ExtractorOptions as Options
-
-
-class Network(torch.nn.Module):
-    def forward(self, x):
-        features = x.flatten(1)
-        return {expression}
-
-
-def prepare(options, context):
-    settings = context.call_settings(options)
-    return pg.FeatureExtractor(context.name, Network(), (1, 8, 8), None, "0" * 64, **settings)
-'''
 COPIER = '''"""A generator that repeats training images, with noise that is hardly visible."""
 
 import torch
@@ -89,14 +71,12 @@ def score_by(function, num_images=300, dtype=torch.float32):
     ("function", "message"),
     [
         (lambda x: x.flatten(), r"features of shape \(19200,\) for 300 images, not \(300, F\); return one row"),
-        (lambda x: x.view(len(x), 4, 16), r"features of shape \(300, 4, 16\) for 300 images"),
         (lambda x: x.view(-1, 16), r"features of shape \(1200, 16\) for 300 images"),
         (lambda x: x.mean(0, keepdim=True), r"features of shape \(1, 64\) for 300 images"),
         (lambda x: x.log(), r"mine returns features that are not finite; use dtype: float32, or another"),
-        (lambda x: x / 0, r"mine returns features that are not finite"),
         (lambda x: torch.ones_like(x), r"mine returns equal features for all real images; use another extractor"),
     ],
-    ids=["flattened", "tokens", "rows-of-tokens", "averaged", "nan", "infinite", "constant"],
+    ids=["flattened", "rows-of-tokens", "averaged", "nan", "constant"],
 )
 def test_features_that_do_not_compare_are_refused_with_a_reason(function, message):
     with pytest.raises(ConfigError, match=rf"evaluation\.features: .*{message}"):
@@ -107,28 +87,6 @@ def test_features_of_too_few_images_are_refused():
     with pytest.raises(ConfigError, match=r"evaluation\.num_images=1 is too few for fd; use at least 2"):
         score_by(lambda x: x, num_images=1)
     assert score_by(lambda x: x, num_images=2).metrics["fd[mine]"] == pytest.approx(0, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("expression", "message"),
-    [("features.flatten()", "features of shape"), ("features * float('nan')", "features that are not finite")],
-)
-def test_file_of_an_extractor_with_bad_features_ends_a_run_in_one_line(
-    expression, message, tmp_path, monkeypatch, capfd
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(EXTRACTOR.format(expression=expression))
-    words = [*TINY, "model.width=4", "evaluation.features=mine.py", "evaluation.metrics=[fd]"]
-    assert main(["train", "digits", *words, "--out", "run"]) == 2
-    assert f"evaluation.features: mine returns {message}" in capfd.readouterr().err
-
-
-def test_file_of_an_extractor_scores_a_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(EXTRACTOR.format(expression="features"))
-    words = [*TINY, "model.width=4", "evaluation.features=mine.py", "evaluation.metrics=[fd]"]
-    assert main(["train", "digits", *words, "--out", "run"]) == 0
-    assert json.loads((tmp_path / "run" / "score.json").read_text())["fd[mine]"] > 0
 
 
 def test_generator_that_copies_training_images_is_found_by_memorisation(tmp_path, monkeypatch, quick_judge):

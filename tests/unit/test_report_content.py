@@ -12,7 +12,6 @@ from paragan.core import registry
 from paragan.report.chart import Area, Caption, ChartCurve, draw_chart, run_end, table_rows
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import Page
-from paragan.report.panels import PANELS
 from paragan.report.record import open_record
 from paragan.report.run_facts import list_events
 from paragan.report.scale import Scale
@@ -62,11 +61,6 @@ def test_a_curve_that_has_ended_has_no_value_later():
     ends = [ChartCurve(label=f"{n}", points=[Point(k, k, k, 1.0) for k in range(n)], tone=0) for n in (3, 6)]
     chart = draw_chart(Caption(id="x", title="", note=""), ends, run_end(5, 5), "means")
     assert [row[2] for row in table_rows(chart)] == ["1", "1", "1", "–", "–", "–"]
-
-
-def test_the_pace_is_described_as_a_moving_average(page):
-    (note,) = [panel.note for panel in PANELS["pace"] if panel.title == "Throughput"]
-    assert "moving average" in note and note in page
 
 
 def test_decisions_of_the_loading_controller_are_drawn(tmp_path):

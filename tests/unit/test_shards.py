@@ -148,12 +148,6 @@ def test_a_record_that_points_outside_of_its_shard_is_refused(out):
         assert f"sample {row:09d}: index.bin is damaged" in refusal(lambda row=row: opened.read(row))
 
 
-def test_a_split_without_images_is_refused(out, monkeypatch):
-    monkeypatch.setattr(shards, "_held_out", lambda folder, share: np.zeros(len(folder), bool))
-    said = refusal(lambda: shards.source(shards.Options(str(out)), "held_out"))
-    assert said == f"{out} has no images to hold out; prepare the data again, from two images at least"
-
-
 def test_labels_outside_of_the_classes_are_refused(out):
     data = bytearray((out / "index.bin").read_bytes())
     data[8] = 7
@@ -166,16 +160,10 @@ def test_labels_outside_of_the_classes_are_refused(out):
     [
         ({"version": 2}, "version 2 of the format; this program reads version 1"),
         ({"num_samples": 24}, "index.bin: 1,104 bytes, expected 1,152 for 24 samples"),
-        ({"num_samples": 99}, "the numbers in it do not fit each other"),
         ({"num_train": 23}, "the numbers in it do not fit each other"),
         ({"num_samples": "many"}, "dataset.json: num_samples: Input should be a valid integer"),
-        ({"shards": []}, "the numbers in it do not fit each other"),
         (
             {"index": {"name": "../index.bin", "num_bytes": 1104, "sha256": "0"}},
-            "the numbers in it do not fit each other",
-        ),
-        (
-            {"index": {"name": "index.bin\0", "num_bytes": 1104, "sha256": "0"}},
             "the numbers in it do not fit each other",
         ),
     ],

@@ -46,39 +46,6 @@ def test_recipe_index_marks_complete_runs():
         assert f"ecipes, {len(with_curve)} of them with the curve" in text, page
 
 
-def test_recipe_page_has_a_column_for_real_images(run, tmp_path):
-    text = (
-        (run / "metrics.jsonl").read_text().replace('"coverage": 0.9}', '"coverage": 0.9, "real": {"coverage": 0.97}}')
-    )
-    (run / "metrics.jsonl").write_text(text)
-    recipe.store_run(run, tmp_path, "digits")
-    page = recipe.pages(tmp_path)[tmp_path / "digits.md"]
-    assert "| | 0 kimg | 64 kimg | real images |" in page and "| `coverage` | 0.01 | 0.9 | 0.97 |" in page
-
-
-def test_recipe_page_of_a_run_without_scores_leaves_the_text_after_the_config(run, tmp_path):
-    record = run / "metrics.jsonl"
-    record.write_text("".join(text for text in record.read_text().splitlines(True) if '"score"' not in text))
-    recipe.store_run(run, tmp_path, "digits")
-    path = tmp_path / "digits.md"
-    path.write_text(recipe.pages(tmp_path)[path] + "\n## By hand\n\n```sh\n./run\n```\n")
-    made = recipe.pages(tmp_path)
-    assert made[path] == path.read_text() and "## By hand" in made[path]
-    assert "## Example run" in made[path] and "| no score |" in made[tmp_path / "index.md"]
-
-
-def test_recipe_page_with_another_extractor_has_a_note():
-    pages = {path.stem: text for path, text in GENERATED.items()}
-    assert "`evaluation.features=mnist_cnn`, whose weights are not in the package" in pages["dcgan-mnist"]
-    assert "not in the package" not in pages["digits"]
-
-
-def test_stored_records_are_small_and_have_an_image():
-    for path in (DOCS / "recipes").glob("*.jsonl"):
-        assert path.with_suffix(".png").exists()
-        assert path.stat().st_size < 100_000
-
-
 def test_api_page_has_every_public_name():
     headings = re.findall(r"^### (\w+)$", api.page(), re.M)
     assert set(headings) == {name for name in paragan.__all__ if not name.startswith("__")}

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from paragan.coevolution.executors import loop, stacked
-from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.layers.init import initialise
 from paragan.models import mlp
@@ -110,21 +109,6 @@ def test_stacked_network_gradients_have_the_layout_of_the_weights():
     flat(stack(torch.randn(CELLS * ROWS, *SHAPE, dtype=torch.float64))).sum().backward()
     for number in range(CELLS):
         assert all(gradient.is_contiguous() for gradient in stack.gradients(number))
-
-
-def test_stacked_network_under_autocast_calls_each_cell():
-    stack = StackedNetwork([net.float() for net in nets(critic)], ROWS)
-    with torch.autocast("cpu", torch.bfloat16):
-        stack(torch.randn(CELLS * ROWS, *SHAPE))
-    assert not stack._is_row_wise
-
-
-def test_stacked_network_copies_register_no_parameters():
-    net = critic()
-    held = {name: torch.stack([value.detach()] * CELLS) for name, value in net.named_parameters()}
-    whole = with_batched_linear(net, held, CELLS)
-    assert whole is not None and not list(whole.parameters())
-    assert list(net.parameters())
 
 
 @pytest.mark.parametrize("large", [0, 1 << 30])

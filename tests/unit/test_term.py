@@ -86,10 +86,8 @@ def test_r1_as_a_function_is_the_penalty():
     ("function", "found"),
     [
         (lambda outputs, feed: outputs.images.mean(), "a mean over the batch"),
-        (lambda outputs, feed: 0.5, "a float"),
         (lambda outputs, feed: None, "a NoneType"),
         (lambda outputs, feed: outputs.images.mean().reshape(1), r"a tensor of \(1,\) for 4 samples"),
-        (lambda outputs, feed: outputs.images.mean(0), r"a tensor of \(2,\) for 4 samples"),
     ],
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
@@ -115,8 +113,6 @@ class OtherRows(pg.Penalty):
     ("function", "found"),
     [
         (lambda images: images.mean().reshape(1), r"\(1,\)"),
-        (lambda images: images.mean(0), r"\(4,\)"),
-        (lambda images: images.abs(), r"\(8, 4\)"),
     ],
 )
 def test_a_penalty_that_is_no_value_per_sample_is_refused(function, found):

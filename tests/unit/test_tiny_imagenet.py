@@ -108,10 +108,6 @@ def test_archives_hold_what_the_folder_holds(official, tmp_path, packed, named):
         assert all(map(torch.equal, mine.fetch(everything).values(), theirs.fetch(everything).values()))
 
 
-def test_other_sizes_are_resized(official):
-    is_right(read(official, "held_out", size=16), reversed(WNIDS), size=16)
-
-
 def test_without_names_classes_are_called_by_number(official):
     (official / "words.txt").unlink()
     assert read(official).class_names == WNIDS
@@ -127,17 +123,6 @@ def test_a_fingerprint_follows_the_labels(official):
     lines = (official / "val" / "val_annotations.txt").read_text().replace(WNIDS[0], WNIDS[1])
     (official / "val" / "val_annotations.txt").write_text(lines)
     assert read(official, "held_out").fingerprint != before
-
-
-def test_missing_data_set_raises(tmp_path):
-    assert "data.path is required for dataset 'tiny_imagenet'; download http" in refused("")
-    assert "data.path=FILE" in refused(tmp_path / "nowhere")
-    assert "no images" in refused(tmp_path)
-
-
-def test_a_cut_archive(tmp_path):
-    (tmp_path / "tiny-imagenet-200.zip").write_bytes(b"PK\x03\x04" + bytes(100))
-    assert ": damaged zip file" in refused(tmp_path / "tiny-imagenet-200.zip")
 
 
 def test_no_folder_to_train_with(official):
@@ -202,12 +187,6 @@ def test_labels_that_are_missing(official):
         assert f"val/val_annotations.txt: {message}" in refused(official, "held_out")
     annotations.unlink()
     assert "val_annotations.txt: no such file" in refused(official, "held_out")
-
-
-def test_damaged_image_is_named(part_of_it):
-    path = part_of_it / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
-    path.write_bytes(path.read_bytes()[:200])
-    assert f"{path}: the image is damaged" in refused(part_of_it)
 
 
 def test_the_real_part(data_root):

@@ -10,13 +10,10 @@ import pytest
 import torch
 
 from paragan.cli.main import main
-from paragan.cli.verify import format_results
 from paragan.core.balancer import Balancer
-from paragan.core.errors import ConfigError
 from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.verify import laws
 from paragan.verify.explanation import unsupported_penalty
-from paragan.verify.finding import LawResult
 from paragan.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 
@@ -143,11 +140,6 @@ def test_verify_recipe_uses_its_game(capsys):
     assert err.splitlines()[0] == "twice differentiable, D: held"
 
 
-def test_verify_recipe_without_data_gives_advice(capsys):
-    assert main(["verify", "dcgan-mnist"]) == 2
-    assert "pass --shape CxHxW" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -192,13 +184,6 @@ def test_verify_recipe_of_images_by_name_has_its_balancer():
     assert networks.game.balancer.layer == "last" and networks.game.prior.conditions == ("image",)
 
 
-def test_format_results_folds_reasons_to_the_width():
-    rows = [LawResult("a", "ddp", "held", 1e-16), LawResult("b", "ddp", "FAILED", None, "because " * 20)]
-    assert max(map(len, format_results(rows, 90).splitlines())) <= 90
-    assert len(format_results(rows).splitlines()) == 4
-    assert format_results(rows).splitlines()[-1] == "1 held, 1 FAILED"
-
-
 def test_compare_traces_zero_tolerance_is_bitwise():
     import torch
 
@@ -209,10 +194,3 @@ def test_compare_traces_zero_tolerance_is_bitwise():
     assert (
         compare_traces({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0
     )  # equal values
-
-
-def test_verify_without_arguments_raises_config_error():
-    from paragan.cli.verify import verify
-
-    with pytest.raises(ConfigError, match="exactly one module"):
-        verify([])

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 import torch.distributed as dist
 
 from paragan.core.dist import World
-from paragan.core.local_processes import is_suspended
 from paragan.core.phases import Phase, PhaseClock
 from paragan.core.roles import Roles
 from paragan.core.types import Side
@@ -117,28 +112,6 @@ def test_time_of_a_suspension_is_no_lack_of_progress(watched):
     assert watchdog.progress().suspended_s == 0
 
 
-def test_progress_during_a_look_has_the_suspended_phase(watched):
-    times, clock, _, _ = watched
-    found = []
-    options = HangLimits(WatchdogOptions(floor_s=8.0), 300.0)
-    watchdog = Watchdog(clock, options, found.append, lambda: found.append(watchdog.progress()), times)
-    watchdog.look()
-    clock.enter(Phase.G_TURN)
-    times.now += 50.0
-    clock.enter(Phase.COMMUNICATION)
-    watchdog.look()
-    state = found[-1]
-    assert (state.phase, state.seconds, state.suspended_s) == (Phase.G_TURN, 50.0, 50.0)
-
-
-def test_the_thread_looks_until_its_block_ends():
-    looks = threading.Event()
-    limits = HangLimits(WatchdogOptions(floor_s=0.04))
-    with Watchdog(PhaseClock(), limits, lambda limit: None, looks.set) as watchdog:
-        assert looks.wait(30)
-    assert not watchdog._thread.is_alive()
-
-
 WAITING = RankState(0, 9, "communication", 40.0)
 BUSY = RankState(1, 8, "data", 31.0)
 
@@ -204,22 +177,3 @@ def test_a_store_that_never_answers_delays_a_watchdog_once(monkeypatch):
     assert not exchange.is_requested()
     assert exchange._pending.is_alive()
     store.released.set()
-
-
-def test_a_suspended_rank_of_this_host_writes_its_stack_and_continues(tmp_path, monkeypatch):
-    """The signal reaches only processes of the same parent that handle it."""
-    monkeypatch.setattr("os.getppid", os.getpid)  # as if this were the child's sibling
-    path = tmp_path / "stack.txt"
-    script = f"import faulthandler, signal, time; f = open({str(path)!r}, 'w')\n"
-    script += "faulthandler.register(signal.SIGUSR2, file=f)\nprint('ready', flush=True)\ntime.sleep(100)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout.readline() == b"ready\n"
-            process.send_signal(signal.SIGSTOP)
-            wait_for(lambda: is_suspended(process.pid), seconds=30)
-            exchange = HangExchange(World(rank=0, size=2))
-            monkeypatch.setattr(exchange, "_call", lambda act: [os.uname().nodename, process.pid])
-            exchange._wake(1)
-            wait_for(lambda: 'File "<string>"' in path.read_text(), seconds=30)
-        finally:
-            process.kill()
