@@ -10,29 +10,24 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from paragan.augment import diffaugment
-from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.loss import Loss
-from paragan.core.types import Rows, Side
-from paragan.engine.consistency import ConsistencyCheck
+from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.game.prior import Prior
 from paragan.parallel import none
-from paragan.parallel._placement import placement_of
 from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import synchronous
-from tests.distributed.cases_laws import differences, strategy
-from tests.distributed.naive_code import Both, counted, r1_alone
+from tests.distributed.cases_laws import strategy
+from tests.distributed.naive_code import r1_alone
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
 from tests.laws.small_gan import distance
 
 G, D = Side.G, Side.D
 UNEVEN_SHARE = ((0, 7), (7, 13))
-STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 
 
 def said(action) -> str:
@@ -60,123 +55,6 @@ def rows(world: World, total: int, seed: int = 2, width: int = 5) -> tuple[torch
 
 def gradients(net: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
-
-
-def pair(world: World, names: tuple[str, str], on: Switches) -> GAN:
-    return game(on, *(player(side, on, strategy(name), world) for side, name in zip((G, D), names, strict=True)))
-
-
-def one_wrapper(world: World) -> dict[str, Any]:
-    """D's turn and the next one, both networks in one wrapper; ours over some steps."""
-    both = DistributedDataParallel(Both(perceptron(5, 4), perceptron(4, 1)))
-
-    def play() -> None:
-        for turn in ("d", "g"):
-            both(rows(world, 8)[1], turn).mean().backward()
-
-    share = world.share(BATCH)
-    return {"naive": said(play), "ours": differences(world, ("ddp", "ddp"), Switches(), share, "synchronous", {})}
-
-
-def opponent(world: World) -> dict[str, Any]:
-    """Bytes of D's gradients in G's turn, and what is left of them: each network in a wrapper, and ours."""
-    g, d = DistributedDataParallel(perceptron(5, 4)), DistributedDataParallel(perceptron(4, 1))
-    naive = counted(d)
-    d(g(rows(world, 8)[1])).mean().backward()
-    gan = pair(world, ("ddp", "ddp"), Switches())
-    ours = counted(placement_of(gan.d.net).training_module)
-    gan.g.update(gan.g_turn(next(stream(Switches(), *world.share(BATCH)))), against=gan.d)
-    return {"naive": [sum(naive), len(gradients(d))], "ours": [sum(ours), len(gradients(gan.d.net))]}
-
-
-def called_past_the_wrapper(world: World) -> dict[str, Any]:
-    """A loop that calls the wrapped module itself, in plain torch and as players that nothing joins; ours."""
-    net = DistributedDataParallel(perceptron(5, 4, 1))
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    net.module(rows(world, 8)[1]).square().mean().backward()
-    optimizer.step()
-    weights = world.gather(net.module[0].weight.flatten().tolist())
-
-    def check(kind) -> str:
-        gan = game(Switches(), *(player(side, Switches(), kind(), world) for side in (G, D)))
-        synchronous.step(gan, stream(Switches(), *world.share(BATCH)))
-        return said(lambda: ConsistencyCheck(world, 1).check(Clock(step=1), {"g": gan.g, "d": gan.d}))
-
-    return {"naive": weights[0] == weights[1], "checked": check(none.Strategy), "ours": check(lambda: strategy("ddp"))}
-
-
-def latents(world: World) -> dict[str, Any]:
-    """How many of 8 latents, and of 8 augmented images, are different ones, over all ranks."""
-    share = Rows(3, *world.share(8), 8)
-    torch.manual_seed(5)
-    naive = {"z": torch.randn(share.count, 4), "shift": torch.randint(9, (share.count, 6))}
-    prior, image = Prior(5, 4), torch.arange(2.0 * 64).view(2, 8, 8).expand(share.count, 2, 8, 8)
-    augment = diffaugment.Augment(diffaugment.Options())
-    ours = {"z": prior.draw("g", share)[0], "shift": augment(image, 5, "augment/g/fake", share)}
-    alone = prior.draw("g", Rows(3, 0, 8, 8))[0]
-
-    def different(drawn) -> int:
-        everyone = [row for rank in world.gather(drawn.flatten(1).tolist()) for row in rank]
-        return len({tuple(row) for row in everyone})
-
-    return {
-        "naive": {name: different(drawn) for name, drawn in naive.items()},
-        "ours": {name: different(drawn) for name, drawn in ours.items()},
-        "alone": torch.equal(alone[share.window], ours["z"]),
-    }
-
-
-def attributes(world: World) -> dict[str, Any]:
-    """What is said where a loop asks the network for its blocks, and whether its names are the plain ones."""
-    naive, plain = DistributedDataParallel(perceptron(5, 1)), make(D, Switches())()
-    ours = {}
-    for name in STRATEGIES:
-        seat = player(D, Switches(), strategy(name), world)
-        ours[name] = len(seat.net.blocks) == len(plain.blocks) and list(seat.net.state_dict()) == [*plain.state_dict()]
-    return {"naive": said(lambda: naive.blocks), "names": next(iter(naive.state_dict())), "ours": ours}
-
-
-def accumulation(world: World) -> dict[str, Any]:
-    """Exchanged bytes of one update in four parts, over those of one in one part."""
-
-    def naive(parts: int) -> int:
-        net = DistributedDataParallel(perceptron(5, 4, 1))
-        sent = counted(net)
-        for part in rows(world, 16)[1].chunk(parts):
-            (net(part).square().mean() / parts).backward()
-        return sum(sent)
-
-    def ours(parts: int) -> int:
-        on = Switches(micro_batches=parts)
-        gan = pair(world, ("ddp", "ddp"), on)
-        sent = counted(placement_of(gan.d.net).training_module)
-        gan.d.update(gan.d_turn(next(stream(on, *world.share(BATCH)))), against=gan.g)
-        return sum(sent)
-
-    return {"naive": naive(4) / naive(1), "ours": ours(4) / ours(1)}
-
-
-def global_batch(world: World, total: int) -> dict[str, Any]:
-    """Distance from one process: `total` rows on every rank; the rows shared out, mean of the ranks' means; ours."""
-    whole, mine = rows(world, total)
-    target = perceptron(5, 4, 1)
-    target(whole).square().mean().backward()
-
-    def of(x: torch.Tensor) -> float:
-        net = DistributedDataParallel(perceptron(5, 4, 1))
-        net(x).square().mean().backward()
-        return distance(gradients(net.module), gradients(target))
-
-    everyone = rows(world, total * world.size)[0].chunk(world.size)[world.rank]
-    gan = pair(world, ("ddp", "ddp"), Switches())
-    synchronous.step(gan, stream(Switches(), *world.share(BATCH)))
-    share = UNEVEN_SHARE[world.rank] if total % 2 else world.share(BATCH)
-    return {
-        "batch per rank": of(everyone),
-        "mean of means": of(mine),
-        "ours": differences(world, ("ddp", "ddp"), Switches(), share, "synchronous", {}),
-        "images": gan.clock.images / BATCH,
-    }
 
 
 class Sloped(nn.Module):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import threading
 import time
 import weakref
@@ -14,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import gloo_communicator
 from paragan.distributed.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
 
@@ -70,43 +67,6 @@ def test_many_workers_exchange_what_a_dictionary_holds(graph):
     comms = linked_threads(GRAPHS[graph])
     fine(together(len(comms), lambda rank: play(comms[rank], GRAPHS[graph], rounds=12)))
     fine(together(len(comms), lambda rank: comms[rank].close()))
-
-
-def test_workers_that_exchange_have_a_group_for_each_direction(monkeypatch):
-    """In one group gloo's answer to a sender would wait for what the other end sends."""
-    made = []
-    connect_pair = gloo_communicator.connect_pair
-
-    def recorded(store, name, *place):
-        made.append(name)
-        return connect_pair(store, name, *place)
-
-    monkeypatch.setattr(gloo_communicator, "connect_pair", recorded)
-    comms = linked_threads(graph_of(3, [(1, 2)]))  # worker 0 only gathers
-    assert sorted(made) == sorted(2 * ["0/1", "0/2", "1/2", "1/2/down"])
-    sending, receiving = comms[1]._connections[2]._groups
-    assert sending is not receiving
-    fine(together(3, lambda rank: comms[rank].close()))
-
-
-@pytest.mark.slow
-def test_nothing_is_left_of_those_that_closed_or_dropped():
-    """Six memberships need no more threads and files than the first."""
-    graph, found = GRAPHS["torus 2x2"], []
-
-    def do(comm, end):
-        play(comm, graph, 1)
-        for value in range(20):  # some answers to these would come after the farewell
-            comm.post({peer: [message(value, 10_000)] for peer in graph[comm.rank]})
-        getattr(comm, end)()
-
-    for end in ["close", "abort"] * 3:
-        comms = linked_threads(graph)
-        fine(together(4, lambda rank, comms=comms, end=end: do(comms[rank], end)))
-        del comms
-        gc.collect()
-        found.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
-    assert found[-1][0] <= found[1][0] and found[-1][1] <= found[1][1] + 8, found  # one link has as many
 
 
 def test_a_message_that_is_too_large_gets_no_memory():
@@ -169,23 +129,6 @@ def test_the_newest_that_was_posted_comes_whole():
         there.post({0: []})
         here.wait(1)
         assert here.newest() == {1: []}
-
-
-def test_what_was_posted_comes_before_a_close():
-    here, there = linked_threads(ALL_PEERS)
-    with here._connections[1]._lock:  # its answer waits, so the newest does
-        for value in range(20):
-            there.post({0: [message(value)]})
-        closing = threading.Thread(target=there.close)
-        closing.start()
-        time.sleep(0.3)
-    value = -1
-    while value < 19:
-        here.wait(1)
-        value = int(here.newest()[1][0][0])
-    here.close()
-    closing.join(FAR_S)
-    assert not closing.is_alive()
 
 
 def test_unread_posts_release_their_memory():
@@ -251,17 +194,3 @@ def test_a_drop_leaves_no_thread_that_waits_for_the_silent():
     while left() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert left() == []
-
-
-def test_a_close_leaves_no_thread_that_waits_for_the_slow():
-    before = set(threading.enumerate())
-    here, there = linked_threads(ALL_PEERS)
-    slow = there._connections[0]._sender
-    closes, slow.close = slow.close, lambda: (time.sleep(0.5), closes())
-
-    def do(rank):
-        (here, there)[rank].close()
-        left = set(threading.enumerate()) - before
-        return [thread.name for thread in left if thread.name == f"from {1 - rank}"]
-
-    assert fine(together(2, do)) == [[], []]

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from contextlib import closing
-from pathlib import Path
-
 import pytest
-
-from tests.distributed.pool import Pool
 
 CASES = "tests.distributed.cases_pool"
 
@@ -50,51 +42,3 @@ def test_failure_is_reported_and_the_next_case_runs(two_ranks, case, arguments, 
     with pytest.raises(AssertionError, match=told):
         two_ranks.run(f"{CASES}:{case}", **arguments)
     assert works(two_ranks)
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_between_cases_the_processes_are_stopped(two_ranks):
-    assert works(two_ranks)
-    pids = [member.pid for member in two_ranks._members]
-    deadline = time.monotonic() + 20  # a signal takes its time
-    while [state(pid) for pid in pids] != ["T", "T"] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert [state(pid) for pid in pids] == ["T", "T"]
-    assert works(two_ranks)
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_stopped_processes_end_with_their_parent():
-    program = (
-        "import os; from tests.distributed.pool import Pool; pool = Pool(1); "
-        f"pool.run('{CASES}:describe', word='w'); print(pool._members[0].pid, flush=True); os._exit(1)"
-    )
-    words = [sys.executable, "-c", program]
-    pid = int(subprocess.run(words, capture_output=True, text=True, timeout=150, check=False).stdout)
-    deadline = time.monotonic() + 20
-    while state(pid) not in ("", "Z") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert state(pid) in ("", "Z")
-
-
-@pytest.mark.slow
-def test_where_they_come_from_is_replaced_when_it_is_gone():
-    with closing(Pool(1)) as pool:
-        assert works(pool)
-        pool._nursery._process.kill()
-        pool._nursery._process.wait()
-        with pytest.raises(AssertionError, match="died with exit code -9"):
-            works(pool)
-        assert works(pool) and pool.starts == 2
-
-
-def state(pid: int) -> str:
-    """One letter; none where there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def test_another_size_is_another_pool(three_ranks):
-    assert works(three_ranks)

@@ -16,13 +16,9 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.update_once import begin_update
-from paragan.losses import hinge
 from paragan.parallel import none
 from paragan.penalties import r1
 from paragan.schemes import synchronous
-from tests.distributed.naive_code import InPlaceSpectralNorm
 from tests.laws.small_gan import batches, distance, game, network, player
 
 G, D = Side.G, Side.D
@@ -30,58 +26,6 @@ G, D = Side.G, Side.D
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def gradients(net: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
-
-
-def test_gradients_left_over_from_the_generators_turn_enter_the_discriminators():
-    """Lightning-AI/pytorch-lightning #591, #557, #592, #603, #666; deepspeedai/DeepSpeed #399: each turn clears the
-    gradients of its own network only, and what G's turn left in D is stepped with D's.
-    """
-    torch.manual_seed(0)
-    g, d = nn.Linear(3, 4).double(), nn.Linear(4, 1).double()
-
-    def d_turn() -> dict[str, torch.Tensor]:
-        hinge.d_loss(d(normal(8, 4)), d(g(normal(8, 3, seed=1)).detach())).mean().backward()
-        return gradients(d)
-
-    expected = d_turn()
-    d.zero_grad()
-    (-d(g(normal(8, 3))).mean()).backward()
-    torch.optim.SGD(g.parameters(), 0.0).step()
-    g.zero_grad()
-    assert distance(d_turn(), expected) > 1e-2
-
-    after_g, alone = (game(*(player(side, none.Strategy()) for side in Side)) for _ in range(2))
-    g_before = copy.deepcopy(after_g.g.net.state_dict())
-    real = next(batches())
-    after_g.g.update(after_g.g_turn(real), against=after_g.d)
-    assert gradients(after_g.d.net) == {}
-    after_g.g.net.load_state_dict(g_before)
-    for gan in (after_g, alone):
-        gan.d.update(gan.d_turn(real), against=gan.g)
-        assert gradients(gan.g.net) == gradients(gan.d.net) == {}
-    assert distance(dict(after_g.d.net.state_dict()), dict(alone.d.net.state_dict())) == 0
-
-
-def test_spectral_norm_iterates_at_every_part_of_an_accumulated_batch():
-    """pytorch/pytorch #8160, #11476, #12671, #13350: each forward in training turns u and v, so a batch in four parts
-    is another step than the same batch whole. Ours turns them once per update.
-    """
-
-    def step(normalise, parts: int) -> dict[str, torch.Tensor]:
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(6, 12), normalise(nn.Linear(12, 12)), nn.Tanh(), nn.Linear(12, 1)).double()
-        begin_update(net)
-        for part in normal(8, 6).chunk(parts):
-            (net(part).square().sum() / 8).backward()
-        return gradients(net)
-
-    naive, ours = (distance(step(kind, 4), step(kind, 1)) for kind in (nn.utils.spectral_norm, spectral_norm))
-    assert naive > 1e-5
-    assert ours <= 1e-12
 
 
 def test_spectral_norms_vectors_turn_in_the_turn_of_the_opponent():
@@ -96,50 +40,6 @@ def test_spectral_norms_vectors_turn_in_the_turn_of_the_opponent():
     before = copy.deepcopy(gan.d.net.state_dict())
     gan.g.update(gan.g_turn(next(batches())), against=gan.d)
     assert distance(dict(gan.d.net.state_dict()), before) == 0
-
-
-def test_two_forwards_before_one_backward_meet_overwritten_vectors():
-    """pytorch/pytorch #8160, #11476, #13350, #57784, #62293, #55368: on real, on fake, with a second derivative."""
-
-    def loss(d: nn.Module) -> torch.Tensor:
-        x = normal(4, 5).requires_grad_()
-        real, fake = d(x).tanh(), d(normal(4, 5, seed=1)).tanh()
-        (slope,) = torch.autograd.grad(real.sum(), x, create_graph=True)
-        return hinge.d_loss(real, fake).mean() + slope.square().sum()
-
-    torch.manual_seed(0)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss(InPlaceSpectralNorm(5, 3)).backward()
-
-    ours = spectral_norm(nn.Linear(5, 3, bias=False).double())
-    begin_update(ours)
-    first = loss(ours)
-    before = {name: value.clone() for name, value in ours.named_buffers()}
-    begin_update(ours)
-    loss(ours)  # another update's forward, before this one's backward
-    assert distance(dict(ours.named_buffers()), before) > 1e-9
-    first.backward()
-    found = gradients(ours)
-    ours.zero_grad()
-    ours.load_state_dict(before, strict=False)
-    loss(ours).backward()
-    assert distance(found, gradients(ours)) <= 1e-12
-
-
-def test_spectral_norms_vectors_are_lost_between_save_and_resume():
-    """pytorch/pytorch #8160, #11476: they were no part of the state, and training went on from new ones."""
-    torch.manual_seed(0)
-    naive, ours = InPlaceSpectralNorm(8, 8), spectral_norm(nn.Linear(8, 8).double())
-    x = normal(2, 8)
-    begin_update(ours)
-    naive(x), ours(x)
-    torch.manual_seed(1)
-    fresh_naive, fresh_ours = InPlaceSpectralNorm(8, 8), spectral_norm(nn.Linear(8, 8).double())
-    for fresh, old in ((fresh_naive, naive), (fresh_ours, ours)):
-        fresh.load_state_dict(old.state_dict())
-    begin_update(ours), begin_update(fresh_ours)
-    assert float((fresh_naive(x) - naive(x)).detach().abs().max()) > 1e-3
-    assert torch.equal(fresh_ours(x), ours(x))
 
 
 class Painter(nn.Module):
