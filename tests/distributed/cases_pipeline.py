@@ -245,14 +245,6 @@ def faulty(world: World, fault: str) -> str:
     return "accepted"
 
 
-def sent_after(world: World, calls: int) -> int:
-    """Messages that are held after so many calls of a network."""
-    net = strategy("pipeline", {"micro_batches": 2}).prepare(lambda: Strange(""), world)
-    for _ in range(calls):
-        net(torch.ones(3, 4)).sum().backward()
-    return len(net._pipelined.messages._sent)
-
-
 def balancer_layer(world: World) -> str:
     """What is said of a balancer that reads a layer of a pipelined G."""
     on = MATRIX[0]

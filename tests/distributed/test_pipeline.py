@@ -110,11 +110,6 @@ def test_pipeline_network_that_cannot_be_run_is_refused_on_all_ranks(two_ranks, 
     assert all(message in said for said in two_ranks.run(f"{CASES}:faulty", fault=fault))
 
 
-def test_pipeline_messages_are_released_by_the_next_call(two_ranks):
-    once = two_ranks.run(f"{CASES}:sent_after", calls=1)
-    assert two_ranks.run(f"{CASES}:sent_after", calls=3) == once
-
-
 def test_pipeline_of_four_stages_is_the_batch(four_ranks):
     for difference in four_ranks.run(
         f"{CASES}:zoo", model="sngan", options={"micro_batches": 2}, penalty="gradient_penalty"

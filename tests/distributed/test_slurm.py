@@ -99,13 +99,6 @@ def test_cancelled_job_is_not_requeued(cluster, tmp_path):
     assert "Restarts=0 " in cluster.run("scontrol", "show", "job", job)
 
 
-def test_job_with_a_wrong_setting_fails_once(cluster, tmp_path):
-    job = submit(cluster, tmp_path, words=("digits", "train.bach=3"))
-    cluster.wait(job, "FAILED")
-    assert output(tmp_path).count("train.bach") == 2  # one line of each rank
-    assert "ExitCode=2:0" in cluster.run("scontrol", "show", "job", job)
-
-
 def test_stopped_seed_of_an_array_requeues_alone(cluster, tmp_path):
     job = submit(cluster, tmp_path, seeds=(4, 9))
     wait_for_steps(tmp_path / "run" / "seed-4")

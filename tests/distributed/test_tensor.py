@@ -14,7 +14,6 @@ CASES = "tests.distributed.cases_pipeline"
 TOLERANCE = 1e-10
 TABLES = {"rows": 3}
 LAYERS = {"rows": 3, "outputs": ("blocks.1.layer",)}
-CONDITIONAL = {uneven: tuple(n for n in numbers if MATRIX[n].conditional) for uneven, numbers in PAIRS.items()}
 
 
 def slow(*values):

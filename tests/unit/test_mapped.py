@@ -12,7 +12,6 @@ import torch
 
 from paragan.build.data import open_data
 from paragan.config import read_recipe
-from paragan.datasets import _host_shared
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._in_memory import InMemorySource
 
@@ -84,14 +83,6 @@ def test_what_is_written_to_the_images_stays_in_the_process(cache):
     source = share_on_host(InMemorySource(images(), fingerprint="some"))
     source.images_NCHW.zero_()
     assert (cache / "some.u8").read_bytes() == images().numpy().tobytes()
-
-
-def test_the_first_writer_of_several_wins(cache):
-    path = cache / "some.u8"
-    _host_shared._write(images(), path)
-    first = path.stat().st_ino
-    _host_shared._write(images(), path)
-    assert path.stat().st_ino == first and [p.name for p in cache.iterdir()] == ["some.u8"]
 
 
 @pytest.mark.parametrize("why", ["no folder can be made", "little", "of no name"])

@@ -101,11 +101,6 @@ def test_wrong_name_of_one_discriminator_is_named():
         discriminator_arguments(pg.Discriminators(a=Third(), b=First()), specs, None)
 
 
-def test_names_that_are_no_text_are_refused(tmp_path):
-    with pytest.raises(pg.ConfigError, match="discriminators: the name 0 is no text; use one such as 'mpd'"):
-        pg.Trainer(Drawn(nn.Linear(3, 1)), {0: Third()}, {"point": torch.zeros(4, 1)}, out=tmp_path)
-
-
 def test_terms_of_one_name_on_both_sides_train(tmp_path):
     terms = [
         pg.Term("size", lambda outputs, inputs: outputs.images.square()),

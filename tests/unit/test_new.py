@@ -102,14 +102,6 @@ def test_the_name_stands_in_every_file_and_the_template_in_none(here):
     assert texts["nets.py"].count("\n") <= 60
 
 
-def test_the_next_commands_are_printed(here, capsys):
-    new("mine")
-    new("other", Path("there"))
-    first, second = capsys.readouterr().out.split("wrote ")[1:]
-    assert "train mine/recipe.yaml" in first and "-m mine.test_nets" in first and "cd " not in first
-    assert "cd there" in second
-
-
 @pytest.mark.parametrize("name", ["my-gan", "1st", "class", "_mine", "größe", "a.b", "../up", "", "json", "torch"])
 def test_a_name_that_cannot_be_imported_is_refused(name, here):
     with pytest.raises(ConfigError, match=r"is not a package name|is an existing Python module"):

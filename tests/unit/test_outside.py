@@ -14,7 +14,6 @@ G_OUT, D_OUT = "return self.layers(z)", "return self.layers(x).squeeze(1)"
 LATENT = "self.latent = options.latent"
 MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "unknown name": ("nets.py", "from torch", "oops\nfrom torch", "importing {0}.nets raised NameError"),
-    "absent package": ("nets.py", "from torch", "import timmmm\nfrom torch", "No module named 'timmmm'"),
     "package raises": ("__init__.py", "", "raise OSError('no')", "importing {0} raised OSError: no"),
     "no Generator": ("nets.py", "class Generator", "class Gen", "does not define Generator; add what is missing to"),
     "no module": ("nets.py", "class Generator(nn.Module)", "class Generator", "is not a torch.nn.Module"),
@@ -22,15 +21,12 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "constructor raises": ("nets.py", LATENT, "raise ValueError('bad width')", "ValueError: bad width"),
     "size of images": ("nets.py", G_OUT, f"{G_OUT}[..., :15]", "(4, 1, 16, 15); return images of the data's shape"),
     "flat images": ("nets.py", G_OUT, f"{G_OUT}.flatten(1)", "(4, 256); return images"),
-    "one image": ("nets.py", G_OUT, f"{G_OUT}[:1]", "(1, 1, 16, 16); return images"),
     "two outputs": ("nets.py", G_OUT, f"{G_OUT}, z", "returned a tuple; return images"),
     "forward raises": ("nets.py", G_OUT, "return self.layer(z)", "Generator.forward(z, y) raised AttributeError"),
     "mean logit": ("nets.py", D_OUT, "return self.layers(x).mean()", "() for 4 images; return one logit for each"),
-    "no return": ("nets.py", D_OUT, "self.layers(x)", "returned a NoneType for 4 images"),
     "no gradient": ("nets.py", D_OUT, f"{D_OUT}.detach()", "without a gradient"),
     "no d_loss": ("loss.py", "def d_loss", "def disc_loss", "raised NameError: name 'd_loss' is not defined"),
     "mean of d": ("loss.py", "F.softplus(-real) + F.softplus(fake)", "F.softplus(fake).mean()", "not a mean: (4,)"),
-    "mean of g": ("loss.py", "F.softplus(-fake)", "F.softplus(-fake).mean()", "not a mean: (4,)"),
     "not a number": ("nets.py", G_OUT, f"{G_OUT} * float('nan')", "Generator returned images that are not finite"),
     "g loss detached": ("loss.py", "F.softplus(-fake)", "F.softplus(-fake).detach()", "g_loss returned values without"),
     "changed in place": ("nets.py", D_OUT, D_OUT.replace("(x)", "(x.mul_(0.5))"), "the backward pass from"),
@@ -42,7 +38,6 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
         "`Options` is not a frozen dataclass; put @dataclass(frozen=True)",
     ),
     "Options fail": ("nets.py", "width: int = 32", "width: int = 1 // 0", "`Options` raised ZeroDivisionError"),
-    "Options of unknown": ("nets.py", "width: int", "width: Foo", "name 'Foo' is not defined"),
 }
 
 

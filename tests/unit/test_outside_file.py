@@ -9,7 +9,7 @@ import pytest
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.config import dump, parse_recipe, read_recipe
+from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from tests import unlabelled_networks
@@ -52,23 +52,12 @@ def test_the_file_of_the_recipe_comes_before_one_in_the_working_directory(projec
     assert read_recipe("project/wgan.yaml").model.name == str(project / "wgan.py")
 
 
-def test_a_file_named_on_the_command_line_is_in_the_working_directory(project, monkeypatch):
-    monkeypatch.chdir(project)
-    assert read_recipe("digits", ["model.name=wgan.py"]).model.name == str(project / "wgan.py")
-
-
 def test_a_file_may_have_the_name_of_a_module(project):
     (project / "wgan.py").rename(project / "random.py")
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", "random.py"))
     module = registry.load_module("models", read_recipe("project/wgan.yaml").model.name)
     assert module.Generator.latent == 4
     assert sys.modules["random"].__file__ != module.__file__
-
-
-def test_a_config_that_is_written_and_read_names_the_same_file(project, monkeypatch):
-    config = read_recipe("project/wgan.yaml")
-    monkeypatch.chdir("/")
-    assert parse_recipe(dump(config), "(config)") == config
 
 
 def test_modules_next_to_the_file_are_found_after_installed_ones(project):

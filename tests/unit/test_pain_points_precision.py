@@ -103,26 +103,6 @@ def test_a_side_without_gradients_ends_the_run_for_want_of_inf_checks():
     assert (float(own.scale), int(own.good)) == (65536.0, 1)
 
 
-def test_scaler_and_optimiser_are_both_stepped():
-    """IAHispano/Applio #860: each update is taken twice. A scaled player takes the step of an unscaled one."""
-    net = nn.Linear(2, 1)
-    before, one, optimizer = parameters(net), torch.amp.GradScaler("cpu"), torch.optim.SGD(net.parameters(), 0.1)
-    one.scale(net(torch.ones(1, 2)).sum()).backward()
-    one.step(optimizer)
-    once = parameters(net)
-    optimizer.step()
-    assert torch.allclose(parameters(net) - before, 2 * (once - before))
-
-    moved = []
-    for scale in (1.0, 1024.0):
-        gan = scaled(Judge(), scale, dtype=None)
-        start = parameters(gan.d.net)
-        synchronous.step(gan, reals(1.0))
-        moved.append(parameters(gan.d.net) - start)
-    assert torch.allclose(*moved, rtol=1e-4, atol=1e-9)
-    assert float(moved[0].abs().max()) > 1e-5
-
-
 def test_float16_overflows_once_and_is_nan_for_ever():
     """lucidrains/gigagan-pytorch #60, lightweight-gan #92, unet-stylegan2 #9, stylegan2-pytorch #100;
     neuralchen/SimSwap #194; rosinality/stylegan2-pytorch #210. By default ours never computes in it.

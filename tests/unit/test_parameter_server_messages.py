@@ -100,12 +100,6 @@ def test_network_change_total_sums_gradients_and_averages_buffers():
     assert NetworkChange.total(parts[:1]).gradients[1].equal(parts[0].gradients[1])
 
 
-def test_load_packed_restores_the_state_that_was_sent():
-    net, other = played(1, count=9), Net()
-    load_packed(other, packed(net.state_dict()))
-    assert all(value.equal(net.state_dict()[name]) for name, value in other.state_dict().items())
-
-
 @pytest.mark.parametrize("cut", [-1, 1])
 def test_bytes_of_another_network_are_refused(cut):
     net = played(1)

@@ -176,24 +176,7 @@ def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
     assert ("players update in turn" in capsys.readouterr().out) is is_noted
 
 
-def test_assignment_of_ranks_is_that_of_the_option():
-    scheme = asynchronous.Scheme(asynchronous.Options(ranks={"g": 1, "d": 1, "fake_score": 2}))
-    found = {side.value: list(ranks) for side, ranks in scheme.assign(4).items()}
-    assert found == {"g": [0], "d": [1], "fake_score": [2, 3]}
-    assert {side.value: list(ranks) for side, ranks in scheme.assign(1).items()} == {"g": [0], "d": [0]}
-
-
 def test_ranks_of_an_invalid_name_are_refused():
     scheme = asynchronous.Scheme(asynchronous.Options(ranks={"g": 1, "D": 1}))
     with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):
         scheme.roles(World(rank=0, size=2), 5.0)
-
-
-def test_plan_of_further_players_is_refused(words, capsys):
-    assert main(["plan", "digits", *words]) == 2
-    assert "plan supports one pair of networks, not players" in capsys.readouterr().err
-
-
-def test_player_without_a_class_is_named(tmp_path, words):
-    with pytest.raises(ConfigError, match=r"players.doubt: model .*nets.py has only denoiser"):
-        run(tmp_path / "run", [*words, "players.doubt.optimizer.lr=1e-3"])

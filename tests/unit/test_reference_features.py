@@ -59,11 +59,6 @@ def test_another_extractor_computes_anew(extractor, change):
     assert extractor.network.calls > calls
 
 
-def test_another_count_computes_anew(extractor):
-    real_features(extractor, REAL, 20, print)
-    assert len(real_features(extractor, REAL, 10, print)) == 10
-
-
 def test_damaged_cache_is_computed_anew(extractor, tmp_path):
     first = real_features(extractor, REAL, 20, print)
     (file,) = (tmp_path / "cache" / "features").iterdir()

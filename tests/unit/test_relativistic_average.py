@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan import build
 from paragan.build import grid
-from paragan.config import choose, read_recipe
+from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
-from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.types import Can, Side
 from paragan.game.gan import GAN
 from paragan.game.network import CalledNetwork
@@ -79,19 +77,6 @@ def test_the_game_gives_it_the_whole_batch_with_its_gradient(side):
     slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
     torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
     assert max(slope.abs().max() for slope in slopes) > 1e-4
-
-
-def test_losses_that_do_not_compare_are_given_their_rows_alone():
-    asked = []
-    outputs = Outputs(DiscriminatorOutput(FAKE), DiscriminatorOutput(REAL), whole=lambda x: asked.append(x) or x)
-    loss = Loss(lambda real, fake: fake - real, lambda fake, real: -fake)
-    GAN(None, None, loss, Prior(0, 1))._d_objective(outputs, None)
-    assert not asked
-
-
-def test_build_sees_that_it_compares():
-    assert build.adversarial(choose("losses", "relativistic_average")).compares
-    assert not build.adversarial(choose("losses", "relativistic")).compares
 
 
 def test_micro_batches_and_local_sgd_are_refused():

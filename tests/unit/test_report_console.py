@@ -56,11 +56,6 @@ def test_console_prints_an_earlier_better_score(capsys, tmp_path):
     assert told(capsys, tmp_path, *notes) == [line]
 
 
-def test_console_of_a_grid_without_scores_prints_its_generation(capsys, tmp_path):
-    notes = [generation(number, None, float("nan")) for number in (1, 2, 3)]
-    assert told(capsys, tmp_path, *notes) == ["generation 3"]
-
-
 def test_console_prints_an_ensemble_at_once(capsys, tmp_path):
     note = generation(1, 5.0, 6.0, ensemble={"counts": {"0": 2, "1": 1}, "distance": 4.5})
     assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]

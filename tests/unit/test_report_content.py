@@ -63,29 +63,6 @@ def test_a_curve_that_has_ended_has_no_value_later():
     assert [row[2] for row in table_rows(chart)] == ["1", "1", "1", "–", "–", "–"]
 
 
-def test_decisions_of_the_loading_controller_are_drawn(tmp_path):
-    sizes = [(5, 4), (33, 16), (5, 4)]
-    lines = [
-        line(
-            "loading",
-            number,
-            depth=depth,
-            readers=readers,
-            decoders=2,
-            read_ms=20.0,
-            decode_ms=3.0,
-            stalls=0.1,
-            reason="congestion",
-        )
-        for number, (depth, readers) in enumerate(sizes)
-    ]
-    page = Page(made(tmp_path / "run", start(), *lines)).render()
-    assert "<h2>Data loading</h2>" in page
-    for title in ("Read and decode time", "Stalls", "Loading threads", "Depth"):
-        assert title in page, title
-    assert "Other series" not in page
-
-
 def test_a_tie_is_reported_once(tmp_path):
     scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
     folder = made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512})
@@ -152,12 +129,6 @@ def test_a_run_in_the_working_directory_is_not_taken_for_a_recipe(tmp_path, monk
     made(tmp_path / "digits", start())
     monkeypatch.chdir(tmp_path)
     assert "train ./digits</code>" in Page(Path("digits")).render()
-
-
-def test_a_single_value_is_drawn_as_a_dot(tmp_path):
-    page = Page(made(tmp_path / "run", start(), line("telemetry", 0, diversity=1.0))).render()
-    points = re.search(r'<polyline class="smooth" points="(\S+) (\S+)"/>', page)
-    assert points.group(1) == points.group(2)
 
 
 def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):

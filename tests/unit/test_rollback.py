@@ -91,13 +91,6 @@ def test_rollback_slows_the_players_concerned(tmp_path, values, first, second):
     assert rate == pytest.approx(final["g"] * (1 - (run.players["g"].version - 1) / 40))
 
 
-def test_rollback_at_the_start_returns_to_the_untrained_players(tmp_path):
-    run = trainer(tmp_path, "rollback.patience=1", bad=(2,), values=SATURATED)
-    before = tensors(run)
-    assert [found["to_step"] for found in rollbacks(run.run(num_steps=2))] == [0]
-    assert differing(before, tensors(run)) == []  # no state of the optimisers either
-
-
 def test_rollback_of_players_in_two_threads_equals_that_in_turns(tmp_path):
     turns = trainer(tmp_path / "turns", "scheme=shared_fakes", bad=(6, 8))
     threads = trainer(tmp_path / "threads", "scheme=asynchronous", "scheme.staleness=0", bad=(6, 8))

@@ -51,12 +51,6 @@ def test_loud_and_invalid_samples_are_clipped(tmp_path):
     np.testing.assert_allclose(found, [1, -1, 0, 0.5], atol=1e-4)
 
 
-def test_other_tensors_are_not_written(tmp_path):
-    tensors = {"generated": torch.zeros(4, 2), "data": torch.zeros(4, 3, 8, 8)}
-    audio.Writer(audio.Options(), tmp_path).write(Event("samples", 7, 7, tensors=tensors))
-    assert not list(tmp_path.rglob("*.wav"))
-
-
 def test_report_plays_the_newest_samples(run):
     text = (run.folder / "report.html").read_text()
     sources = re.findall(r'<audio [^>]*src="data:audio/wav;base64,([^"]+)"', text)

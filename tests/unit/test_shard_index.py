@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.shards import best_cpu_s
 from paragan.storage.shard_folder import RECORD, map_index
 from tests.conftest import ROOT
 from tests.data_refusals import refusal
@@ -36,11 +35,6 @@ def path(tmp_path_factory):
     records["label"] = np.arange(COUNT)
     path.write_bytes(records.tobytes())
     return path
-
-
-def test_opening_the_index_takes_a_small_part_of_reading_it(path):
-    # a hundredth on a quiet machine: benchmarks/shards.py
-    assert best_cpu_s(lambda: map_index(path, COUNT)) <= 0.1 * best_cpu_s(path.read_bytes)
 
 
 def test_index_in_memory_stays_below_64_mb(path):

@@ -121,9 +121,3 @@ def test_an_exact_message_replaces_differences_of_the_same_version():
         net.weight += 0.1
     snapshot.follow(*(found := encoder.encode(net.state_dict()))[:1], 5, found[1])
     assert found[1] and (snapshot.net.weight - net.weight).abs().max() <= 0.1 * 2**-8 + 1e-7
-
-
-def test_a_snapshot_without_differences_is_bit_equal_and_makes_no_copy():
-    net, encoder = Numbers(), StateEncoder()
-    assert encoder.encode(net.state_dict())[0].equal(packed(net.state_dict()))
-    assert encoder._received is None

@@ -63,12 +63,6 @@ def test_stacked_adam_is_not_used_for_other_optimisers(changes):
     assert can_stack([cell.gan.d for cell in found])
 
 
-def test_stacked_adam_is_not_used_if_one_player_differs():
-    found = [cell.gan.d for cell in cells()]
-    found[2] = Player(Side.D, found[2].net, policy=Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.9)}, max_norm=0.7))
-    assert not can_stack(found)
-
-
 def test_stacked_adam_skips_only_the_cell_with_a_bad_gradient():
     one, other = cells(), cells()
     for found in (one, other):
@@ -89,14 +83,3 @@ class Broken(Stream):
         if batch.rows.step in (2, 4):
             batch.image[0, 0, 0, 0] = float("inf")
         return batch
-
-
-def test_executors_can_alternate():
-    """As they do where it is measured which of them is faster."""
-    one, other = cells(), cells()
-    loop.LoopExecutor().train(one, 12, loss_of)
-    executor = stacked.StackedExecutor(BATCH)
-    for first in range(0, 12, 3):
-        either = executor if first % 2 else loop.LoopExecutor()
-        either.train(other, 3, lambda cell, batch, first=first: loss_of(cell, batch + first))
-    assert apart(weights(one), weights(other)) < 1e-9

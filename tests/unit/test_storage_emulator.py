@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import statistics
 import urllib.error
 import urllib.request
 
@@ -55,23 +54,3 @@ def test_emulator_makes_each_fault(folder, fault):
             with pytest.raises(TimeoutError):
                 get(url, timeout=0.3)
         assert server.counts[fault] == 1
-
-
-def test_conditions_follow_the_seed_and_not_the_order_of_requests():
-    conditions = Conditions(latency_ms=10, sigma=0.5, cut=0.1, unavailable=0.1)
-    requests = [f"GET /{number}" for number in range(400)]
-
-    def drawn(seed, order):
-        return {request: conditions.treatment(seed, request, 0, 0.0) for request in order}
-
-    one = drawn(1, requests)
-    assert one == drawn(1, requests[::-1])
-    assert one != drawn(2, requests)
-    assert 8 < statistics.median(each.latency_s for each in one.values()) * 1000 < 12
-    assert 50 < sum(each.fault is not None for each in one.values()) < 110
-
-
-def test_bursts_multiply_the_latency_at_the_end_of_each_period():
-    conditions = Conditions(latency_ms=10, burst_factor=10)
-    latencies = [conditions.treatment(0, "GET /", 0, second).latency_s for second in range(40)]
-    assert [round(latency, 3) for latency in latencies] == ([0.01] * 15 + [0.1] * 5) * 2

@@ -86,10 +86,8 @@ def test_dense_blocks_are_those_of_the_paper():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"data.size": 12, "data.factor": 8}, "size must be a multiple of factor=8, not 12"),
         ({"model.factor": 2}, r"forward\(low\) returned a tensor of \(4, 3, 8, 8\); return one of the shape"),
         ({"data.size": 12, "data.factor": 2, "model.factor": 8}, "needs images of multiples of 8, not 3x12x12"),
-        ({"data": {"name": "digits"}, "data.path": None}, "low"),
     ],
 )
 def test_mistake_is_one_line(folder, tmp_path, settings, message):

@@ -107,10 +107,6 @@ def test_killed_loop_resumes_with_the_next_batch(root, tmp_path):
     assert_equal(stream(source, state, 3)[0], expected[count:])
 
 
-def test_folder_and_shards_give_equal_batches(root):
-    assert_equal(stream(images(root, "images"), None, 5)[0], stream(images(root), None, 5)[0])
-
-
 def test_other_data_seed_or_batch_is_refused(root):
     source = images(root)
     _, state = stream(source, None, 3)

@@ -77,14 +77,6 @@ def test_mistake_is_one_line(run, capsys, words, message):
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_exported_file_has_no_samples(run, tmp_path, capsys):
-    file = tmp_path / "generator.safetensors"
-    assert main(["export", str(run), "--out", str(file)]) == 0
-    capsys.readouterr()
-    assert main(["sample", str(file)]) == 2
-    assert "this generator needs audio, and an exported file has no data" in capsys.readouterr().err
-
-
 def test_loaded_generator_does_not_sample_without_inputs(run):
     with pytest.raises(pg.ConfigError, match=r"maps audio to audio; call net\(audio=audio\)"):
         pg.load(run).sample(3)

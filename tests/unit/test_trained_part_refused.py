@@ -24,9 +24,7 @@ def refused(tmp_path, settings):
     [
         ({"g.train": ["nothing.*"]}, "g.train: no parameter of the network matches 'nothing.*'"),
         ({"d.freeze": ["*"]}, "d: Discriminator has no weight to train"),
-        ({"g.adapter": {"name": "lora", "match": ["heads.*"]}}, "g.adapter.match: no parameter"),
         ({"g.adapter": {"name": "lora", "match": ["*.bias"]}}, "is a vector; leave it out"),
-        ({"g.adapter": "lorra"}, "did you mean 'lora'"),
         ({"g.adapter": "lora", "g.precision": "pure"}, "g.freeze do not support g.precision=pure"),
         ({"d.adapter": "lora", "model": {"name": "sngan", "width": 8}}, "has spectral norm or another parametrization"),
         ({"g.adapter": "lora", "g.strategy": "tensor"}, "g.adapter does not support strategy tensor"),

@@ -6,19 +6,7 @@ import pytest
 import torch
 
 import paragan as pg
-from tests.unit.test_trainer import TINY, Critic, Maker, distance, tensors, trainer
-
-
-class MeanPenalty(pg.Penalty):
-    name, side = "mine", pg.Side.D
-
-    def __call__(self, context):
-        return context.outputs.real.logits_B.square().mean()
-
-
-class OnlyLatent(Maker):
-    def forward(self, z):
-        return self.layer(torch.cat([z, z, z[:, :1]], 1))
+from tests.unit.test_trainer import TINY, Critic, Maker, tensors, trainer
 
 
 class Wider(Maker):
@@ -45,11 +33,6 @@ class MeanLogit(Critic):
         return super().forward(point, frames).mean()
 
 
-class Narrow(Critic):
-    def forward(self, point, frames):
-        return self.layer(point)
-
-
 def mean_loss(*logits):
     return logits[0].mean()
 
@@ -72,19 +55,14 @@ MISTAKES = {
     "(4, 2)": {"g": Wider},
     "discriminator: forward(point, frames) returned a tensor of () for 4 samples; keep the batch axis: a logit, or "
     "several, for each": {"d": MeanLogit},
-    "discriminator: forward(point, frames) raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x2 and "
-    "6x1)": {"d": Narrow},
+    
     "loss: d_loss returned a tensor of () for 4 samples; return one value per sample, not a mean": {
         "loss": pg.Loss(mean_loss, mean_loss)
     },
-    "term far returned a mean over the batch; return one value per sample: keep the batch axis": {
-        "terms": [pg.Term("far", lambda o, i: distance(o, i).mean())]
-    },
-    "loss 'mine' is a mean over the batch; return one value per sample: keep the batch axis": {
-        "terms": [MeanPenalty()]
-    },
+    
+    
     "generator and discriminator share weights; give each separate weights, since each has an optimiser": shared(),
-    "generator is the class Maker; pass a torch.nn.Module": {"g": lambda: _Class},
+    
     "data: tensors need one first axis, the samples; found point 20, frames 19": {
         "data": {**tensors(), "frames": tensors(19)["frames"]}
     },
@@ -95,19 +73,11 @@ MISTAKES = {
     "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source": {
         "data": 3
     },
-    "terms: int is not a term; pass paragan.Term objects, or other paragan.Penalty objects": {"terms": [3]},
-    "settings: grid is not available for tensors from Python; leave it out": {
-        "settings": {**TINY, "grid.shape": "1x1"}
-    },
+    
+    
     "settings: evaluation.features=judge is not available for tensors from Python; leave it out: it scores images of a "
     "data set": {"settings": {**TINY, "evaluation.features": "judge"}},
 }  # fmt: skip
-
-
-class _Class:
-    """Stand-in for a module whose `double()` is a class."""
-
-    double = staticmethod(lambda: Maker)
 
 
 class NamedHalf(dict):

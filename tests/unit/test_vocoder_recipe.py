@@ -58,12 +58,6 @@ def test_penalty_is_the_distance_of_spectrograms():
     ("recipe", "settings", "message"),
     [
         ("digits", {"data": {"name": "speech"}}, "model .* generates images, but a sample of data speech has audio"),
-        (
-            "vocoder",
-            {"evaluation.features": "auto"},
-            "evaluation.features=.* scores images .*, but a sample has audio",
-        ),
-        ("vocoder", {"data.segment": 1000}, "segment must be a multiple of 64, not 1000"),
         ("vocoder", {"model.rates": [4, 5]}, "hifigan generates audio of 1xN samples, N a multiple of 20, not 1x4096"),
         ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support images"),
     ],

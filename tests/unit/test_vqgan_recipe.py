@@ -135,13 +135,7 @@ def test_perceptual_penalty_reads_a_file(tmp_path):
             {**DIGITS, "model.halvings": 5},
             "vqgan with halvings=5 needs images of multiples of 32, not",
         ),
-        ("digits", {"penalties": ["perceptual"]}, "penalty perceptual needs data of pairs, which digits is not"),
         ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support images"),
-        (
-            "vocoder",
-            {"penalties": ["codebook"], "data.utterances": 4},
-            "needs the tensor `commitment`, which G does not",
-        ),
     ],
 )
 def test_mistake_is_one_line(tmp_path, recipe, settings, message):
