@@ -115,17 +115,6 @@ def odd_batches(world: World, num_g: int, g_batch: int, name: str = "ddp", k: in
     return [side.value, moved, mine.version, mine.images]
 
 
-def sent(world: World, num_g: int, name: str, options: dict, steps: int) -> list:
-    """Bytes of parameters that this rank gave to its role's collectives."""
-    gan, scheme, stream = begun(world, num_g, 1, name, options)
-    world.sent.clear()
-    for _ in range(steps):
-        scheme.step(gan, stream)
-    scheme.quiesce()
-    scheme.close()
-    return [scheme._roles.sides[0].value, scheme._roles.batch_world.sent["parameters"]]
-
-
 def traffic(world: World, steps: int, **chosen) -> list:
     """Which player is here, bytes by kind that its links sent in these steps, bytes of D's state and of a batch."""
     gan, scheme, stream = begun(world, 2, **chosen)

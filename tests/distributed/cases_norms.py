@@ -89,7 +89,7 @@ def compared(world, order, mine, wholes, group, rows) -> dict[str, float]:
     return found | {f"{order} moved": min(t.abs().max().item() for t in wholes[group])}
 
 
-def against_whole(world, kind, cuts, ranks=None, naive=False):
+def against_whole(world, kind, cuts, ranks=None):
     """Largest differences after 3 updates, the last with derivatives; rows as `cuts` says. And the buffers.
 
     With groups of `ranks`, the whole is that of the group; running statistics are the mean of those of all groups.
@@ -97,8 +97,7 @@ def against_whole(world, kind, cuts, ranks=None, naive=False):
     mine, size = Net(kind).double(), ranks or world.size
     group, before = world.rank // size, running(mine)
     wholes = [copy.deepcopy(mine) for _ in range(world.size // size)]
-    if not naive:
-        convert(mine, world, ranks)
+    convert(mine, world, ranks)
     ends = [sum(cuts[:r]) for r in range(world.size + 1)]
     own, theirs = slice(ends[world.rank], ends[world.rank + 1]), [slice(a, b) for a, b in pairwise(ends[::size])]
     for seed in range(3):

@@ -120,14 +120,6 @@ def test_batches_of_any_two_sizes(three_ranks, num_g, g_batch):
         assert (version, images) == ((4, 4 * g_batch) if side == "g" else (8, 8 * 8))
 
 
-def test_every_other_step_sends_half(four_ranks):
-    often, seldom = (
-        four_ranks.run(f"{CASES}:sent", num_g=2, name="local_sgd", options={"every": every}, steps=8)
-        for every in (1, 2)
-    )
-    assert all(a[0] == b[0] and a[1] == 2 * b[1] > 0 for a, b in zip(often, seldom, strict=True)), (often, seldom)
-
-
 def test_who_waits_for_one_that_never_answers_ends(two_ranks):
     said, _ = two_ranks.run(f"{CASES}:stuck")
     assert said.startswith("RankError: no message from D for 2 s") or said.startswith("RankError: rank"), said

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.distributed.test_launch import by_hand, events, free_port, newest, torchrun, train
+from tests.distributed.test_launch import by_hand, free_port, newest, torchrun, train
 from tests.processes import environment, wait_for
 
 pytestmark = pytest.mark.distributed
@@ -53,9 +52,6 @@ def deadly(tmp_path):
 def called(folder, *words):
     command = [sys.executable, "-m", "paragan", *words]
     return subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=200)
-
-
-FEWER_BYTES = ("scheme.state_dtype=bf16", "scheme.fakes_dtype=bf16", "scheme.placement=paired")
 
 
 @pytest.mark.slow
@@ -106,33 +102,3 @@ def test_hanging_player_times_out(tmp_path, started, rank):
     said, complaints = started[1 - rank].communicate(timeout=100)
     assert started[1 - rank].returncode == 75, said + complaints
     assert "Traceback" not in complaints
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("devices", "fewer_bytes"), [(1, False), (3, False), (1, True), (4, True)])
-def test_a_run_is_repeated_bit_for_bit_from_its_record(tmp_path, devices, fewer_bytes):
-    """And a record that tells something else is another run."""
-    out = tmp_path / "run"
-    words = (ASYNC, "scheme.cached=0.25", "scheme.staleness=2", "train.threads=1", "data.size=8", "model.width=4")
-    words += FEWER_BYTES if fewer_bytes else ()
-    more = (
-        "train.batch=16",
-        "train.kimg=0.4",
-        "evaluation.features=null",
-        "every.sample_kimg=0.16",
-        "every.save_kimg=0",
-    )
-    done = called(tmp_path, "train", "digits", *words, *more, f"devices={devices}", "--out", str(out))
-    assert done.returncode == 0, done.stdout + done.stderr
-    again = called(tmp_path, "replay", str(out))
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "all tensors of step 25 are equal bit for bit" in again.stdout
-    lines = events(out / "metrics.jsonl")
-    told = next(line for line in lines if line["kind"] == "delays")
-    told["g"]["used"][0][5] += 1 if told["g"]["used"][0][5] < told["g"]["used"][0][6] else -1
-    if sorted(told["g"]["used"][0]) == told["g"]["used"][0]:  # a version that could have been
-        (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        shutil.rmtree(out / "replay")
-        other = called(tmp_path, "replay", str(out))
-        assert other.returncode == 2, other.stdout + other.stderr
-        assert "first difference: step" in other.stdout

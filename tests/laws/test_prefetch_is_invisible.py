@@ -77,13 +77,6 @@ def test_resume_continues_after_the_batch_that_was_consumed(inline, images, tmp_
     assert torch.equal(weights(resumed), inline)
 
 
-def test_a_run_may_be_resumed_with_other_threads(images, tmp_path):
-    settings = words(images, 2)
-    pg.train(read_recipe("digits", settings), out=tmp_path / "run")
-    run = pg.train(read_recipe("digits", words(images, 4, "loading.prefetch=0")), out=tmp_path / "run")
-    assert run.is_finished
-
-
 def test_a_stopped_run_leaves_no_thread(images, tmp_path):
     steps = iter(range(3))
     run = trainer(tmp_path, images, 50, stop=lambda: next(steps, None) is None)
@@ -103,17 +96,6 @@ def test_an_interrupted_run_leaves_no_thread(images, tmp_path, monkeypatch):
     monkeypatch.setattr(TrainingLoop, "_log_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         pg.train(read_recipe("digits", words(images, 50)), out=tmp_path / "run")
-    assert not threads()
-
-
-def test_a_damaged_image_ends_the_run_with_its_name(images, tmp_path):
-    damaged = tmp_path / "images"
-    for path in images.rglob("*.jpg"):
-        copied = damaged / path.relative_to(images)
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        copied.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(pg.DataError, match=r"class-\d/\d+\.jpg"):
-        pg.train(read_recipe("digits", words(damaged, 4)), out=tmp_path / "run")
     assert not threads()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import cos, pi
-
 import pytest
 import torch
 from torch import nn
@@ -13,7 +11,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
-from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.parallel import none
@@ -62,22 +59,6 @@ def test_input_gradient_penalties(module, by_hand, parts):
     torch.testing.assert_close(terms.loss_B[penalty.name], expected.detach()[rows], rtol=1e-11, atol=1e-14)
     torch.testing.assert_close(grads, expected_grads, rtol=1e-9, atol=1e-13)
     assert max(g.abs().max() for g in grads.values()) > 1e-4
-
-
-@pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize(("module", "by_hand"), CASES[:2], ids=["r1", "r2"])
-def test_slopes_may_matter_less_with_time(module, by_hand, parts):
-    """A cosine from 0.5 to 0.1 over 60 images, of which step 5 is the middle."""
-    for step, gamma in ((0, 0.5), (2, 0.3 + 0.2 * cos(0.2 * pi)), (5, 0.3), (10, 0.1), (99, 0.1)):
-        pair = nets()
-        played = turn(
-            Side.D,
-            module.Penalty(module.Options(weight=WeightSchedule(0.5, 0.1, to_kimg=0.06, shape="cosine"))),
-            step=step,
-        )
-        expected = by_hand(played, pair[Side.D]).mean() * gamma / 1.5
-        terms, _ = play(played, pair, parts)
-        torch.testing.assert_close(terms.loss_B[module.Penalty.name].mean(), expected.detach(), rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize("parts", [1, 4])

@@ -40,18 +40,6 @@ def test_balanced_cuts_of_random_blocks_are_the_best_of_all(stages, seed, tolera
     assert sent(costs, found) == min(sent(costs, cuts) for cuts in allowed)
 
 
-def test_balanced_cuts_with_equal_work_cut_at_the_smallest_output():
-    costs = [BlockCost(1.0, size) for size in (100, 5, 30)]
-    assert balanced_cuts(costs, 2) == (2,)
-    assert balanced_cuts(costs[::-1], 2) == (2,)
-
-
-def test_balanced_cuts_within_the_tolerance_prefer_fewer_bytes():
-    costs = [BlockCost(1.05, 9), BlockCost(0.1, 1), BlockCost(1.0, 0)]
-    assert balanced_cuts(costs, 2) == (1,)
-    assert balanced_cuts(costs, 2, tolerance=0.05) == (2,)
-
-
 @pytest.mark.parametrize("stages", [0, 4])
 def test_balanced_cuts_for_other_than_one_to_all_blocks_is_refused(stages):
     with pytest.raises(ConfigError, match=f"3 blocks cannot make {stages} stages; pass 1 to 3 stages"):

@@ -86,30 +86,6 @@ def test_kid_is_the_plain_estimator_also_of_three_shards(real, generated):
     assert shards[0].merge(shards[1]).merge(shards[2]).compute() == pytest.approx(expected, rel=1e-10)
 
 
-def kid_by_subsets(real, generated, num_subsets, size):
-    """The mean over random subsets, as torch-fidelity and the authors' code have it."""
-    random = np.random.RandomState(2020)
-
-    def kernel(a, b):
-        return (a @ b.T / FEATURES + 1) ** 3
-
-    found = []
-    for _ in range(num_subsets):
-        x = generated[random.choice(COUNT, size, replace=False)]
-        y = real[random.choice(COUNT, size, replace=False)]
-        within = sum(kernel(z, z).sum() - np.trace(kernel(z, z)) for z in (x, y))
-        found.append(within / (size * (size - 1)) - 2 * kernel(x, y).mean())
-    return np.array(found)
-
-
-def test_kid_is_the_mean_over_subsets(real, generated):
-    a, b = real.features_BF.numpy(), generated.features_BF.numpy()
-    assert value("kid", real, generated) == pytest.approx(kid_by_subsets(a, b, 1, COUNT)[0], rel=1e-9)
-    subsets = kid_by_subsets(a, b, 400, 100)
-    error = subsets.std() / 20
-    assert value("kid", real, generated) == pytest.approx(subsets.mean(), abs=3 * error)
-
-
 def test_inception_score_equals_the_formula_of_torch_fidelity(real, generated):
     probability = softmax(generated.logits_BK.numpy(), axis=1)
     scores = []

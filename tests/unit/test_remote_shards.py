@@ -237,10 +237,3 @@ def test_a_forked_process_is_refused_instead_of_waiting_forever(served):
     os.close(writer)
     os.waitpid(child, 0)
     assert b"cannot be read in a forked process; start processes with the method 'spawn'" in os.read(reader, 1000)
-
-
-def test_shards_larger_than_the_disk_cache_are_a_warning(served, local):
-    total = sum(shard.num_bytes for shard in ShardFolder(local).description.shards) >> 20
-    source = shards.source(shards.Options(served.urls["http"], size=8, disk_cache_mb=1), "train")
-    assert (len(source.notices) == 1) == (total >= 1)
-    assert not shards.source(shards.Options(str(local), size=8, disk_cache_mb=1), "train").notices

@@ -15,7 +15,7 @@ from PIL import Image
 from paragan.core.errors import DataError
 from paragan.datasets import _batched_resize, _image_decoding, folder, imagenet, shards
 from paragan.datasets._batched_resize import resize_in_groups
-from paragan.loading import TensorBatches, open_images
+from paragan.loading import open_images
 from tests.prepared_shards import image_folder, prepared
 
 BICUBIC = Image.Resampling.BICUBIC
@@ -100,16 +100,6 @@ def test_cached_bicubic_images_are_those_of_the_files(photos):
     assert not any(source.read(rows))
     assert torch.equal(first, again)
     assert torch.equal(first, uncached.fetch(rows)["image"])
-
-
-def test_bicubic_batches_do_not_depend_on_threads(photos):
-    source = open_images(photos, size=32, cache_mb=0, resize="bicubic")
-    found = []
-    for decoders, readers in ((1, 0), (3, 0), (2, 5)):
-        with TensorBatches(source, 10, decoders=decoders, readers=readers) as batches:
-            found.append(torch.stack([next(batches)["image"] for _ in range(4)]))
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads by /proc")

@@ -43,8 +43,6 @@ def test_run_that_begins_after_the_first_step_traces_the_rest_and_one_that_ends_
     [
         ("train.trace_steps=[5,4]", "must be a first and a last step"),
         ("train.trace_steps=[1,5000]", "at most 200 steps"),
-        ("train.network=carrier-pigeon", "unknown network 'carrier-pigeon'; choose one of loopback"),
-        ("train.watchdog.floor_s=0", "train.watchdog.floor_s"),
     ],
 )
 def test_invalid_settings_are_refused_in_one_line(tmp_path, capsys, word, complaint):

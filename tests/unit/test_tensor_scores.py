@@ -15,7 +15,6 @@ from paragan.core.metric import SamplePairs
 from paragan.metrics import (
     codebook_perplexity,
     codebook_usage,
-    l1,
     log_mel_distance,
     mel_cepstral_distortion,
     psnr,
@@ -76,12 +75,6 @@ def test_psnr_and_ssim_of_another_range_equal_those_of_images():
         of_halves = metric.Metric.from_reference(None, RangeOptions((0.0, 1.0))).update(halves)
         assert of_halves.compute() == pytest.approx(of_images.compute(), rel=1e-12)
         assert (of_images.protocol(), of_halves.protocol()) == ({}, {"range": [0.0, 1.0]})
-
-
-def test_l1_and_psnr_of_one_number_per_sample():
-    pairs = SamplePairs(torch.tensor([0.5, 1.0]), torch.tensor([0.0, 1.5]))
-    assert l1.Metric.from_reference().update(pairs).compute() == 0.5
-    assert psnr.Metric.from_reference().update(pairs).compute() == pytest.approx(10 * math.log10(4 / 0.25))
 
 
 def test_log_mel_distance_of_twice_the_amplitude_is_log_2():

@@ -162,22 +162,6 @@ def test_dataset_of_mappings_trains_and_resumes(tmp_path):
     assert all(torch.equal(value, saved(parts)[name]) for name, value in saved(whole).items())
 
 
-def test_source_and_several_discriminators_train(tmp_path):
-    source = trainer(tmp_path / "a").source
-    nets = {"one": Critic().double(), "two": Critic().double()}
-    run = pg.Trainer(Maker().double(), nets, source, settings=TINY, out=tmp_path / "b").run()
-    assert {"d/real/one", "d/loss/adversarial/two"} <= set(run.history[-1])
-
-
-def test_sequential_discriminator_receives_the_only_tensor(tmp_path):
-    g = nn.Sequential(nn.Linear(3, 2))
-    made = pg.Trainer(
-        Drawn(g), nn.Sequential(nn.Linear(2, 1)), {"row": torch.randn(20, 2)}, settings=TINY, out=tmp_path
-    )
-    assert (made.arguments, made.generator_arguments) == (("row",), ("latent",))
-    assert made.run().is_finished
-
-
 class Drawn(nn.Module):
     latent = 3
 

@@ -263,10 +263,3 @@ def test_a_second_ctrl_c_raises_and_leaves_no_handler(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         from_memory(tmp_path / "run")
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_resume_with_more_kimg_trains_longer(tmp_path):
-    run = pg.train("digits", {**TINY, **SMALL, "train.kimg": 0.032}, out=tmp_path / "run")
-    longer = run.resume({"train.kimg": 0.064})
-    assert [line["step"] for line in longer.history] == [1, 2, 3, 4]
-    assert longer.folder == run.folder
