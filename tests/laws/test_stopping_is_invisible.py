@@ -31,7 +31,15 @@ def tensors(run) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "more",
-    [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16"), ("augment=diffaugment", "g.micro_batches=1")],
+    [
+        (),
+        ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16"),
+        (
+            *("augment=diffaugment", "g.micro_batches=1", "g.ema={half_life_kimg: 0.02, start_kimg: 0.04}"),
+            *("g.schedule={name: linear, end: 20}", "d.schedule={name: cosine, warmup: 3, end: 20}"),
+            "penalties=[{name: r1, weight: 1.0, interval: 3}]",
+        ),
+    ],
 )
 def test_stop_and_go_on(tmp_path, more):
     straight, first = trainer(tmp_path / "a", 0.256, *more), trainer(tmp_path / "b", 0.128, *more)
