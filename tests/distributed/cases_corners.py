@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.distributed import distributed_c10d
 
@@ -21,10 +22,10 @@ from paragan.engine.consistency import ConsistencyCheck
 from paragan.features import _classifier as classifier
 from paragan.game.network import Calling
 from paragan.game.player import Player
-from paragan.game.policy import Policy
+from paragan.game.policy import Policy, Scaler
 from paragan.layers.init import initialise
 from paragan.parallel import MemoryOptions, hsdp, local_sgd, none
-from paragan.penalties import orthogonal
+from paragan.penalties import gradient_penalty, orthogonal
 from paragan.schemes import shared_fakes, synchronous
 from tests.distributed.cases_laws import strategy
 from tests.distributed.cases_strategies import _play
@@ -158,3 +159,54 @@ def whole_run(world: World, folder: str, words: list[str]) -> list[str]:
     trainer = build.trainer(read_recipe("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
     with patch.object(classifier, "STEPS", 20):  # a judge that judges badly
         return [event.kind for event in trainer.run()]
+
+
+def mixed(world: World, name: str) -> tuple[float, float]:
+    """A gradient penalty between real and fake on uneven rows: D's distance from one process, and from the start."""
+    on = Switches()
+
+    def play(kind, where, share):
+        gan = game(on, *(player(side, on, kind(), where) for side in (G, D)))
+        gan.d_penalties = (gradient_penalty.Penalty(gradient_penalty.Options(weight=3.0)),)
+        told = stream(on, *share)
+        for _ in range(3):
+            synchronous.step(gan, told)
+        return gan.d.strategy.weights(gan.d.net)
+
+    mine = play(lambda: strategy(name), world, ((0, 7), (7, 13))[world.rank])
+    plain = play(none.Strategy, ALONE, (0, BATCH))
+    return distance(mine, plain), distance(plain, dict(make(D, on)().state_dict()))
+
+
+class Overflowing(nn.Module):
+    """A discriminator whose first layer's last row overflows in the backward, wherever that row lies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = nn.Linear(64, 8).double(), nn.Linear(8, 1).double()
+        self.overflows = False
+
+    def forward(self, x, y=None):
+        h = self.first(x.flatten(1))
+        if self.overflows and h.requires_grad:
+            mask = torch.ones(8, dtype=h.dtype)
+            mask[-1] = float("inf")
+            h.register_hook(lambda grad: grad * mask)
+        return self.last(F.silu(h)).squeeze(1)
+
+
+def overflow_in_a_piece(world: World, name: str) -> tuple[float, float, int, float]:
+    """An overflow in rows of the last rank: how far D moves, its scale, its updates; how far it moves afterwards."""
+    kind, on = strategy(name), Switches(conditional=False, r1=False)
+    d = Player(D, kind.prepare(Overflowing, world), kind, Policy(torch.optim.Adam, 1e-2))
+    d.scaler = Scaler(world.device, initial=8.0)
+    gan, told = game(on, player(G, on, strategy(name), world), d), stream(on, *world.share(BATCH))
+    gan.d.update(gan.d_turn(next(told)), against=gan.g)
+    before = {name: weight.clone() for name, weight in d.strategy.weights(d.net).items()}
+    d.net.overflows = True
+    gan.d.update(gan.d_turn(next(told)), against=gan.g)
+    still = distance(before, d.strategy.weights(d.net))
+    d.net.overflows = False
+    gan.d.update(gan.d_turn(next(told)), against=gan.g)
+    return still, float(d.scaler.scale), int(d.updates), distance(before, d.strategy.weights(d.net))

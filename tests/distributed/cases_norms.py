@@ -218,3 +218,19 @@ def same_groups(world):
         str(nets[0][0].reduce_group.group._get_backend(world.device).options._timeout),
         largest(twin(x), nets[0](x)),
     ]
+
+
+def layouts(world):
+    """The largest difference in any gradient between images in channels-last, or strided, and contiguous memory."""
+    torch.manual_seed(world.rank)
+    x = torch.randn(3, CHANNELS, 4, 6, dtype=torch.float64)
+    net = AffineBatchNorm(CHANNELS).double()
+    convert(net, world, None)
+    strided = torch.stack([x, x], -1)[..., 0]
+    assert not strided.is_contiguous()
+    found = []
+    for like in (x, x.contiguous(memory_format=torch.channels_last), strided, x.transpose(2, 3).contiguous().mT):
+        leaf = like.detach().requires_grad_()
+        weight = torch.arange(x.numel(), dtype=x.dtype).view(x.shape)
+        found.append(torch.autograd.grad((net(leaf).sin() * weight).sum(), [leaf, net.gain, net.bias]))
+    return max(float((a - b).abs().max()) for other in found[1:] for a, b in zip(other, found[0], strict=True))

@@ -1,4 +1,4 @@
-"""Pain points of several ranks: what the naive code does and what ours does, on the same numbers."""
+"""Pain points of several ranks: what plain torch does and what ours does, on the same numbers."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
-from paragan.core.loss import Loss
 from paragan.core.types import Side
-from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.policy import Policy, Scaler
-from paragan.game.prior import Prior
+from paragan.game.policy import Policy
 from paragan.parallel import none
-from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
-from tests.distributed.naive_code import r1_alone
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
 from tests.laws.small_gan import distance
 
-G, D = Side.G, Side.D
-UNEVEN_SHARE = ((0, 7), (7, 13))
+CHANNELS = 4
 
 
 def said(action) -> str:
@@ -57,121 +51,91 @@ def gradients(net: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
 
 
-class Sloped(nn.Module):
-    """A discriminator whose last bias has no part in the slope."""
+class Both(nn.Module):
+    """Two networks behind one wrapper; each turn uses what it needs of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, g: nn.Module, d: nn.Module) -> None:
         super().__init__()
-        self.net = perceptron(64, 6, 1)
+        self.g, self.d = g, d
 
-    def forward(self, x, y=None):
-        return self.net(x.flatten(1)).squeeze(1)
-
-
-NOTHING = Loss(lambda real, fake: torch.zeros_like(real), lambda fake, real: -fake)
+    def forward(self, z, turn):
+        fake = self.g(z)
+        return self.d(fake if turn == "g" else fake.detach())
 
 
-def penalty_alone(world: World, name: str) -> dict[str, Any]:
-    """Two turns of R1 and nothing else: what is said, whether ranks agree after the first; ours from one process."""
-    wrapped = DistributedDataParallel(Sloped(), **{"broadcast_buffers": False})
-    _, mine = rows(world, 8, width=64)
-    r1_alone(wrapped, mine).backward()
-    slopes = world.gather(wrapped.module.net[0].weight.grad.flatten()[:5].tolist())
-    ours = _penalised(lambda: strategy(name), world)
-    plain = _penalised(none.Strategy, ALONE)
-    start = dict(Sloped().state_dict())
-    return {
-        "again": said(lambda: r1_alone(wrapped, mine).backward()),
-        "agree": slopes[0] == slopes[1],
-        "ours": distance(ours, plain),
-        "moved": distance(ours, start),
-        "bias": distance({"": ours["net.2.bias"]}, {"": start["net.2.bias"]}),
-    }
+def between(norm: nn.Module) -> nn.Sequential:
+    """A norm between two layers; float64."""
+    first, _, last = perceptron(5, CHANNELS, 1)
+    return nn.Sequential(first, norm, nn.Tanh(), last).double()
 
 
-def _penalised(kind: Any, world: World) -> dict[str, torch.Tensor]:
-    """D after 3 updates in which only the penalty is left of its loss; weight decay shows who was stepped."""
-    on, mine = Switches(conditional=False), kind()
-    policy = Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1})
-    d, g = Player(D, mine.prepare(Sloped, world), mine, policy), player(G, on, kind(), world)
-    gan = GAN(g, d, NOTHING, Prior(5, 6, dtype=torch.float64), d_penalties=(r1.Penalty(r1.Options(weight=3.0)),))
-    told = stream(on, *world.share(BATCH))
-    for _ in range(3):
-        gan.d.update(gan.d_turn(next(told)), against=gan.g)
-    return d.strategy.weights(d.net)
-
-
-def mixed(world: World, name: str) -> dict[str, Any]:
-    """A gradient penalty between real and fake: distance of gradients (naive), of weights (ours) from one process."""
+def two_forwards(world: World) -> dict[str, Any]:
+    """D on real and on fake rows, one backward. Running means: distances from one process, and between the ranks."""
     (real, mine), (fake, mine_too) = rows(world, 8), rows(world, 8, seed=3)
 
-    def naive(net: nn.Module, x: torch.Tensor, z: torch.Tensor) -> dict[str, torch.Tensor]:
-        torch.manual_seed(4)
-        between = z.lerp(x, torch.rand(len(x), 1, dtype=x.dtype)).requires_grad_()
-        (slope,) = torch.autograd.grad(net(between).sum(), between, create_graph=True)
-        ((slope.norm(dim=1) - 1).square().mean() + net(between).mean() * 0).backward()
-        return gradients(net)
+    def play(net: nn.Module, x: torch.Tensor, z: torch.Tensor) -> None:
+        (net(x).mean() - net(z).mean()).backward()
 
-    net = DistributedDataParallel(perceptron(5, 4, 1))
-    found, expected = naive(net, mine, mine_too), naive(perceptron(5, 4, 1), real, fake)
+    whole = between(nn.BatchNorm1d(CHANNELS))
+    play(whole, real, fake)
 
-    def ours(kind: Any, of: World, share: tuple[int, int]) -> dict[str, torch.Tensor]:
+    def told(net: nn.Module) -> list[float]:
+        mean = net[1].running_mean
+        everyone = torch.tensor(world.gather(mean.tolist()), dtype=mean.dtype)
+        return [float((mean - whole[1].running_mean).abs().max()), float((everyone - everyone[0]).abs().max())]
+
+    found = {}
+    for name, broadcast in (("default", True), ("folk", False)):
+        net = DistributedDataParallel(between(nn.BatchNorm1d(CHANNELS)), **{"broadcast_buffers": broadcast})
+        play(net, mine, mine_too)
+        found[name] = told(net.module)
+    kind = strategy("ddp")
+    ours = kind.prepare(lambda: between(nn.BatchNorm1d(CHANNELS)), world)
+    play(kind.training_module(ours), mine, mine_too)
+    return {**found, "ours": told(ours), "gradients": distance(gradients(ours), gradients(whole))}
+
+
+def flat_parameters(world: World) -> dict[str, Any]:
+    """Both networks in one flat parameter, D frozen before and after; a frozen layer under our strategies."""
+
+    def both() -> Both:
+        return Both(perceptron(5, 4), perceptron(4, 1))
+
+    before, after = both(), both()
+    before.d.requires_grad_(False)
+    cpu = torch.device("cpu")
+    refused = said(lambda: FullyShardedDataParallel(before, device_id=cpu))
+    whole = FullyShardedDataParallel(after, device_id=cpu)
+    whole.module.d.requires_grad_(False)  # G's turn: too late, they are one tensor
+    whole(rows(world, 8)[1], "g").mean().backward()
+    (flat,) = whole.parameters()
+    full = torch.cat([torch.tensor(piece) for piece in world.gather(flat.grad.tolist())])
+    touched = int((full[sum(p.numel() for p in perceptron(5, 4).parameters()) :] != 0).sum())
+    ours = {name: frozen_layer(world, name) for name in ("ddp", "zero1", "zero2", "zero3")}
+    return {"refused": refused, "gradients of the frozen": touched, "ours": ours}
+
+
+def frozen_layer(world: World, name: str) -> list[float]:
+    """D with a frozen block and embedding: its distance from one process, how far the frozen and the rest moved."""
+
+    def play(kind: Any, of: World, share: tuple[int, int]):
         on = Switches()
-        gan = game(on, *(player(side, on, kind(), of) for side in (G, D)))
-        gan.d_penalties = (gradient_penalty.Penalty(gradient_penalty.Options(weight=3.0)),)
-        told = stream(on, *share)
+
+        def built() -> nn.Module:
+            net = make(Side.D, on)()
+            net.blocks[0].requires_grad_(False)
+            net.embed.requires_grad_(False)
+            return net
+
+        mine, policy = kind(), Policy(torch.optim.AdamW, 1e-2, {"weight_decay": 0.1}, max_norm=0.5)
+        d = Player(Side.D, mine.prepare(built, of), mine, policy)
+        gan, told = game(on, player(Side.G, on, kind(), of), d), stream(on, *share)
         for _ in range(3):
             synchronous.step(gan, told)
-        return gan.d.strategy.weights(gan.d.net)
+        return {key: value.clone() for key, value in d.strategy.weights(d.net).items()}
 
-    plain = ours(none.Strategy, ALONE, (0, BATCH))
-    return {
-        "naive": distance({key.removeprefix("module."): value for key, value in found.items()}, expected),
-        "ours": distance(ours(lambda: strategy(name), world, UNEVEN_SHARE[world.rank]), plain),
-        "moved": distance(plain, dict(make(D, Switches())().state_dict())),
-    }
-
-
-class Overflowing(nn.Module):
-    """A discriminator whose first layer's last row overflows in the backward, wherever that row lies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.first, self.last = nn.Linear(64, 8).double(), nn.Linear(8, 1).double()
-        self.overflows = False
-
-    def forward(self, x, y=None):
-        h = self.first(x.flatten(1))
-        if self.overflows and h.requires_grad:
-            mask = torch.ones(8, dtype=h.dtype)
-            mask[-1] = float("inf")
-            h.register_hook(lambda grad: grad * mask)
-        return self.last(F.silu(h)).squeeze(1)
-
-
-def overflow_in_a_piece(world: World, name: str) -> dict[str, Any]:
-    """After an overflow in rows of the last rank: who stepped, and by what scale it goes on; each rank, then ours."""
-    piece = torch.nn.Parameter(torch.ones(2))
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    optimizer = torch.optim.SGD([piece], 0.1)
-    scaler.scale((piece * (float("inf") if world.rank == world.size - 1 else 1.0)).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-    kind, on = strategy(name), Switches(conditional=False, r1=False)
-    d = Player(D, kind.prepare(Overflowing, world), kind, Policy(torch.optim.Adam, 1e-2))
-    d.scaler = Scaler(world.device, initial=8.0)
-    gan, told = game(on, player(G, on, strategy(name), world), d), stream(on, *world.share(BATCH))
-    gan.d.update(gan.d_turn(next(told)), against=gan.g)
-    before = {name: weight.clone() for name, weight in d.strategy.weights(d.net).items()}
-    d.net.overflows = True
-    gan.d.update(gan.d_turn(next(told)), against=gan.g)
-    still = distance(before, d.strategy.weights(d.net))
-    d.net.overflows = False
-    gan.d.update(gan.d_turn(next(told)), against=gan.g)
-    ours = {"still": still, "scale": float(d.scaler.scale), "updates": int(d.updates)}
-    return {
-        "naive": [bool((piece == 1).all()), scaler.get_scale()],
-        "ours": {**ours, "moved": distance(before, d.strategy.weights(d.net))},
-    }
+    ours = play(lambda: strategy(name), world, world.share(BATCH))
+    plain, start = play(none.Strategy, ALONE, (0, BATCH)), dict(make(Side.D, Switches())().state_dict())
+    weights = {key for key in start if key.startswith(("embed.", "blocks.0.layer.")) and not key.endswith((".u", ".v"))}
+    still = distance({k: ours[k] for k in weights}, {k: start[k] for k in weights})
+    return [distance(ours, plain), still, distance(ours, start)]

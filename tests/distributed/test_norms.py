@@ -91,3 +91,8 @@ def test_a_layer_that_a_rank_leaves_out_is_named(two_ranks, backward, layer):
 def test_groups_are_made_once_and_copies_use_them(four_ranks):
     found = four_ranks.run(f"{CASES}:same_groups")
     assert found == [[True, ranks, "0:00:30", 0.0] for ranks in ([0, 1], [0, 1], [2, 3], [2, 3])]
+
+
+def test_gradients_do_not_depend_on_the_memory_layout(two_ranks):
+    """pytorch/pytorch #64039: of channels-last images they did, in a kernel of a GPU."""
+    assert max(two_ranks.run(f"{CASES}:layouts")) <= 1e-11

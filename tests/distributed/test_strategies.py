@@ -132,6 +132,20 @@ def test_tied_weights_and_no_buffers(two_ranks, name):
     assert max(two_ranks.run(f"{CORNERS}:tied", name=name)) <= 1e-12
 
 
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_a_gradient_penalty_on_uneven_rows_is_that_of_one_process(two_ranks, name):
+    for difference, moved in two_ranks.run(f"{CORNERS}:mixed", name=name):
+        assert difference <= 1e-11 and moved > 1e-3
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
+def test_an_overflow_in_the_rows_of_one_rank_is_skipped_by_all(two_ranks, name):
+    """huggingface/accelerate #174: a scaler that looks at its own piece would skip on that rank alone."""
+    for *found, moved in two_ranks.run(f"{CORNERS}:overflow_in_a_piece", name=name):
+        assert found == [0.0, 4.0, 2]
+        assert moved > 1e-3
+
+
 def test_groups_of_hybrid_sharding_are_as_patient_as_the_world(four_ranks):
     for world, *others in four_ranks.run(f"{CORNERS}:patience"):
         assert others == [world, world]
