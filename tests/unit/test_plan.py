@@ -240,21 +240,6 @@ def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
     assert several.notes == ("devices=2: size and memory are those of one process with the whole batch",)
 
 
-@pytest.mark.slow
-def test_mixed_precision_and_micro_batches_need_less_memory():
-    terms = {
-        name: planned(SMALL["dcgan"], "train.batch=64", *words).memory.terms
-        for name, words in {
-            "fp32": ("g.precision=fp32", "d.precision=fp32"),
-            "bf16": ("g.precision=bf16", "d.precision=bf16"),
-            "parts": ("g.precision=fp32", "d.precision=fp32", "g.micro_batches=4", "d.micro_batches=4"),
-        }.items()
-    }
-    assert terms["bf16"]["activations"] < 0.8 * terms["fp32"]["activations"]
-    assert terms["parts"]["activations"] < 0.5 * terms["fp32"]["activations"]
-    assert terms["bf16"]["optimizer"] == terms["parts"]["optimizer"] == terms["fp32"]["optimizer"]
-
-
 def test_pairs_are_planned_from_their_shape():
     words = ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"]
     config = read_recipe("pix2pix-facades", words)

@@ -172,26 +172,3 @@ def test_other_paths_are_one_line(tmp_path, capsys, monkeypatch):
     assert "g.init.path nowhere does not exist; give a run folder" in refused(tmp_path, capsys, "g.init=nowhere")
     assert "g.init is not available for a grid" in refused(tmp_path, capsys, "g.init=x", "grid.shape=1x1")
     assert "g.init.path . holds no weights" in refused(tmp_path, capsys, "g.init={path: .}")
-
-
-def test_a_trainer_starts_from_the_file_of_a_plain_module(tmp_path):
-    class Shift(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(3, 3)
-
-        def forward(self, low):
-            return self.layer(low)
-
-    save_file({f"model.{name}": value for name, value in Shift().state_dict().items()}, tmp_path / "g.safetensors")
-    expected = load_file(tmp_path / "g.safetensors")
-    data = {"x": torch.randn(8, 3), "low": torch.randn(8, 3)}
-    settings = {"train.batch": 4, "train.kimg": 0.004, "every.sample_kimg": 0, "g.optimizer.name": "SGD"}
-    settings |= {"g.optimizer.lr": 1e-30, "g.init.path": str(tmp_path / "g.safetensors"), "g.init.prefix": "model."}
-
-    class Judge(nn.Linear):
-        def forward(self, x):
-            return super().forward(x).squeeze(1)
-
-    run = pg.Trainer(Shift(), Judge(3, 1), data, settings=settings, out=tmp_path / "run").run()
-    assert all(torch.equal(value, expected[f"model.{name}"]) for name, value in run.generator.state_dict().items())

@@ -18,12 +18,7 @@ from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
 from paragan.report.series import CAPACITY, Series
 from tests.browser import made_run
-
-
-def record(folder, *lines: str):
-    folder.mkdir(exist_ok=True)
-    (folder / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
-    return folder
+from tests.unit.test_report import record
 
 
 def test_a_spike_survives_ten_thousand_values():

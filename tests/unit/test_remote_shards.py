@@ -156,21 +156,6 @@ def test_check_of_an_address_reads_all_and_ends_with_the_command(remote, capsys)
     assert report["command"] == f"paragan train own data.name=shards data.path={url} data.size=32"
 
 
-def test_check_of_an_address_names_damaged_samples_and_shards(local, tmp_path, capsys):
-    damaged = tmp_path / "out"
-    damaged.mkdir()
-    for path in local.iterdir():
-        (damaged / path.name).write_bytes(path.read_bytes())
-    shard, offset, _ = ShardFolder(local).locate(31)
-    flip_bit(damaged / shard.name, offset)
-    flip_bit(damaged / "shard-000003.tar", 3)
-    with serve(QUIET, read_files(damaged)) as server:
-        url = server.url
-        assert main(["data", "check", url, "--json"]) == 2
-    lines = json.loads(capsys.readouterr().out)["damaged"]
-    assert [line.partition(": ")[0] for line in lines] == [f"{url}/shard-000001.tar", f"{url}/shard-000003.tar"]
-
-
 @pytest.mark.parametrize("address", ["https://me:hunter2@host/x", "s3://bucket/x?X-Amz-Signature=hunter2"])
 def test_secrets_in_an_address_are_refused_and_not_repeated(address, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -67,16 +67,6 @@ def test_factor_reads_nothing_back(name):
     assert not reads.seen
 
 
-def test_player_steps_by_its_schedule():
-    policy = pg.Policy(torch.optim.SGD, lr=0.5, schedule=ScheduleOptions("exponential", start=1, gamma=0.5))
-    g = pg.Player(pg.Side.G, nn.Linear(1, 1, bias=False).double(), policy=policy)
-    before = g.net.weight.item()
-    for factor in (1, 1, 0.5, 0.25):
-        g.apply_external_gradients([torch.ones(1, 1).double()], images=1)
-        before -= 0.5 * factor
-        assert g.net.weight.item() == pytest.approx(before, abs=1e-12)
-
-
 def test_lowest_factor_is_final():
     options = ScheduleOptions("exponential", gamma=0.1, final=0.05)
     assert [float(schedule.factor(options, torch.tensor(n))) for n in range(3)] == pytest.approx([1, 0.1, 0.05])

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from paragan.build.data import UnlabelledSource
-from paragan.core.source import EncodedSource
 from paragan.datasets import digits, folder, paired, shards
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder, prepared
@@ -42,15 +41,6 @@ def test_source_decodes_what_it_has_read(name, wrap, root):
     assert fetched.keys() == decoded.keys()
     assert all(torch.equal(fetched[key], decoded[key]) for key in fetched)
     assert all(len(data) > 0 for data in encoded) == source.is_decoded
-
-
-def test_decoding_reads_nothing(root, monkeypatch):
-    source = opened("folder", root)
-    encoded = source.read(ROWS)
-    monkeypatch.setattr(source, "_files", None)
-    monkeypatch.setattr(source, "where", str)
-    assert isinstance(source, EncodedSource)
-    assert source.decode(encoded, ROWS)["image"].shape == (4, 3, 8, 8)
 
 
 def test_cached_rows_are_not_read_again(root):

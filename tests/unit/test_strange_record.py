@@ -21,13 +21,7 @@ from paragan.report.page import Page
 from paragan.report.record import Record
 from paragan.report.terminal import render_run, summary_line
 from tests.browser import made_grid, made_run
-from tests.unit.test_report import points_of
-
-
-def record(folder, *lines: str):
-    folder.mkdir(exist_ok=True)
-    (folder / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
-    return folder
+from tests.unit.test_report import points_of, record
 
 
 def copied(page: str) -> list[str]:

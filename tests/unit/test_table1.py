@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from benchmarks.table1 import report, rows, run
-from paragan.cli.main import main
 
 SETTINGS = ("data.size=16", "model.width=2", "evaluation.num_images=6")
 ROWS = {row.name: row for group in (*rows.VANILLA, *rows.PIX2PIX[::-1]) for row in group.rows}
@@ -43,28 +42,6 @@ def measured(pairs):
     group = rows.Group(1, (*group.rows, rows.Row("invalid", ("precision=fp16",))))
     table = replace(table, groups=(group,))
     return options, table, run.measure_group(options, table, group)
-
-
-@pytest.mark.slow
-def test_rows_report_time_and_ratio_of_every_round(measured):
-    options, table, results = measured
-    for result in results:
-        if result.error is None:
-            assert len(result.seconds) == len(result.wall) == run.num_rounds(options, table, table.groups[0]) == 4
-            assert all(value > 0 for value in (*result.seconds, *result.wall, *result.ratios))
-            assert result.ratios == [a / b for a, b in zip(result.seconds, results[0].seconds, strict=True)]
-    assert results[0].is_base and results[0].ratios == [1.0] * 4
-
-
-@pytest.mark.slow
-def test_zero1_on_one_rank_trains_exactly_as_the_baseline(measured):
-    by_name = {result.row.name: result for result in measured[2]}
-    plain, sharded, accumulated = (by_name[n] for n in ("baseline", "ZeRO (zero1)", "accumulation 4"))
-    assert (sharded.d_loss, sharded.g_loss, sharded.metrics) == (plain.d_loss, plain.g_loss, plain.metrics)
-    assert accumulated.g_loss != plain.g_loss
-    assert {"l1", "psnr", "ssim"} <= plain.metrics.keys()
-    assert plain.g_loss > 20  # 100 L1 is in it
-    assert 0.5 < plain.d_loss < 2
 
 
 @pytest.mark.slow
@@ -120,35 +97,3 @@ def test_settings_of_every_row_make_a_valid_config(recipe, tmp_path):
             assert arguments["betas"] == [0.5, 0.999]
             plain = not any("optimizer" in setting for setting in row.settings)
             assert (arguments.get("fused"), arguments.get("foreach")) == (False, False) if plain else True
-
-
-def test_interval_of_three_or_more_rounds_leaves_the_first_out():
-    assert report.interval([9.0, 1.0, 1.2, 1.1]) == {"median": 1.1, "low": 1.0, "high": 1.2, "rounds": 3}
-    assert report.interval([3.0, 1.0])["rounds"] == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "pass --data FACADES, --mnist MNIST, or both"),
-        (
-            ["--data", "x", "--images", "7"],
-            "--images: 7 images of pix2pix-facades are too few for one update of each row on 1 ranks; pass at least 8",
-        ),
-        (["--data", "x", "--images", "15", "--ranks", "2"], "each row on 2 ranks; pass at least 16"),
-        (["--images", "many"], "--images"),
-    ],
-)
-def test_invalid_options_exit_2_with_one_line(words, message, capsys):
-    assert main(["bench", "table1", *words]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["table1"], ["cellular", "--help"]])
-def test_bench_without_a_checkout_says_that_it_needs_one(words, tmp_path, capsys, monkeypatch):
-    package = tmp_path / "lib" / "site-packages" / "paragan" / "__init__.py"
-    monkeypatch.setattr("paragan.__file__", str(package))
-    assert main(["bench", *words]) == 2
-    assert capsys.readouterr().err.strip() == (
-        f"bench {words[0]}: benchmarks need a source checkout; clone the repository to run it"
-    )

@@ -13,7 +13,6 @@ from paragan.features import cifar10
 from paragan.layers.vector_quantizer import VectorQuantizer
 from paragan.models import vqgan
 from paragan.penalties import codebook, perceptual
-from tests.one_turn import BATCH
 from tests.tiny_run import newest
 
 DIGITS = {
@@ -109,22 +108,6 @@ def test_perceptual_penalty_compares_the_layers_of_the_packaged_network():
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     grey = perceptual.Penalty(perceptual.Options())(context(image[:, :1], real[:, :1]))
     assert (grey > 0).all()
-
-
-@pytest.mark.slow
-def test_perceptual_penalty_reads_a_file(tmp_path):
-    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
-    dynamic = ({0: torch.export.Dim("batch")},)
-    program = torch.export.export(net, (torch.zeros(2, 3, 16, 16),), dynamic_shapes=dynamic)
-    torch.export.save(program, tmp_path / "net.pt2")
-    options = {"weights": str(tmp_path / "net.pt2"), "mean": (0.5,) * 3, "std": (0.5,) * 3, "normalise": False}
-    image, real = torch.randn(2, BATCH, 3, 16, 16).tanh()
-    found = perceptual.Penalty(perceptual.Options(**options, distance="l1"))(context(image, real))
-    torch.testing.assert_close(found, (net(image) - net(real)).abs().mean((1, 2, 3)))
-    with pytest.raises(pg.ConfigError, match=r"perceptual: outputs: .*net.pt2 has no output 'relu'; choose from 0"):
-        perceptual.Penalty(perceptual.Options(**options, outputs=("relu",)))
-    with pytest.raises(pg.ConfigError, match=r"perceptual: mean and std have 1 and 3 values, and .* takes 3 channels"):
-        perceptual.Penalty(perceptual.Options(**{**options, "mean": (0.5,)}))
 
 
 @pytest.mark.parametrize(

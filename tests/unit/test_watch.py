@@ -163,18 +163,6 @@ def test_a_line_with_thousands_of_metrics_stays_a_line(run):
     assert len(summary_line(run, record.history)) < 500
 
 
-def test_watch_shows_the_loading_pipeline(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    loading = made_run.line(
-        "loading", 4, depth=33, readers=16, decoders=2, read_ms=210.5, stalls=0.25, reason="congestion"
-    )
-    lines = [made_run.line("step", 2, images_per_s=9.0), loading]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "16 readers, 33 batches ahead" in summary_line(folder, history(folder))
-    assert "loading/read_ms" in shown(folder)
-
-
 def test_sparks_follow_the_values():
     rising, broken = Series(), Series()
     for n in range(8):
