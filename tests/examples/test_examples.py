@@ -11,6 +11,10 @@ from tests.examples.conftest import FOLDER
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "train_in_one_file"))
 
 
+def test_examples_exist():
+    assert len(NAMES) >= 5
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_example_is_short_and_documents_its_command(name):
     text = (FOLDER / f"{name}.py").read_text()

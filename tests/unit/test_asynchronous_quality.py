@@ -7,11 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from benchmarks import (
-    asynchronous_plots as plots,
-    asynchronous_quality as quality,
-    asynchronous_summary as summary,
-)
+from benchmarks import asynchronous_plots as plots, asynchronous_quality as quality, asynchronous_summary as summary
 from benchmarks.asynchronous_cost import costs
 from benchmarks.asynchronous_rows import PROBES, ROWS, TABLES, shortened
 from benchmarks.asynchronous_run import NUM_BINS
@@ -34,11 +30,6 @@ def rows():
 @pytest.fixture(scope="module")
 def runs(rows, keep):
     return quality.measured(TABLE, rows, 2, None, keep)
-
-
-def test_without_delay_it_is_the_control(runs):
-    assert runs["async S=0"][0]["points"] == runs["sync"][0]["points"]
-    assert runs["sync"][0]["points"][-1] != runs["sync"][1]["points"][-1]
 
 
 def test_the_table_and_its_pictures(rows, runs, keep, capsys):

@@ -8,11 +8,7 @@ import shutil
 
 import pytest
 
-from benchmarks import (
-    cellular_mnist as study,
-    cellular_mnist_plots as plots,
-    cellular_mnist_summary as summary,
-)
+from benchmarks import cellular_mnist as study, cellular_mnist_plots as plots, cellular_mnist_summary as summary
 from paragan.cli.main import main
 from paragan.datasets import digits
 from paragan.features.judge import train_or_load

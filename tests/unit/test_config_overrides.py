@@ -45,9 +45,7 @@ def test_the_arguments_of_the_command_line_stay_with_another_optimiser():
 def test_other_data_says_which_settings_of_the_recipe_are_dropped():
     found, warnings = loaded("dcgan-mnist", "data=fashion_mnist")
     assert found.data.options.size == 28
-    assert warnings == [
-        "warning: data.name=fashion_mnist drops the recipe's data.size=32; add what you want to keep",
-    ]
+    assert warnings == ["warning: data.name=fashion_mnist drops the recipe's data.size=32; add what you want to keep"]
 
 
 @pytest.mark.parametrize(

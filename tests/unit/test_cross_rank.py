@@ -81,12 +81,6 @@ def test_converted_norms_still_mix_samples_and_are_armed():
     assert net.norm.update_due
 
 
-def test_a_copy_talks_to_the_same_ranks():
-    net = Twice()
-    convert(net, TWO, None)
-    assert copy.deepcopy(net).first.norm.reduce_group is net.first.norm.reduce_group
-
-
 @pytest.mark.parametrize("ranks", [None, 1])
 def test_conversion_can_be_done_again(ranks):
     net = Twice()

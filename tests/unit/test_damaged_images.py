@@ -6,10 +6,8 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from PIL import Image
 
-from paragan.cli import data as verb
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.datasets import _damaged_images, folder, paired
@@ -121,15 +119,6 @@ def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
     assert source.notices[1] == "folders without images are not classes: 'dogs'"
 
 
-def test_empty_class_folders_are_named_in_one_line(tmp_path):
-    for name in ("a/1.png", "b/2.png"):
-        put(tmp_path / name, 1)
-    for name in ("c", "d/inner", ".hidden"):
-        (tmp_path / name).mkdir(parents=True)
-    expected = "folders without images are not classes: 'c', 'd'"
-    assert folder.source(folder.Options(str(tmp_path), 8), "train").notices[0] == expected
-
-
 def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
     for name in ("train/a/1.png", "train/b/2.png", "val/a/3.png", "val/c/4.png"):
         put(tmp_path / name, 1)
@@ -138,14 +127,6 @@ def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
     source = folder.source(folder.Options(str(tmp_path), 8), "train")
     expected = ("folders without images are not classes: 'train/e'", "class 'c' has no training images")
     assert source.class_names == ("a", "b", "c") and source.notices == expected
-
-
-def test_data_check_warns_and_its_command_skips(photos, capsys):
-    (photos / "birds").mkdir()
-    assert typer.main.get_command(verb.app)(["check", str(photos)], standalone_mode=False) == 2
-    out = capsys.readouterr().out
-    assert "  warning: folders without images are not classes: 'birds'\n" in out
-    assert out.rstrip().endswith("data.size=8 data.damaged=skip")
 
 
 def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tmp_path, capsys):

@@ -28,6 +28,10 @@ def folders(tmp_path_factory):
     return {page: tmp_path_factory.mktemp(page.stem) for page in PAGES}
 
 
+def test_docs_have_python_blocks():
+    assert {block.values[0].stem for block in BLOCKS} >= {"pieces", "concepts", "tutorial"}
+
+
 @pytest.mark.usefixtures("quick_judge")
 @pytest.mark.parametrize(("page", "before", "block"), BLOCKS)
 def test_python_block_runs(page, before, block, folders, monkeypatch):

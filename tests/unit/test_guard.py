@@ -43,10 +43,3 @@ def test_daemon_of_a_guarded_process_ends_with_a_killed_test(tmp_path):
     kill(test.pid)
     test.wait(60)
     wait_for(lambda: not daemon.exists(), seconds=60)
-
-
-def test_guarded_process_that_ends_at_once_leaves_no_zombie_to_wait_for():
-    command = [sys.executable, str(ROOT / "tests" / "guard.py"), "true"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as guard:
-        guard.stdin.close()
-        assert guard.wait(60) == 0

@@ -124,11 +124,6 @@ def test_an_outside_network_keeps_its_values():
     assert torch.equal(net.weight, before)
 
 
-def test_unknown_scheme_is_refused():
-    with pytest.raises(ConfigError, match=r"must be one of normal_0.02, orthogonal.*, not 'ortogonal'"):
-        drawn("ortogonal")
-
-
 class Constant(nn.Module):
     def __init__(self) -> None:
         super().__init__()

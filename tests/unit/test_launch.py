@@ -9,14 +9,7 @@ from dataclasses import replace
 import pytest
 
 from paragan.config import read_recipe
-from paragan.core.errors import (
-    PREEMPTED,
-    ConfigError,
-    PeerFailedError,
-    RankError,
-    StoppedError,
-    outcome,
-)
+from paragan.core.errors import PREEMPTED, ConfigError, PeerFailedError, RankError, StoppedError, outcome
 from paragan.core.event import Event
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.launcher import Job
