@@ -42,12 +42,7 @@ def scores(out):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [
-        (),
-        ("devices=2",),
-        ("devices=2", "g.strategy=zero3", "d.strategy=zero3"),
-        ("devices=2", "scheme=asynchronous"),
-    ],
+    [(), ("devices=2",), ("devices=2", "g.strategy=zero3", "d.strategy=zero3"), ("devices=2", "scheme=asynchronous")],
     ids=["alone", "ddp", "zero3", "asynchronous"],
 )
 def test_killed_run_has_the_scores_of_an_inline_run(tmp_path, words):

@@ -90,10 +90,7 @@ def test_links_count_every_byte(four_ranks, chosen, is_rounded):
         assert num_counts == 0
         message = 2 * numbers if is_rounded else num_bytes
         rows = 4 * (64 * (2 if is_rounded else 8) + 8) + 5 * 8
-        expected = {
-            "g": {"states": 0, "fakes": 8 * (24 + rows)},
-            "d": {"states": 8 * (24 + message), "fakes": 0},
-        }
+        expected = {"g": {"states": 0, "fakes": 8 * (24 + rows)}, "d": {"states": 8 * (24 + message), "fakes": 0}}
         assert counted == expected[side], (counted, expected)
 
 

@@ -6,11 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.distributed
 
-CASES = [
-    ("adaptive_weight", "ddp", 3, 12),
-    ("adaptive_weight", "zero3", 1, 12),
-    ("gradient_balancer", "zero3", 3, 12),
-]
+CASES = [("adaptive_weight", "ddp", 3, 12), ("adaptive_weight", "zero3", 1, 12), ("gradient_balancer", "zero3", 3, 12)]
 LONG = [
     *((name, kind, 1, 50) for name in ("adaptive_weight", "gradient_balancer") for kind in ("ddp", "zero3")),
     *(("adaptive_weight", kind, 3, 50) for kind in ("zero1", "zero2", "zero3")),

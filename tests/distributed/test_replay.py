@@ -41,11 +41,7 @@ RUNS = CONFIGURATIONS | {
         "model.d_norm=batch",
         "devices=4",
     ),
-    "in-turns-on-2-ranks": (
-        "scheme={name: asynchronous, staleness: 0, reuse: false}",
-        "train.kimg=0.4",
-        "devices=2",
-    ),
+    "in-turns-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: false}", "train.kimg=0.4", "devices=2"),
     "ddp-on-3-ranks": ("g.strategy=ddp", "d.strategy=ddp", "penalties=[{name: r1, interval: 4}]", "devices=3"),
     "stacked-grid": (*GRID, *JUDGED, "grid.executor=stacked"),
     "stacked-grid-over-workers": (*GRID, "grid.executor=stacked", "workers=2"),

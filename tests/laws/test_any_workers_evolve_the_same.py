@@ -52,30 +52,19 @@ def found(population):
     }
 
 
-@pytest.mark.parametrize(
-    "speeds",
-    [
-        pytest.param([1.0] * 2, id="2"),
-        pytest.param([1.0, 3.0, 1.0, 2.0], id="4"),
-        *(pytest.param([1.0] * count, id=str(count), marks=SLOW) for count in (3, 9)),
-    ],
-)
-def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_path, speeds):
-    owners = assign_cells(3, 3, speeds)
-    workers = []
-    for communicator in thread_communicator.create_communicators(len(speeds), timeout_s=60):
-        mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
-        population = grid(words, mine, tmp_path)
-        cells = population.cells
-        like = cells[0].centre
+def evolved_by_workers(words, owners, folder, generations):
+    """The populations of workers in threads, each with its own cells and no others. owners: a worker of each cell."""
+    workers, errors = [], []
+    for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
+        population = grid(words, [cell for cell, owner in enumerate(owners) if owner == communicator.rank], folder)
+        like = population.cells[0].centre
         population.exchange = GenomeExchange(communicator, owners, population.topology, like)
         workers.append(population)
-    errors = []
 
     def evolve(population):
         torch.set_num_threads(1)
         try:
-            for _ in range(GENERATIONS):
+            for _ in range(generations):
                 population.evolve()
         except Exception as error:
             errors.append(error)
@@ -86,6 +75,20 @@ def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_pa
     for thread in threads:
         thread.join(120)
     assert not errors and not any(thread.is_alive() for thread in threads)
+    return workers
+
+
+@pytest.mark.parametrize(
+    "speeds",
+    [
+        pytest.param([1.0] * 2, id="2"),
+        pytest.param([1.0, 3.0, 1.0, 2.0], id="4"),
+        *(pytest.param([1.0] * count, id=str(count), marks=SLOW) for count in (3, 9)),
+    ],
+)
+def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_path, speeds):
+    owners = assign_cells(3, 3, speeds)
+    workers = evolved_by_workers(words, owners, tmp_path, GENERATIONS)
     together = {number: told for population in workers for number, told in found(population).items()}
     assert together == expected
     for population in workers:  # what came is what the others were at the last edge

@@ -4,21 +4,17 @@ nothing; any number of workers, either executor and a stop in between end at the
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
 from paragan.build import grid as build_cells
 from paragan.coevolution.executors import choice, loop, stacked
-from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
-from paragan.core.types import Side
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
 from paragan.optim import adabelief, lamb
-from tests import thread_communicator
 from tests.laws import test_loop_is_stacked as stacks
+from tests.laws.test_any_workers_evolve_the_same import evolved_by_workers, found, grid
 from tests.laws.test_one_cell_is_a_gan import BASE, PLAIN_GRID, digests, everything, numbers, run
 
 DIFFERING = """grid.cells=[
@@ -56,18 +52,6 @@ def test_a_cell_alone_is_a_run_of_its_settings(tmp_path, own, runs):
         assert all(torch.equal(found[key], value) for key, value in expected.items())
 
 
-def grid(words, cells, folder):
-    factory = build_cells.GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
-    return factory.population([factory.cell(number) for number in cells], lambda text: None)
-
-
-def found(population):
-    return {
-        cell.number: ([cell.centre[side].digest for side in Side], cell.weights, dict(cell.fitness), cell.loss)
-        for cell in population.cells
-    }
-
-
 def evolved(population):
     for _ in range(GENERATIONS):
         population.evolve()
@@ -86,31 +70,8 @@ def test_saying_again_what_the_run_says_changes_nothing(tmp_path):
 @pytest.mark.parametrize("owners", [[1, 0, 0, 1, 0, 1], pytest.param([0, 1, 2, 2, 1, 0], marks=pytest.mark.slow)])
 def test_any_workers_evolve_the_same(tmp_path, owners):
     """Each builds its own cells and no others, and knows by the config what the others are."""
-    expected, workers, errors = evolved(grid(SMALL, range(6), tmp_path)), [], []
-    for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
-        mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
-        population = grid(SMALL, mine, tmp_path)
-        population.exchange = GenomeExchange(
-            communicator,
-            owners,
-            population.topology,
-            population.cells[0].centre,
-        )
-        workers.append(population)
-
-    def evolve(population):
-        torch.set_num_threads(1)
-        try:
-            evolved(population)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=evolve, args=[population], daemon=True) for population in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not errors and not any(thread.is_alive() for thread in threads)
+    expected = evolved(grid(SMALL, range(6), tmp_path))
+    workers = evolved_by_workers(SMALL, owners, tmp_path, GENERATIONS)
     assert {number: told for population in workers for number, told in found(population).items()} == expected
 
 

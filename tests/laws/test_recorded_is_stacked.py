@@ -41,8 +41,7 @@ DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + ce
 
 
 @pytest.mark.parametrize(
-    ("name", "draw"),
-    [*((name, "all kinds") for name in GAMES if name != "shared-fakes"), ("synchronous", "few kinds")],
+    ("name", "draw"), [*((name, "all kinds") for name in GAMES if name != "shared-fakes"), ("synchronous", "few kinds")]
 )
 def test_recorded_turns_are_turns(name, draw):
     played, recorded = cells(**GAMES[name]), cells(**GAMES[name])
@@ -146,9 +145,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        ((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto"),
-    ],
+    [((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto")],
 )
 def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
     config = read_recipe("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))

@@ -260,9 +260,7 @@ def test_layout_is_not_searched_where_it_does_not_apply(tmp_path, monkeypatch, w
         (["d.channel_multiple=8", "d.recompute=true"], "d.channel_multiple does not support d.recompute"),
         (["d.channel_multiple=8", "grid.shape=2x2"], "d.channel_multiple is not available for a grid"),
         (["train.layout=auto", "grid.shape=2x2"], "train.layout=auto is not available for a grid"),
-        (["train.layout=fixed"], "train.layout: must be one of plain, auto"),
         (["g.layout={pad: {blocks.1.conv: [8, 8]}}"], "g.layout: this setting was removed"),
-        (["g.channel_multiple=0"], "g.channel_multiple"),
     ],
 )
 def test_layout_that_cannot_work_is_refused_in_one_line(tmp_path, capsys, words, message):

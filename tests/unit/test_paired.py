@@ -118,24 +118,6 @@ def test_halves_do_not_run_into_each_other(tmp_path):
     assert (condition == 0).all() and (x == 255).all()
 
 
-@pytest.mark.parametrize("packed", ["zip", "tar", "tar.gz", "tar.xz"])
-def test_archives_hold_what_the_folder_holds(root, tmp_path, packed):
-    file = tmp_path / f"pairs.{packed}"
-    if packed == "zip":
-        with zipfile.ZipFile(file, "w") as archive:
-            for path in sorted(root.rglob("*.png")):
-                archive.write(path, f"pairs/{path.relative_to(root)}")
-    else:
-        with tarfile.open(file, f"w:{packed[4:]}") as archive:
-            archive.add(root, "pairs")
-    for split in ("train", "held_out"):
-        mine, theirs = source(root, split), source(file, split)
-        assert len(mine) == len(theirs)
-        everything = range(len(mine))
-        assert torch.equal(mine.fetch(everything)["condition"], theirs.fetch(everything)["condition"])
-    assert source(file, "train").fingerprint != source(file, "held_out").fingerprint
-
-
 def test_invalid_pairs_raise_one_line(root, tmp_path):
     with pytest.raises(DataError, match=r"data\.load_size=16 is less than data\.size=32"):
         source(root, load_size=16)

@@ -134,9 +134,5 @@ def test_shipped_models_train_under_pure(model, tmp_path):
 
 
 QUIET = ["every.sample_kimg=0", "every.save_kimg=0", "evaluation.features=null"]
-SMALL = {
-    "dcgan": ["model.width=8"],
-    "mlp": [],
-    "sngan": ["model.width=8"],
-}
+SMALL = {"dcgan": ["model.width=8"], "mlp": [], "sngan": ["model.width=8"]}
 NOT_IN = {"dcgan": set(), "mlp": {torch.float32}, "sngan": set()}  # mlp has no norm

@@ -201,9 +201,7 @@ def test_groups_of_a_recipe_have_floats_and_are_written_back_as_they_were():
 
 @pytest.mark.parametrize(
     ("written", "instead", "said"),
-    [
-        ("weight_decay: 0", "weight_decoy: 0", "mine.yaml:9: g.optimizer.groups.0.weight_decoy: Adam has no such"),
-    ],
+    [("weight_decay: 0", "weight_decoy: 0", "mine.yaml:9: g.optimizer.groups.0.weight_decoy: Adam has no such")],
 )
 def test_invalid_group_of_a_recipe_is_reported_with_its_line(written, instead, said):
     config = parse_recipe(RECIPE.replace(written, instead), "mine.yaml")

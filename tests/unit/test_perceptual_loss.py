@@ -127,11 +127,3 @@ def test_mistakes_are_one_line():
         played(pg.PerceptualLoss(vgg(), target="high"))
     with pytest.raises(pg.ConfigError, match="perceptual: '0' is not a tensor with a row per sample; let the network"):
         played(pg.PerceptualLoss(nn.Flatten(0)))
-
-
-def test_a_target_of_another_shape_is_one_line():
-    loss = pg.PerceptualLoss(vgg())
-    feed = pg.TurnInputs(Rows(0, 0, 2, 2), 0, real=Batch(Rows(0, 0, 2, 2), {"image": torch.zeros(2, 1, 3, 3)}))
-    outputs = pg.Outputs(fake=None, images=torch.zeros(2, 1, 6, 6))
-    with pytest.raises(pg.ConfigError, match=r"a sample of G has shape \(1, 6, 6\) and its target 'image' \(1, 3, 3\)"):
-        loss(pg.PenaltyContext(None, feed, outputs, None))

@@ -115,8 +115,7 @@ def test_file_that_is_no_profile_is_refused_in_one_line(tmp_path, text, problem)
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["model.width=8", "loss=hinge", "d.updates_per_step=2", "penalties=[]", "adversarial.d_start_kimg=1e6"],
+    "word", ["model.width=8", "loss=hinge", "d.updates_per_step=2", "penalties=[]", "adversarial.d_start_kimg=1e6"]
 )
 def test_fingerprint_follows_what_an_update_does(config, word):
     assert updates_fingerprint(read_recipe("digits", [*WORDS, word])) != updates_fingerprint(config)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.published_scaling import games
-from benchmarks.published_scaling_plots import IMAGES, plots, saturating
+from benchmarks.published_scaling_plots import IMAGES, plots
 from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,13 +29,3 @@ def test_page_shows_the_numbers_of_the_record():
         for name, rows in by_name.items():
             cells = [f"{row['images_per_s']:,.0f}" if scaling == "weak" else f"{row['hours']:.1f}" for row in rows]
             assert f"\n| {name} | {' | '.join(cells)} |\n" in page, (scaling, name)
-
-
-def test_saturating_core_takes_as_long_for_two_images_and_less_for_more():
-    profile = games()["synchronous, fp32 gradients"].profile
-    other = saturating(profile)
-    assert other.step_s.at(2) == pytest.approx(profile.step_s.at(2)) == pytest.approx(0.30576)
-    assert other.step_s.at(0) == pytest.approx(0.289, abs=5e-4)
-    assert other.step_s.at(16) < profile.step_s.at(16) / 5
-    whole = other.g.update_s.at(16) + other.d.update_s.at(16) + other.generate_s.at(16)
-    assert whole == pytest.approx(other.step_s.at(16))

@@ -57,9 +57,5 @@ def test_submission_names_the_file_and_the_time_to_stop():
 
 def test_submission_requests_the_resources_of_all_ranks():
     words = [word for word in words_of(gpus_per_rank=1, memory_mb=1000) if word.startswith("--entrypoint")]
-    assert words == [
-        "--entrypoint-num-cpus=8",
-        "--entrypoint-num-gpus=2",
-        f"--entrypoint-memory={2000 << 20}",
-    ]
+    assert words == ["--entrypoint-num-cpus=8", "--entrypoint-num-gpus=2", f"--entrypoint-memory={2000 << 20}"]
     assert [word for word in words_of() if word.startswith("--entrypoint")] == ["--entrypoint-num-cpus=8"]

@@ -101,11 +101,7 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
         ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples"
     ):  # ranks could be gathered, but not three times
         _forward_backward.forward_backward(
-            played,
-            called,
-            3,
-            input_gradient,
-            reduction=_forward_backward.Reduction(across=ReduceGroup(None)),
+            played, called, 3, input_gradient, reduction=_forward_backward.Reduction(across=ReduceGroup(None))
         )
     rows = replace(played.feed.rows, total=12)
     with pytest.raises(ConfigError, match=r"^loss: it, or a penalty, compares all 12 samples of the batch, but only 6"):

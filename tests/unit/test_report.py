@@ -82,14 +82,7 @@ def test_a_metric_has_a_point_for_each_evaluation_of_the_record(page, run, metri
 def test_the_page_shows_what_a_practitioner_decides_by(page):
     text = Parsed(page).text
     for told in (
-        *(
-            "sngan-zoo",
-            "running",
-            "D outputs",
-            "Adversarial losses",
-            "Gradient norms",
-            "Penalties",
-        ),
+        *("sngan-zoo", "running", "D outputs", "Adversarial losses", "Gradient norms", "Penalties"),
         *("Learning rates", "Throughput", "Data wait", "Sample diversity", "D overfits"),
         *("augment.name=diffaugment", " --num 64", "0.0004", "writer tensorboard failed", "2 checkpoints"),
         *("reference.num_images", "402,113 parameters"),
@@ -183,11 +176,6 @@ def test_any_line_gives_a_page(tmp_path, line):
     page = Page(folder).render()
     page.encode()
     assert "still here" in page
-
-
-def test_a_run_that_has_not_begun_gives_a_page(tmp_path):
-    (tmp_path / "config.yaml").write_text("train: {kimg: 3}\n")
-    assert "running" in Parsed(Page(tmp_path).render()).text
 
 
 def test_no_run_folder_is_refused_in_one_line(tmp_path):

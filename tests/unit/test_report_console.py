@@ -59,11 +59,3 @@ def test_console_prints_an_earlier_better_score(capsys, tmp_path):
 def test_console_prints_an_ensemble_at_once(capsys, tmp_path):
     note = generation(1, 5.0, 6.0, ensemble={"counts": {"0": 2, "1": 1}, "distance": 4.5})
     assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]
-
-
-def test_console_on_terminal_prints_generation_next_to_bar(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    start = Event("start", 0, 0, 0.0, {"total_kimg": 9.0})
-    lines = told(capsys, tmp_path, start, *(generation(number, 5.0, 4.0) for number in range(1, 201)))
-    assert "generation 200  best cell 1: fd 4" in "".join(lines) and len(lines) <= 20  # one, drawn again and again

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 import threading
 
 import numpy as np
@@ -64,16 +63,6 @@ def test_bicubic_equals_pillow_within_one_level(width, height, crop, channels):
     x_CHW = resized(encoded(image), 32, channels, crop)
     assert x_CHW.shape == (channels, 32, 32)
     assert np.abs(x_CHW - by_pillow(image, 32, crop)).max() <= 1
-
-
-def test_bicubic_equals_pillow_within_one_level_on_photos(data_root):
-    with tarfile.open(data_root / "facades" / "facades-train-val.tar") as archive:
-        photos = [archive.extractfile(f"facades/train/{number}.jpg").read() for number in range(1, 9)]
-    for data in photos:
-        expected = by_pillow(Image.open(io.BytesIO(data)), 64)
-        difference = np.abs(resized(data, 64) - expected)
-        assert difference.max() <= 1
-        assert difference.mean() < 0.01
 
 
 def test_square_crop_rounds_to_the_left_and_to_the_top():

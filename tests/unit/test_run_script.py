@@ -108,12 +108,7 @@ PLAIN = "torch==1.2.3"
 
 
 @pytest.mark.parametrize(
-    ("fails", "asked"),
-    [
-        ("", [CPU]),
-        ("*no-cache-dir --no-deps*", [CPU, INDEX]),
-        ("*+cpu", [CPU, INDEX, PLAIN]),
-    ],
+    ("fails", "asked"), [("", [CPU]), ("*no-cache-dir --no-deps*", [CPU, INDEX]), ("*+cpu", [CPU, INDEX, PLAIN])]
 )
 @pytest.mark.parametrize("choice", ["auto", "cpu"])
 def test_without_a_device_a_cpu_build_comes_first(checkout, choice, fails, asked):

@@ -78,15 +78,6 @@ def run(tmp_path):
     return folder
 
 
-def test_store_run_thins_the_record_and_stores_a_smaller_copy_of_the_last_sheet(run, tmp_path):
-    recipe.store_run(run, tmp_path, "digits")
-    kept = [json.loads(text) for text in (tmp_path / "digits.jsonl").read_text().splitlines()]
-    assert [one["fd[judge]"] for one in kept if one["kind"] == "score"] == [100.0, 0.5]
-    assert 50 <= sum(one["kind"] == "step" for one in kept) <= 100
-    with Image.open(tmp_path / "digits.png") as sheet:
-        assert sheet.width == 684 and sheet.getextrema() == (250, 250)  # 2,050 pixels by three
-
-
 def test_recipe_page_describes_the_recorded_run(run, tmp_path):
     recipe.store_run(run, tmp_path, "digits")
     made = recipe.pages(tmp_path)

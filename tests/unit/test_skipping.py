@@ -37,12 +37,7 @@ def test_d_plays_on_every_second_batch_and_first():
 
 
 @pytest.mark.parametrize(
-    ("every", "per_step", "expected"),
-    [
-        (1, 1, "dgdgdgdgdg"),
-        (3, 1, "dgggdgg"),
-        (2, 2, "ddggddggddg"),
-    ],
+    ("every", "per_step", "expected"), [(1, 1, "dgdgdgdgdg"), (3, 1, "dgggdgg"), (2, 2, "ddggddggddg")]
 )
 def test_other_periods(every, per_step, expected):
     turns, _, _ = played(every, per_step)

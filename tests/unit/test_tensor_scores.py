@@ -12,14 +12,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.metric import SamplePairs
-from paragan.metrics import (
-    codebook_perplexity,
-    codebook_usage,
-    log_mel_distance,
-    mel_cepstral_distortion,
-    psnr,
-    ssim,
-)
+from paragan.metrics import codebook_perplexity, codebook_usage, log_mel_distance, mel_cepstral_distortion, psnr, ssim
 from paragan.metrics._options import AudioOptions, CodebookOptions, RangeOptions
 from tests.unit.test_trainer import TINY, Drawn, tensors, trainer
 

@@ -109,12 +109,7 @@ class OtherRows(pg.Penalty):
         return self.function(torch.ones(4, 2) if context.outputs.images is None else context.outputs.images)
 
 
-@pytest.mark.parametrize(
-    ("function", "found"),
-    [
-        (lambda images: images.mean().reshape(1), r"\(1,\)"),
-    ],
-)
+@pytest.mark.parametrize(("function", "found"), [(lambda images: images.mean().reshape(1), r"\(1,\)")])
 def test_a_penalty_that_is_no_value_per_sample_is_refused(function, found):
     with pytest.raises(pg.ConfigError, match=f"loss 'mine' has shape {found} for 8 samples; return one value per s"):
         synchronous.step(game(OtherRows(function)), batches())

@@ -214,16 +214,6 @@ class Moved(Points):
         return {**sample, "point": sample["point"] + 3}
 
 
-class Unsteady(Points):
-    """Samples that differ from call to call, whatever is seeded."""
-
-    calls = 0
-
-    def __getitem__(self, row):
-        self.calls += 1
-        return {**super().__getitem__(row), "point": torch.full((2,), float(self.calls), dtype=torch.float64)}
-
-
 def named_data(kind, points):
     """Data of which only the name, the length and the tensors are equal for different points."""
     source = DatasetSource(points, Padding())
@@ -238,11 +228,6 @@ def test_other_content_is_refused_at_a_resume(tmp_path, kind):
     assert all(trainer(tmp_path, data).run().is_finished for _ in range(2))
     with pytest.raises(pg.CheckpointError, match=r"other settings \(data.fingerprint was .*fresh=True"):
         trainer(tmp_path, named_data(kind, Moved())).run()
-
-
-def test_samples_that_differ_from_call_to_call_do_not_count(tmp_path):
-    fingerprints = {trainer(tmp_path, Unsteady()).fingerprint for _ in range(2)}
-    assert len(fingerprints) == 1
 
 
 def test_run_of_tensors_opens_with_its_program_only(run):

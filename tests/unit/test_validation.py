@@ -6,14 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import pytest
-
 from paragan import config
-from paragan.config.field_types import describe
 from paragan.config.validation import validate_config
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Positive
+from paragan.core.option_types import Category, Choice, Count, Fraction, Positive
 from paragan.core.settings_tree import SourceLocation
 from paragan.core.strict_yaml import read_document
 
@@ -69,25 +66,6 @@ def test_ranges_hold_inside_containers():
     assert fill("{pair: [1]}")[1] != []
     assert fill("{table: {a: 0}}")[1] == ["x: table: must be a map of names, each a number > 0, not {'a': 0}"]
     assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: must be an integer >= 1, not 0"]
-
-
-@pytest.mark.parametrize(
-    ("hint", "words"),
-    [
-        (int | None, "an integer or null"),
-        (Annotated[int, Interval(ge=1, le=8)], "an integer >= 1 and <= 8"),
-        (tuple[Count, ...], "a list, each an integer >= 1"),
-        (tuple[float, float], "a list of 2, each a number"),
-        (Literal["a"], "a"),
-        (bool | Literal["a", "b"], "true or false or one of a, b"),
-        (dict[str, Any], "a map"),
-        (Any, "any value"),
-        (Inner | None, "a map or null"),
-        (Annotated[Choice, Category("losses")], "a name of losses, or the dotted path of a module"),
-    ],
-)
-def test_types_are_described_in_words(hint, words):
-    assert describe(hint) == words
 
 
 def test_all_kinds_of_problems_come_at_once():
