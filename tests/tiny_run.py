@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import paragan as pg
 from paragan import build
 from paragan.config import dump, read_recipe
 from paragan.core.event import Event
@@ -39,6 +40,19 @@ def train_and_read(trainer: TrainingLoop, *total) -> tuple[list[dict[str, float]
     object.__setattr__(trainer.scheme, "step", read)
     events = list(trainer.run())
     return numbers, events
+
+
+def train_whole_and_in_parts(folder: Path, recipe: str, settings: dict, kimg: float, first: float) -> pg.Run:
+    """A finished run, whose weights are those of one that stopped after `first` kimg and was resumed."""
+    whole = pg.train(recipe, {**settings, "train.kimg": kimg}, out=folder / "whole")
+    for until in (first, kimg):
+        pg.train(recipe, {**settings, "train.kimg": until}, out=folder / "parts")
+    of_whole, of_parts = (
+        {path.name: path.read_bytes() for path in newest(folder / name).glob("*.safetensors")}
+        for name in ("whole", "parts")
+    )
+    assert of_whole == of_parts != {}
+    return whole
 
 
 def newest(folder: Path) -> Path:

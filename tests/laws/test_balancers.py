@@ -238,14 +238,6 @@ def test_a_layer_is_compared_in_half_precision(tmp_path, precision):
     assert factors[0] == pytest.approx(factors[1], rel=0.1) and factors[0] > 0
 
 
-def test_no_other_term_of_the_output_is_refused():
-    gan = game("adaptive_weight")
-    gan.adversarial = pg.AdversarialOptions()
-    gan.g_penalties = tuple(term for term in gan.g_penalties if term.name == "code")
-    with pytest.raises(pg.ConfigError, match="another term of G's output, but G has none; add one"):
-        play(gan, range(1))
-
-
 def test_part_of_a_batch_is_refused():
     gan = game("gradient_normalization")
     with pytest.raises(pg.ConfigError, match="gradients of all 8 samples of the batch, but only 5 are available here"):

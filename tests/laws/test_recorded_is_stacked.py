@@ -143,13 +143,9 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     assert found.executor.chosen in found.executor.executors and TapeGraph.replays > 0
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [((), "grid.executor=recorded is not possible: this device cannot record its work; use loop or auto")],
-)
-def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
-    config = read_recipe("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
-    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+def test_recorded_executor_on_a_device_that_cannot_record_raises(tmp_path):
+    config = read_recipe("digits", (*WORDS, "model={name: mlp}", "grid.executor=recorded"))
+    with pytest.raises(ConfigError, match="grid.executor=recorded is not possible: this device cannot record its work"):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)
 
 

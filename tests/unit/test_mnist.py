@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from paragan.core.errors import DataError
 from paragan.datasets import mnist
 from tests.data_refusals import refusal
 
@@ -52,11 +51,6 @@ def test_32_pixels_are_28_in_a_black_frame(folder):
     x = read(folder, 32).fetch(np.arange(5))["image"]
     assert torch.equal(x[:, 0, 2:-2, 2:-2], torch.from_numpy(PIXELS))
     assert x.sum() == PIXELS.sum()
-
-
-def test_the_held_out_part_is_the_test_files(folder):
-    with pytest.raises(DataError, match="t10k-images-idx3-ubyte"):
-        mnist.source(mnist.Options(str(folder)), "held_out")
 
 
 @pytest.mark.parametrize("path", ["", "no-such-folder"])

@@ -54,10 +54,3 @@ def test_every_row_comes_at_every_place():
     counts = np.stack([np.bincount(column, minlength=10) for column in tenths.T])
     chi_square = np.sum((counts - num_epochs / 10) ** 2 / (num_epochs / 10))  # about 9 x 1000 degrees of freedom
     assert abs(chi_square - 9000) < 5 * np.sqrt(2 * 9000)
-
-
-def test_neighbours_are_unrelated():
-    (order,) = epochs(60_000, count=1).astype(float)
-    bound = 5 / np.sqrt(60_000)
-    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < bound
-    assert abs(np.corrcoef(order, np.arange(60_000))[0, 1]) < bound

@@ -96,21 +96,6 @@ def test_masters_add_up_what_low_weights_would_lose():
     assert torch.equal(low.detach(), kept.copies[0].detach().bfloat16())
 
 
-def test_masters_are_part_of_the_state():
-    low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
-    adam = Policy(torch.optim.Adam, 1e-4).optimizer
-    first = stepped(low, lambda named: MasterWeights(dict(named), adam, torch.device("cpu")), steps=3)
-    again = nn.Parameter(torch.zeros(4, dtype=torch.bfloat16))
-    second = MasterWeights({"weight": again}, adam, torch.device("cpu"))
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(second.copies[0], first.copies[0])
-    assert torch.equal(again.detach(), low.detach())
-    for master, weight in ((first, low), (second, again)):
-        weight.grad = torch.ones_like(weight)
-        master.step()
-    assert torch.equal(second.copies[0], first.copies[0])
-
-
 @pytest.mark.parametrize(
     ("kind", "name"), [(torch.optim.Muon, "Muon"), (torch.optim.Adafactor, "Adafactor"), (Lamb, "lamb")]
 )

@@ -166,16 +166,6 @@ def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize(
-    ("scheme", "is_noted"), [("{name: asynchronous, staleness: 0, reuse: false}", True), ("synchronous", False)]
-)
-def test_run_in_one_process_notes_that_players_with_separate_ranks_take_turns(
-    tmp_path, words, capsys, scheme, is_noted
-):
-    assert main(["train", "digits", *words, f"scheme={scheme}", "--out", str(tmp_path / "run")]) == 0
-    assert ("players update in turn" in capsys.readouterr().out) is is_noted
-
-
 def test_ranks_of_an_invalid_name_are_refused():
     scheme = asynchronous.Scheme(asynchronous.Options(ranks={"g": 1, "D": 1}))
     with pytest.raises(ConfigError, match=r"^scheme.ranks: 'D' is not the name of a player; use g, d and the names"):

@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 
 from paragan.report.chart import run_end
-from paragan.report.panels import best_evaluation, metric_charts, series_labels
+from paragan.report.panels import best_evaluation, metric_charts
 from paragan.report.record import History, Record, RecordEntry
 from paragan.report.record_values import single_line, to_natural
 from paragan.report.run_state import run_state
@@ -196,18 +196,6 @@ def test_scale_is_logarithmic_over_decades_and_clips_outliers():
 )
 def test_format_number_is_short(value, told):
     assert format_number(value) == told
-
-
-def test_series_labels_are_the_distinguishing_words():
-    assert series_labels(["d/loss/adversarial", "g/loss/adversarial"]) == ["D", "G"]
-    assert series_labels(["d/real", "d/fake"]) == ["real", "fake"]
-    assert series_labels(["d/accuracy_train", "d/accuracy_held_out", "d/accuracy_fake"]) == [
-        "train",
-        "held out",
-        "fake",
-    ]
-    assert series_labels(["g_ab/loss/adversarial", "g_ba/loss/adversarial"]) == ["ab", "ba"]
-    assert series_labels(["d/loss/r1"]) == ["r1"]
 
 
 def test_text_from_a_run_cannot_control_anything():

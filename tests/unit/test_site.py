@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from PIL import Image
 
 import paragan
 from pages import api, commands, pages, recipe
@@ -56,37 +55,6 @@ def test_command_line_page_has_every_verb():
     verbs = re.findall(r"^  ([a-z]+) {2,}\S", commands.page().partition("Commands:")[2].partition("```")[0], re.M)
     assert "train" in verbs
     assert re.findall(r"^## (\w+)$", commands.page(), re.M) == verbs
-
-
-def line(kind, step, **values):
-    return {"kind": kind, "step": step, "kimg": step * 0.064, "seconds": step * 0.1, **values}
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A finished run of a thousand steps; its last line was cut short."""
-    folder = tmp_path / "run"
-    (folder / "samples").mkdir(parents=True)
-    for step in (0, 1000):
-        Image.new("L", (2050, 4), step // 4).save(folder / "samples" / f"step-{step:07d}.png")
-    lines = [line("score", 0, **{"fd[judge]": 100.0, "coverage": 0.01})]
-    lines += [
-        line("step", n, **{"d/loss/adversarial": 1.0, "g/loss/adversarial": float("nan")}) for n in range(1, 1000)
-    ]
-    lines += [line("samples", 1000, path="x"), line("score", 1000, **{"fd[judge]": 0.5, "coverage": 0.9})]
-    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"kind": "st')
-    return folder
-
-
-def test_recipe_page_describes_the_recorded_run(run, tmp_path):
-    recipe.store_run(run, tmp_path, "digits")
-    made = recipe.pages(tmp_path)
-    page = made[tmp_path / "digits.md"]
-    assert "1,000 steps, 64 thousand images." in page
-    assert "| `fd[judge]` | 100 | 0.5 |" in page
-    assert "(digits.png)" in page and "(digits.svg)" in page
-    assert "| `fd[judge]` 0.5 |" in made[tmp_path / "index.md"]
-    assert "There is no complete run" in made[tmp_path / "vanilla-mnist.md"]
 
 
 def test_stored_plots_are_up_to_date():

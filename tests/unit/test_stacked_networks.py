@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.layers.init import initialise
 from paragan.models import mlp
-from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
 
 CELLS, ROWS, SHAPE = 3, 4, (1, 5, 5)
 
@@ -109,14 +107,3 @@ def test_stacked_network_gradients_have_the_layout_of_the_weights():
     flat(stack(torch.randn(CELLS * ROWS, *SHAPE, dtype=torch.float64))).sum().backward()
     for number in range(CELLS):
         assert all(gradient.is_contiguous() for gradient in stack.gradients(number))
-
-
-@pytest.mark.parametrize("large", [0, 1 << 30])
-def test_stacked_executor_steps_large_cells_one_by_one(large, monkeypatch):
-    monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", large)
-    one, other = cells(), cells()
-    loop.LoopExecutor().train(one, 20, loss_of)
-    executor = stacked.StackedExecutor(BATCH)
-    executor.train(other, 20, loss_of)
-    assert [slot.adam is None for slot in executor._stack.slots.values()] == [large == 0] * 2
-    assert apart(weights(one), weights(other)) < 1e-9

@@ -13,7 +13,7 @@ from paragan.core.errors import ParaganError
 from paragan.datasets import low_resolution
 from paragan.loading.loader import Loader
 from paragan.models import real_esrgan
-from tests.tiny_run import newest
+from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "data.size": 16,
@@ -62,12 +62,7 @@ def test_flips_mirror_both_images_of_a_sample(folder):
 
 def test_run_resumes_to_the_same_weights(folder, tmp_path):
     settings = {**SMALL, "data.path": str(folder)}
-    whole = pg.train("superres", {**settings, "train.kimg": 0.012}, out=tmp_path / "whole")
-    pg.train("superres", {**settings, "train.kimg": 0.006}, out=tmp_path / "parts")
-    pg.train("superres", {**settings, "train.kimg": 0.012}, out=tmp_path / "parts")
-    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
-    g, d, *resumed = (path.read_bytes() for path in files)
-    assert [g, d] == resumed
+    whole = train_whole_and_in_parts(tmp_path, "superres", settings, 0.012, 0.006)
     steps = whole.records("step")
     assert ["d/loss/adversarial" in step for step in steps] == [False, False, True, True, True, True]
     assert ["g/loss/adversarial" in step for step in steps] == [False, False, False, True, True, True]

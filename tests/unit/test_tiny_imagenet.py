@@ -113,11 +113,6 @@ def test_without_names_classes_are_called_by_number(official):
     assert read(official).class_names == WNIDS
 
 
-def test_a_class_that_is_not_in_the_list_of_names(official):
-    (official / "words.txt").write_text(WORDS.partition("n02124075")[0])
-    assert read(official).class_names == ("goldfish", "cat", "n02124075")
-
-
 def test_a_fingerprint_follows_the_labels(official):
     before = read(official, "held_out").fingerprint
     lines = (official / "val" / "val_annotations.txt").read_text().replace(WNIDS[0], WNIDS[1])

@@ -13,7 +13,7 @@ from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.datasets import unpaired
 from paragan.models import cyclegan
 from paragan.penalties import cycle
-from tests.tiny_run import newest
+from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "data.size": 16,
@@ -84,12 +84,7 @@ def test_penalty_is_the_sum_over_both_kinds():
 
 def test_run_resumes_to_the_same_weights(folder, tmp_path):
     settings = {**SMALL, "data.path": str(folder)}
-    whole = pg.train("translate", {**settings, "train.kimg": 0.012}, out=tmp_path / "whole")
-    pg.train("translate", {**settings, "train.kimg": 0.006}, out=tmp_path / "parts")
-    pg.train("translate", {**settings, "train.kimg": 0.012}, out=tmp_path / "parts")
-    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
-    g, d, *resumed = (path.read_bytes() for path in files)
-    assert [g, d] == resumed
+    whole = train_whole_and_in_parts(tmp_path, "translate", settings, 0.012, 0.006)
     assert {"g/loss/cycle", "d/loss/adversarial/a", "d/loss/adversarial/b"} <= whole.records("step")[-1].keys()
 
 

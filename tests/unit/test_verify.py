@@ -179,11 +179,6 @@ def test_verify_runs_the_balancer_of_a_recipe():
     assert isinstance(forgetful.game.balancer, Forgetful) and not forgetful.game.balancer.calls
 
 
-def test_verify_recipe_of_images_by_name_has_its_balancer():
-    networks = verified_networks(VerifyRequest("vqgan-cifar10", ("model.width=8",), (3, 32, 32), classes=0))
-    assert networks.game.balancer.layer == "last" and networks.game.prior.conditions == ("image",)
-
-
 def test_compare_traces_zero_tolerance_is_bitwise():
     import torch
 

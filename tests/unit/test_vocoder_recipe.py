@@ -14,6 +14,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.layers.log_mel import LogMel
 from paragan.penalties import log_mel
+from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "model.width": 16,
@@ -26,16 +27,8 @@ SMALL = {
 }
 
 
-def weights(folder):
-    newest = sorted((folder / "checkpoints").iterdir())[-1]
-    return {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
-
-
 def test_run_resumes_to_the_same_weights(tmp_path):
-    whole = pg.train("vocoder", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "whole")
-    pg.train("vocoder", {**SMALL, "train.kimg": 0.006}, out=tmp_path / "parts")
-    parts = pg.train("vocoder", {**SMALL, "train.kimg": 0.012}, out=tmp_path / "parts")
-    assert parts.is_finished and weights(whole.folder) == weights(parts.folder) != {}
+    whole = train_whole_and_in_parts(tmp_path, "vocoder", SMALL, 0.012, 0.006)
     newest = whole.history[-1]
     assert {"g/loss/log_mel", "g/loss/feature_matching_l1", "d/loss/adversarial/mpd/0"} <= newest.keys()
     start = whole.records("start")[0]

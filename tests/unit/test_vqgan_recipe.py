@@ -13,7 +13,7 @@ from paragan.features import cifar10
 from paragan.layers.vector_quantizer import VectorQuantizer
 from paragan.models import vqgan
 from paragan.penalties import codebook, perceptual
-from tests.tiny_run import newest
+from tests.tiny_run import train_whole_and_in_parts
 
 DIGITS = {
     "data": "digits",
@@ -33,12 +33,7 @@ def context(image, real, **extra):
 
 
 def test_run_on_digits_resumes_to_the_same_weights(tmp_path):
-    whole = pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.02}, out=tmp_path / "whole")
-    pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.012}, out=tmp_path / "parts")
-    pg.train("vqgan-cifar10", {**DIGITS, "train.kimg": 0.02}, out=tmp_path / "parts")
-    files = [newest(tmp_path / name) / f"{side}.safetensors" for name in ("whole", "parts") for side in "gd"]
-    g, d, *resumed = (path.read_bytes() for path in files)
-    assert [g, d] == resumed
+    whole = train_whole_and_in_parts(tmp_path, "vqgan-cifar10", DIGITS, 0.02, 0.012)
     steps = whole.records("step")
     assert ["d/loss/adversarial" in step for step in steps] == [False, True, True, True, True]
     assert ["g/balancer/adversarial" in step for step in steps] == [False, False, True, True, True]

@@ -156,13 +156,6 @@ def test_a_record_that_is_a_pipe_is_not_waited_for(run):
         watch(run, once=True)
 
 
-def test_a_line_with_thousands_of_metrics_stays_a_line(run):
-    made_run.append(run, made_run.line("score", 2000, **{f"m{n}": 1.0 for n in range(2000)}))
-    record = Record(run / "metrics.jsonl")
-    record.read()
-    assert len(summary_line(run, record.history)) < 500
-
-
 def test_sparks_follow_the_values():
     rising, broken = Series(), Series()
     for n in range(8):
@@ -200,13 +193,3 @@ def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
     best = history(folder).population.latest
     assert f"\x1b[1;32m{format_short(min(best.scores))}*" in console.file.getvalue()
     assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.scores)))} ", console.file.getvalue())
-
-
-def test_watch_shows_only_the_best_cell_of_a_large_grid(tmp_path):
-    large = shown(made_grid.make(tmp_path / "large", 16, 16, 1), width=80)
-    assert "generation 1  best cell" in large and len(large.splitlines()) < 20
-
-
-def test_losses_of_one_initial_have_numbers_and_stay_text(tmp_path):
-    told = shown(made_grid.make(tmp_path / "grid", 2, 2, 2, losses=("[red]hinge", "\x1b[2Jhinge")))
-    assert "0 [red]hinge  1 [2Jhinge" in told and "\x1b" not in told
