@@ -34,8 +34,9 @@ NOTES = [
 @pytest.fixture(params=registry.names("writers"))
 def writer(request, tmp_path):
     """One writer next to the record, which is the first in any run."""
-    if request.param in ("tensorboard", "wandb", "mlflow"):
-        pytest.importorskip(request.param, reason=f"the extra `{request.param}` is not installed")
+    package = {"prometheus": "prometheus_client"}.get(request.param, request.param)
+    if package in ("tensorboard", "wandb", "mlflow", "prometheus_client"):
+        pytest.importorskip(package, reason=f"the extra `{request.param}` is not installed")
     module = registry.load_module("writers", request.param)
     (tmp_path / "run").mkdir()
     record = jsonl.Writer(jsonl.Options(), tmp_path / "run")

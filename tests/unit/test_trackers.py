@@ -109,11 +109,11 @@ def test_tracker_that_does_not_open_is_switched_off_in_one_line():
     assert texts == ["writer fake failed (https://host is down) and is switched off; training continues"]
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard", "prometheus"])
 def test_writer_without_its_package_names_the_extra(name, tmp_path, monkeypatch):
     monkeypatch.setattr(_tracker, "find_spec", lambda name: None)
     module = registry.load_module("writers", name)
-    with pytest.raises(ConfigError, match=rf"writers: {name} is not installed; run .*paragan\[{name}\]"):
+    with pytest.raises(ConfigError, match=rf"writers: {name}(_client)? is not installed; run .*paragan\[{name}\]"):
         module.Writer(module.Options(), tmp_path, 0)
 
 

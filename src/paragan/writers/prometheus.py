@@ -1,39 +1,40 @@
-"""Newest numbers of a run for a Prometheus server, as text at `http://ADDRESS:PORT/metrics`.
-
-The text format is written here: the client library would be one more dependency for three kinds of
-lines (https://prometheus.io/docs/instrumenting/exposition_formats).
-"""
+"""Newest numbers of a run for a Prometheus server, at `http://ADDRESS:PORT/metrics`."""
 
 from __future__ import annotations
 
-import math
+import io
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socketserver import ThreadingMixIn
 from threading import Lock, Thread
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from paragan.core.event import Event
 from paragan.core.option_types import Interval
-from paragan.writers._tracker import event_numbers, print_warning
+from paragan.writers._tracker import event_numbers, print_warning, require_package
 
-_SILENCE_S = 5.0  # longest pause of a client; requests are answered one by one
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_SILENCE_S = 5.0  # longest pause of a client
+_CLOSE_S = 2.0  # longest wait for the server at the end of a run
 _LOOPBACK = re.compile(r"127\.0\.0\.1|::1|localhost")
 _HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE | re.ASCII)
-_HELP = {
-    "step": ("gauge", "Finished steps."),
-    "images_total": ("counter", "Real images through D, over all ranks."),
-    "session_seconds": ("gauge", "Seconds since the session began."),
-    "value": ("gauge", "Newest value by kind of event (step, score, telemetry) and name."),
-    "phase_seconds_total": ("counter", "Seconds by rank and phase in this session."),
-    "link_bytes_total": ("counter", "Bytes on the links of all ranks by kind in this session."),
-    "events_total": ("counter", "Events by kind in this session."),
+_FAMILIES: dict[str, tuple[str, str, tuple[str, ...]]] = {  # type, meaning, labels
+    "step": ("gauge", "Finished steps.", ()),
+    "images_total": ("counter", "Real images through D, over all ranks.", ()),
+    "session_seconds": ("gauge", "Seconds since the session began.", ()),
+    "value": ("gauge", "Newest value by kind of event (step, score, telemetry) and name.", ("kind", "name")),
+    "phase_seconds_total": ("counter", "Seconds by rank and phase in this session.", ("rank", "phase")),
+    "link_bytes_total": ("counter", "Bytes on the links of all ranks by kind in this session.", ("kind",)),
+    "events_total": ("counter", "Events by kind in this session.", ("kind",)),
 }
-_Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+_Key = tuple[str, tuple[str, ...]]  # a metric's name and its labels' values
+_App = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -47,118 +48,110 @@ class Options:
 
 
 class Writer:
-    """Writer that serves the newest numbers; a port in use is a warning."""
+    """Writer that serves the newest numbers; requires `pip install 'paragan[prometheus]'`.
+
+    Clients are answered in daemon threads, so a slow one keeps neither training nor its end waiting.
+    A port in use is a warning.
+    """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        self._samples: _Samples = {}
-        self._counters: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        require_package("prometheus_client", "prometheus")
+        self._newest: dict[_Key, float] = {}
+        self._sums: Counter[_Key] = Counter()
         self._lock = Lock()
-        self._server: _Server | None = None
+        self._server: WSGIServer | None = None
+        app = self._app(is_local=bool(_LOOPBACK.fullmatch(options.address)))
         try:
-            self._server = _Server(options, self.text)
+            self._server = make_server(options.address, options.port, app, _Server, _Handler)
         except OSError as error:
             where = f"{options.address}:{options.port} cannot be used ({error.strerror or error})"
             print_warning("prometheus", f"{where}; numbers are not served, and training continues")
             return
         if not options.port:
             print(f"metrics   http://{options.address}:{self.port}/metrics", flush=True)
-        Thread(target=self._server.serve_forever, name="writer-prometheus", daemon=True).start()
+        self._thread = Thread(target=self._server.serve_forever, name="writer-prometheus", daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:
         """The port that is served; 0: none."""
-        return 0 if self._server is None else self._server.server_address[1]
+        return 0 if self._server is None else self._server.server_port
 
     def write(self, event: Event) -> None:
         """Add the numbers of an event."""
         with self._lock:
-            self._set("step", event.step)
-            self._set("images_total", event.images)
-            self._set("session_seconds", event.seconds)
-            self._add("events_total", 1, kind=event.kind)
+            self._newest["step", ()] = event.step
+            self._newest["images_total", ()] = event.images
+            self._newest["session_seconds", ()] = event.seconds
+            self._add("events_total", 1, event.kind)
             for name, value in event_numbers(event).items():
                 kind, _, rest = name.partition("/")
-                self._set("value", value, kind=kind, name=rest)
+                self._newest["value", (kind, rest)] = value
             if event.kind == "phases":
                 self._add_phases(event.values)
             if event.kind == "traffic":
                 for kind, num_bytes in event.values["links"].items():
-                    self._add("link_bytes_total", num_bytes * event.values["steps"], kind=kind)
+                    self._add("link_bytes_total", num_bytes * event.values["steps"], kind)
 
-    def text(self) -> str:
-        """Return all samples in the text format."""
+    def collect(self) -> Iterator[Metric]:
+        """Return all samples, as collectors of `prometheus_client` do."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         with self._lock:
-            samples = {**self._samples, **self._counters}
-        lines = []
-        for name, (kind, meaning) in _HELP.items():
-            lines += [f"# HELP paragan_{name} {meaning}", f"# TYPE paragan_{name} {kind}"]
-            lines += [_line(key, value) for key, value in samples.items() if key[0] == name]
-        return "\n".join(lines) + "\n"
+            samples = {**self._newest, **self._sums}
+        for name, (kind, meaning, labels) in _FAMILIES.items():
+            make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            family = make(f"paragan_{name}", meaning, labels=labels)
+            for (of, values), sample in samples.items():
+                if of == name:
+                    family.add_metric(values, sample)
+            yield family
 
     def close(self) -> None:
-        """End the endpoint."""
+        """End the endpoint; answers that are under way are dropped with the process."""
         if self._server is not None:
-            self._server.shutdown()
+            Thread(target=self._server.shutdown, daemon=True).start()
+            self._thread.join(_CLOSE_S)
             self._server.server_close()
 
-    def _set(self, name: str, value: float, /, **labels: str) -> None:
-        self._samples[name, tuple(labels.items())] = value
+    def _app(self, is_local: bool) -> _App:
+        """Return the application; a local one answers to this machine's names only (DNS rebinding)."""
+        from prometheus_client import CollectorRegistry, make_wsgi_app
 
-    def _add(self, name: str, value: float, /, **labels: str) -> None:
-        self._counters[name, tuple(labels.items())] += value  # type: ignore[assignment]
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        metrics: _App = make_wsgi_app(registry)
+
+        def respond(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if is_local and not _HOSTS.fullmatch(environ.get("HTTP_HOST", "")):
+                start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+                return [b"open this page as 127.0.0.1 or localhost\n"]
+            return metrics(environ, start_response)
+
+        return respond
+
+    def _add(self, name: str, value: float, *labels: str) -> None:
+        self._sums[name, labels] += value  # type: ignore[assignment]
 
     def _add_phases(self, values: Mapping[str, Any]) -> None:
         for phase, by_rank in values["phase_s"].items():
             for rank, seconds in zip(values["ranks"], by_rank, strict=True):
-                self._add("phase_seconds_total", seconds, rank=str(rank), phase=str(phase))
+                self._add("phase_seconds_total", seconds, str(rank), str(phase))
 
 
-def _line(key: tuple[str, tuple[tuple[str, str], ...]], value: float) -> str:
-    name, labels = key
-    escaped = [f'{label}="{_escape(text)}"' for label, text in labels]
-    braces = f"{{{','.join(escaped)}}}" if escaped else ""
-    number = repr(float(value)) if math.isfinite(value) else _not_finite(value)
-    return f"paragan_{name}{braces} {number}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-class _Server(HTTPServer):
-    """Server of one page; `text` makes it."""
-
-    def __init__(self, options: Options, text: Any) -> None:
-        self.text = text
-        self.is_local = bool(_LOOPBACK.fullmatch(options.address))
-        super().__init__((options.address, options.port), _Handler)
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of a connection."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WSGIRequestHandler):
     timeout = _SILENCE_S
-    server: _Server
-    server_version = "paragan"
-    sys_version = ""
 
-    def do_GET(self) -> None:
-        if self.server.is_local and not _HOSTS.fullmatch(self.headers.get("Host", "")):
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)  # DNS rebinding
-        elif self.path != "/metrics":
-            self.send_error(HTTPStatus.NOT_FOUND)
-        else:
-            body = self.server.text().encode()
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def get_stderr(self) -> TextIO:
+        """Drop tracebacks of clients that do not read."""
+        return io.StringIO()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
