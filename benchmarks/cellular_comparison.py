@@ -18,13 +18,13 @@ from torch import Tensor
 
 from benchmarks.cellular_upstream import Upstream
 from benchmarks.cellular_upstream_cell import Config
-from benchmarks.extractors import extractor_next_to
 from benchmarks.paired_timing import Ratio
 from benchmarks.record import write
 from paragan.build import grid as build_cells
 from paragan.coevolution.population import Population
 from paragan.config import read_recipe
 from paragan.datasets import mnist
+from paragan.features import mnist as mnist_features
 
 EQUAL = (
     "real MNIST, networks 64-256-256-784 and 784-256-256-1, batch 100, D trained on every second batch, 1,000 fitness "
@@ -76,7 +76,7 @@ def population(data: Path, shape: str, batches: int, words: Sequence[str] = ()) 
 
 def upstream(data: Path, shape: str, batches: int, **changes: Any) -> Upstream:
     rows, columns = map(int, shape.split("x"))
-    return Upstream(Config(rows, columns, batches, **changes), images(data), _extractor(data))
+    return Upstream(Config(rows, columns, batches, **changes), images(data), _extractor())
 
 
 @cache
@@ -87,5 +87,5 @@ def images(data: Path) -> Tensor:
 
 
 @cache
-def _extractor(data: Path) -> torch.nn.Module:
-    return extractor_next_to(str(data), "mnist_cnn", mnist.source(mnist.Options(path=str(data)), "train")).network
+def _extractor() -> torch.nn.Module:
+    return mnist_features.EXTRACTOR.network()

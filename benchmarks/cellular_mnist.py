@@ -2,9 +2,8 @@
 
     python -m benchmarks.cellular_mnist DATA [--seeds 3] [--kimg 100] [--out DIR] [--only ARMS] [--no-result]
 
-DATA is the folder of MNIST's idx files, with classifiers/mnist_cnn.npz next to it. Every run is one of `paragan train`
-with the recipe `cellular-mnist`, one core, in a folder under DIR: the same command goes on where it was stopped, and
-plays nothing again. Set OMP_NUM_THREADS=1.
+DATA is the folder of MNIST's idx files. Every run is one of `paragan train` with the recipe `cellular-mnist`, one core,
+in a folder under DIR: the same command goes on where it was stopped, and plays nothing again. Set OMP_NUM_THREADS=1.
 
 The arms differ in what `ARMS` says and in nothing else: nine pairs of the same networks, from the same initial weights,
 on the same batches in the same order, each updated equally often (`refuse_unequal` looks). `independent` is what a
@@ -134,7 +133,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if unknown := set(arms) - set(ARMS):
         parser.error(f"--only: found {', '.join(sorted(unknown))}, expected some of {', '.join(ARMS)}")
     torch.set_num_threads(1)
-    study = Study(given.kimg, given.out, (f"data.path={given.data}", "evaluation.features=mnist_cnn"))
+    study = Study(given.kimg, given.out, (f"data.path={given.data}", "evaluation.features=mnist"))
     runs = measured(study, arms, given.seeds)
     refuse_unequal(runs)
     found = {"recipe": study.recipe, "kimg": study.kimg, **summed(runs)}

@@ -16,7 +16,7 @@ from paragan.coevolution.mixture import mixture_features
 from paragan.config import read_recipe
 from paragan.core.types import Side
 
-FD = "fd[mnist_cnn]"
+FD = "fd[mnist]"
 
 
 def scored(folder: Path) -> dict[str, Any]:

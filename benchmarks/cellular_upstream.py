@@ -2,8 +2,7 @@
 
     python -m benchmarks.cellular_upstream DATA_FOLDER --grid 2x2 --batches 100 --iterations 3
 
-prints CPU seconds per cell and iteration by routine. DATA_FOLDER holds the MNIST idx files; the classifier is next to
-it (classifiers/mnist_cnn.npz).
+prints CPU seconds per cell and iteration by routine. DATA_FOLDER holds the MNIST idx files.
 
 Its habits are kept: a new Adam per batch with a copied state, which also undoes each mutation of the rate; fakes not
 detached in D's step; fitness pair by pair with gradients prepared and nothing shared; images through PIL one by one;
@@ -32,8 +31,8 @@ from benchmarks.cellular_upstream_cell import Cell, Config
 from benchmarks.cellular_upstream_images import Images
 from benchmarks.cellular_upstream_score import Scorer
 from benchmarks.cellular_upstream_timer import OTHER, ROUTINES, Ledger
-from benchmarks.extractors import extractor_next_to
 from paragan.datasets import mnist
+from paragan.features import mnist as mnist_features
 
 
 class Upstream:
@@ -122,8 +121,7 @@ def main() -> None:
     )
     found = mnist.source(mnist.Options(path=str(arguments.data)), "train")
     images_u8 = found.fetch(torch.arange(len(found)).numpy())["image"]
-    extractor = extractor_next_to(str(arguments.data), "mnist_cnn", found)
-    upstream = Upstream(config, images_u8, extractor.network)
+    upstream = Upstream(config, images_u8, mnist_features.EXTRACTOR.network())
     print(f"{record.machine()}, {gflops():.0f} GFLOP per CPU second; CPU seconds per cell and iteration:")
     for _ in range(arguments.iterations):
         spent = {name: seconds / len(upstream.cells) for name, seconds in upstream.iterate().items()}

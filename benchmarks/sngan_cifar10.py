@@ -1,12 +1,12 @@
-"""fd[cifar_resnet56] of `sngan-cifar10`, as a user starts it, against a naive torch loop, at equal numbers of images.
+"""fd[cifar10] of `sngan-cifar10`, as a user starts it, against a naive torch loop, at equal numbers of images.
 
     python -m benchmarks.sngan_cifar10 DATA_FOLDER RUNS_FOLDER [share of the recipe's length for the naive loop] [seeds]
 
-DATA_FOLDER holds the lossless CIFAR-10 images; the classifier is next to it (classifiers/resnet56_cifar10.npz). Runs
-stay in RUNS_FOLDER. The naive loop is written in torch.nn alone, with torch's spectral norm, batch norm and embedding,
-its resampling written out; only data, initial weights, order and latents are the library's, so that the comparison sees
-the step and not the luck of the draw. It differs where torch does: one power iteration in every forward pass of D
-instead of one per update, and running statistics of batch norm that follow every forward pass of G.
+DATA_FOLDER holds the lossless CIFAR-10 images. Runs stay in RUNS_FOLDER. The naive loop is written in torch.nn alone,
+with torch's spectral norm, batch norm and embedding, its resampling written out; only data, initial weights, order and
+latents are the library's, so that the comparison sees the step and not the luck of the draw. It differs where torch
+does: one power iteration in every forward pass of D instead of one per update, and running statistics of batch norm
+that follow every forward pass of G.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
 from paragan.config import RunConfig, read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
+from paragan.features import cifar10
+from paragan.features._extractor import ExtractorContext
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
-FD, LATENT, CLASSES, UPDATES_OF_D = "fd[cifar_resnet56]", 128, 10, 5
+FD, LATENT, CLASSES, UPDATES_OF_D = "fd[cifar10]", 128, 10, 5
 Curve = list[tuple[int, float]]
 
 
@@ -103,7 +104,7 @@ class Discriminator(nn.Module):
 
 def library(data: str, folder: Path, seed: int) -> Curve:
     """(images, fd) at every score of the command, from its record; a run that was stopped goes on."""
-    settings = ["data.variant=lossless", "evaluation.features=cifar_resnet56", f"seed={seed}"]
+    settings = ["data.variant=lossless", "evaluation.features=cifar10", f"seed={seed}"]
     words = ["train", "sngan-cifar10", f"data.path={data}", *settings, "--out", str(folder)]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=7200)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -137,7 +138,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
     evaluator = Evaluator(
-        extractor_next_to(data, "cifar_resnet56", found.train),
+        cifar10.prepare(cifar10.Options(), ExtractorContext("cifar10", found.train, found.held_out)),
         found.train,
         found.held_out,
         config.evaluation.num_images,

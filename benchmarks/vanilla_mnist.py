@@ -1,13 +1,12 @@
-"""fd[mnist_cnn] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair.
+"""fd[mnist] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair.
 
 Aim: within 5 % over 3 seeds.
 
     python -m benchmarks.vanilla_mnist DATA_FOLDER [seeds]
 
-DATA_FOLDER holds the MNIST idx files; the classifier is next to it (classifiers/mnist_cnn.npz). The naive loop runs
-twice per seed: on the library's own initial weights, order and latents (so that the comparison sees the step and not
-the luck of the draw, which moves a single run's distance by 15 %), and as anybody writes it, on torch's global
-generator.
+DATA_FOLDER holds the MNIST idx files. The naive loop runs twice per seed: on the library's own initial weights, order
+and latents (so that the comparison sees the step and not the luck of the draw, which moves a single run's distance by
+15 %), and as anybody writes it, on torch's global generator.
 """
 
 from __future__ import annotations
@@ -22,17 +21,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.extractors import extractor_next_to
 from benchmarks.record import write
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
+from paragan.features import mnist
+from paragan.features._extractor import ExtractorContext
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
 EPOCHS, BATCH, LATENT, IMAGES = 5, 64, 100, 10_000
-FD, EXTRACTOR = "fd[mnist_cnn]", "evaluation.features=mnist_cnn"
+FD, EXTRACTOR = "fd[mnist]", "evaluation.features=mnist"
 
 
 def library(data: str, seed: int) -> list[float]:
@@ -69,7 +69,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
 
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999), fused=True) for net in (g, d))
     evaluator = Evaluator(
-        extractor_next_to(data, "mnist_cnn", found.train),
+        mnist.prepare(mnist.Options(), ExtractorContext("mnist", found.train, found.held_out)),
         found.train,
         found.held_out,
         IMAGES,

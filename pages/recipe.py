@@ -36,8 +36,9 @@ long; times of other hardware come from published logs.
 |---|---|---|"""
 _NO_RUN = "settings only"
 _OTHER_FEATURES = """\
-These scores were taken with `evaluation.features={}`, whose weights are not in the package. The recipe
-now uses a packaged extractor; its scores do not compare with these."""
+These scores were taken with `{}`, {} that is no longer in the package. The recipe now uses a packaged
+extractor; its scores do not compare with these."""
+_FORMER = {"mnist_cnn": "a LeNet", "cifar_resnet56": "a ResNet-56"}
 
 
 def pages(folder: Path) -> dict[Path, str]:
@@ -104,8 +105,8 @@ def _run(folder: Path, name: str) -> Iterator[str]:
     if scores:
         yield _scores(scores)
         extractor = re.search(r"\[(.+)\]", _main(scores[-1]))
-        if extractor and extractor.group(1) not in ("judge", *registry.names("datasets")):
-            yield _OTHER_FEATURES.format(extractor.group(1))
+        if extractor and (network := _FORMER.get(extractor.group(1))):
+            yield _OTHER_FEATURES.format(extractor.group(1), network)
     yield f"![Scores and losses of {name} over its run]({name}.svg)"
 
 

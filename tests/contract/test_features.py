@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from paragan.core import registry
-from paragan.core.option_types import ExtractorOptions, FileExtractorOptions
+from paragan.core.option_types import ExtractorOptions
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
 from paragan.features._inception_weights import stored_path
@@ -33,11 +33,9 @@ def ready(request, quick_judge):
     name = request.param
     if name == "inception" and not stored_path().is_file():
         pytest.skip("the public weights are not stored; tests/unit/test_inception.py has random ones")
-    kind = registry.options("features", name)
     weights = {"weights": str(request.getfixturevalue("transformer_file")[1])} if name == "exported" else {}
-    path = str(request.getfixturevalue("data_root") / "mnist") if issubclass(kind, FileExtractorOptions) else None
     for source in (DIGITS, *SOURCES) if name == "judge" else SOURCES:
-        extractor = prepared(name, source, path, **weights)
+        extractor = prepared(name, source, **weights)
         if extractor.accepts(source.shape):
             return extractor, source
     raise AssertionError(f"{name} accepts images of no size")

@@ -132,8 +132,8 @@ def test_advise_missing_and_infinite_values_are_skipped():
 
 
 def test_advise_distances_of_other_extractor_are_ignored():
-    assert names([{"fd[mnist_cnn]": 1.0}, *scores(50, 60, 55)]) == []
-    assert names([{"fd[mnist_cnn]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
+    assert names([{"fd[mnist]": 1.0}, *scores(50, 60, 55)]) == []
+    assert names([{"fd[mnist]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
 
 
 def test_advise_every_rule_has_a_test():

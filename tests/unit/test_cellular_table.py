@@ -11,21 +11,19 @@ import pytest
 
 from benchmarks.cellular_table import rows
 from paragan.cli.main import main
-from paragan.features.mnist_cnn import MnistCnn
 
 NUM = {"train": 1100, "t10k": 120}
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """Four idx files of noise and a classifier that has learnt nothing."""
+    """Four idx files of noise."""
     folder, draw = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
     for part, num in NUM.items():
         images, labels = draw.integers(0, 256, (num, 28, 28), np.uint8), np.arange(num, dtype=np.uint8) % 10
         for name, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
             head = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape)
             (folder / f"{name}.gz").write_bytes(gzip.compress(head + array.tobytes(), 1))
-    np.savez(folder / "mnist_cnn.npz", **{k: v.numpy() for k, v in MnistCnn().state_dict().items()})
     return folder
 
 

@@ -67,7 +67,7 @@ def test_nothing_is_said_where_nothing_of_the_recipe_is_lost(words, tmp_path, mo
     assert loaded("dcgan-mnist", *words)[1] == []
 
 
-WEIGHTS = "evaluation.features={name: mnist_cnn, weights: ~/x}"
+WEIGHTS = "evaluation.features={name: inception, weights: ~/x}"
 
 
 @pytest.mark.parametrize("word", ["data.path=~/x", "data={name: mnist, path: ~/x}", WEIGHTS])

@@ -23,7 +23,7 @@ from paragan.game.prior import Prior
 from paragan.game.sampling import sampling_network
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
-from tests.prepared_extractors import from_file
+from tests.prepared_extractors import prepared
 
 
 @pytest.fixture(scope="module")
@@ -194,21 +194,18 @@ def test_sample_generator_latents_depend_on_position():
 
 
 def test_evaluator_mnist_distances_match_reference(data_root):
-    """With the ready-made CNN, 10,000 against 10,000: real 0.25, uniform noise 344.
-
-    (The first against the second 10,000 of the file: 0.44. Its even against its odd rows: 6.7.)
-    """
+    """With the packaged CNN, 10,000 against 10,000: real 0.0156, uniform noise 59.3."""
     options = mnist.Options(str(data_root / "mnist"))
     train, held_out = (mnist.source(options, split) for split in ("train", "held_out"))
-    evaluator = Evaluator(from_file("mnist_cnn", data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000)
+    evaluator = Evaluator(prepared("mnist", train), train, held_out, 10_000)
 
     def uniform(first, count):
         return torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(first)) * 2 - 1, None
 
     real = evaluator.score(real_rows(train, skip=10_000))
-    assert real.metrics["fd[mnist_cnn]"] == pytest.approx(0.25, abs=0.05)
-    assert real.protocol["extractor_accuracy"] == pytest.approx(0.9927)
-    assert evaluator.score(uniform).metrics["fd[mnist_cnn]"] == pytest.approx(344, rel=0.01)
+    assert real.metrics["fd[mnist]"] == pytest.approx(0.0156, abs=0.003)
+    assert real.protocol["extractor_accuracy"] == pytest.approx(0.9964)
+    assert evaluator.score(uniform).metrics["fd[mnist]"] == pytest.approx(59.26, rel=0.01)
 
 
 def test_evaluator_few_held_out_images_has_no_coverage(small, judge):

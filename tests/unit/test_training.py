@@ -15,7 +15,6 @@ from torch import nn
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.features.mnist_cnn import MnistCnn
 from tests.tiny_run import newest
 
 TINY = {
@@ -227,18 +226,18 @@ def test_a_device_that_cannot_be_used_is_one_line(painted, device):
 
 
 def test_values_of_every_kind_become_settings(tmp_path):
-    weights = tmp_path / "cnn.npz"
-    np.savez(weights, **{name: tensor.numpy() for name, tensor in MnistCnn().state_dict().items()})
+    images = tmp_path / "images.npz"
+    np.savez(images, images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 10)
     settings = {
-        **TINY,
+        **{key: value for key, value in TINY.items() if key != "data.size"},
         **SMALL,
+        "data": {"name": "npz", "path": images, "held_out": 0.25},
         "g.optimizer.arguments.betas": (0.0, 0.9),
         "g.ema": None,
-        "evaluation.features": {"name": "mnist_cnn", "weights": weights, "resize": "bilinear"},
     }
     run = pg.train("digits", settings, out=tmp_path / "run")
     assert run.config.g.optimizer.arguments == {"betas": [0.0, 0.9]} and run.config.g.ema is None
-    assert run.config.evaluation.features.options.weights == str(weights)
+    assert (run.config.data.options.path, run.config.data.options.held_out) == (str(images), 0.25)
 
 
 def test_train_in_another_thread_leaves_signals_to_the_program(tmp_path):

@@ -56,8 +56,7 @@ def extractor_context(
     folder: of the run. rest: as in `ExtractorContext`.
     """
     train, held_out = found.scored
-    path = getattr(config.data.options, "path", None)
-    return ExtractorContext("", train, held_out, folder / "judge", path, device, say=say, **rest)
+    return ExtractorContext("", train, held_out, folder / "judge", device, say=say, **rest)
 
 
 def scorer(

@@ -96,6 +96,6 @@ class FileExtractorOptions(PretrainedOptions):
     """Weights file of a feature extractor, with its call options."""
 
     weights: FilePath | None = None
-    """The weights, .npz or .safetensors; null: the usual file name, in or next to the data."""
+    """The weights, .npz or .safetensors; null: none."""
     sha256: str | None = None
     """Required sha256 of the weights file; null: any."""

@@ -140,16 +140,14 @@ class ExtractorContext:
     """Inputs of an extractor: data, device, and the place where a trained one is saved.
 
     name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
-    saved. path: of the data; None: it has none. device: of the run. must_save: failing to write the
-    extractor is an error. say: receives progress and warnings. world: all ranks. stop: True ends
-    the training; collective.
+    saved. device: of the run. must_save: failing to write the extractor is an error. say: receives
+    progress and warnings. world: all ranks. stop: True ends the training; collective.
     """
 
     name: str
     train: Source
     held_out: Source
     folder: Path | None = None
-    path: str | None = None
     device: torch.device = _CPU
     must_save: bool = False
     say: Callable[[str], None] = lambda line: None

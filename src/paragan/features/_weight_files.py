@@ -11,10 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import DataError
 from paragan.core.files import read_bytes
-from paragan.core.option_types import FileExtractorOptions
-from paragan.features._extractor import ExtractorContext, FeatureExtractor
 from paragan.storage import npz
 
 _BYTES_PER_NUMBER = 8  # float64, the widest format that is read
@@ -37,35 +35,6 @@ def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | 
         raise DataError(f"{path}: {problem}; {_FIX}")
     network.load_state_dict(weights)
     return network.eval(), found_sha256
-
-
-def extractor_from_file(
-    make: Callable[[], nn.Module],
-    shape: tuple[int, int, int],
-    file: str,
-    options: FileExtractorOptions,
-    context: ExtractorContext,
-    crop: int = 0,
-) -> FeatureExtractor:
-    """Read an extractor of ten classes. file: default name of its weights."""
-    path = Path(options.weights) if options.weights else find_weights(context, file)
-    network, sha256 = build_with_weights(make, path, options.sha256)
-    return FeatureExtractor(context.name, network, shape, 10, sha256, crop=crop, **context.call_settings(options))
-
-
-def find_weights(context: ExtractorContext, file: str) -> Path:
-    """Find weights in or next to the data folder. Raises `ConfigError` if they are missing."""
-    folder = Path(context.path or "")
-    candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
-    found = next((path for path in candidates if context.path and path.exists()), None)
-    if found is None:
-        where = f" next to {context.path}" if context.path else ""
-        raise ConfigError(
-            f"evaluation.features.weights is required for the feature extractor {context.name!r} "
-            f"(no {file}{where}); pass evaluation.features.weights=FILE, or use "
-            "evaluation.features=auto"
-        )
-    return found
 
 
 def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tuple[str, dict[str, Tensor]]:
