@@ -13,12 +13,13 @@ from paragan.config import RunConfig, read_recipe, to_tree
 from paragan.config.field_types import fields_of
 from paragan.config.reference import meanings, of_run
 from paragan.core import registry
+from paragan.core.from_memory import FROM_MEMORY, RECORDS
 from paragan.core.option_types import Choice
 
 SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")
 SHELVES += ("balancers",)
 OPTIONS = {f"{folder}.{name}": registry.options(folder, name) for folder in SHELVES for name in registry.names(folder)}
-HIDDEN = {f"{shelf}.from_memory": registry.options(shelf, registry.FROM_MEMORY) for shelf in SHELVES[:3] + SHELVES[4:5]}
+HIDDEN = {f"{shelf}.from_memory": registry.options(shelf, FROM_MEMORY) for shelf in RECORDS}
 OPTIONS |= {**HIDDEN, "run": RunConfig}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from paragan.api.object_module import class_name
 from paragan.config import RunConfig
-from paragan.core import registry
+from paragan.core import from_memory
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
@@ -37,12 +37,11 @@ class Networks:
             hint = "put them in a module and set model.name"
             raise ConfigError(f"grid is not available for networks from memory; {hint}")
         before = config.model.options
-        options = registry.options("models", registry.FROM_MEMORY)
         latent = self._latent(before)
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
-        chosen = options(*self.origin, latent, conditional)
-        return replace(config, model=Choice(registry.FROM_MEMORY, chosen))
+        chosen = from_memory.Networks(*self.origin, latent, conditional)
+        return replace(config, model=Choice(from_memory.FROM_MEMORY, chosen))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         """Return a copy of the generator. Raises `ConfigError` if the latent length is unknown."""

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 from paragan.core.errors import ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.loss import Loss
 from paragan.core.protocols import Penalty
-from paragan.core.registry import FROM_MEMORY
 from paragan.core.types import Side
 
 

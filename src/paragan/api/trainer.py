@@ -31,10 +31,10 @@ from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.loss import Loss
 from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Penalty
-from paragan.core.registry import FROM_MEMORY
 from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
 from paragan.core.tensor_game import TensorGame
 from paragan.datasets._in_memory import content_fingerprint

@@ -102,7 +102,7 @@ def open_data(config: RunConfig, shared: bool = False, model: Model | None = Non
     """
     if isinstance(model, TensorGame):
         return Data(model.source, model.held_out, is_image=False)
-    module = registry.load_module("datasets", config.data.name)
+    module = registry.load_chosen("datasets", config.data)
     options = config.data.options
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
     if shared:
@@ -121,7 +121,7 @@ def sample_name(config: RunConfig, model: Model | None) -> str | None:
     """
     if isinstance(model, TensorGame):
         return model.arguments[0]
-    module = model or registry.load_module("models", config.model.name)
+    module = model or registry.load_chosen("models", config.model)
     return getattr(module, "SAMPLE", None)
 
 
@@ -189,7 +189,7 @@ def refuse_unpaired(
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
     if not found.is_image:
         return
-    model = model or registry.load_module("models", config.model.name)
+    model = model or registry.load_chosen("models", config.model)
     takes = getattr(model.Generator, "takes_condition", None)
     if takes is not None or not outside:
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)

@@ -13,9 +13,9 @@ import torch
 
 from paragan.build.data import Data
 from paragan.config import RunConfig
-from paragan.core import registry
 from paragan.core.answering_processes import source_environment
 from paragan.core.errors import ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.source import Source, describe_tensors
 from paragan.engine.background_scores import FOLDER, BackgroundScores
 from paragan.evaluation import scorer as scorers
@@ -108,7 +108,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     options = config.evaluation
     if options.mode == "inline" or options.features is None:
         return None
-    if config.model.name == registry.FROM_MEMORY:
+    if config.model.name == FROM_MEMORY:
         raise ConfigError(
             "evaluation.mode=background is not available for networks from memory, which another process cannot "
             "build; name a model, or leave it at inline"

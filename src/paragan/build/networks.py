@@ -36,7 +36,7 @@ def maker(
     """
     options = config.player_options[side.value]
     outside = has_outside_networks(config, model)
-    module = model or registry.load_module("models", config.model.name)
+    module = model or registry.load_chosen("models", config.model)
     sample = sample_name(config, model)
     kind = _class_of(module, side, config.model.name)
     name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"

@@ -9,6 +9,7 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.loss import Loss
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
@@ -19,10 +20,10 @@ from paragan.core.types import Side
 
 def adversarial(chosen: Choice, model: Model | None = None) -> Loss:
     """Return the loss of a file of `losses/`, or that of a program."""
-    if isinstance(model, TensorGame) and chosen.name == registry.FROM_MEMORY:
+    if isinstance(model, TensorGame) and chosen.name == FROM_MEMORY:
         assert model.loss is not None
         return model.loss
-    declared = registry.load_module("losses", chosen.name).loss
+    declared = registry.load_chosen("losses", chosen).loss
     made: Loss = declared if isinstance(declared, Loss) else declared(chosen.options)
     return made
 
@@ -54,9 +55,9 @@ def penalties(
 
 
 def _penalty(chosen: Choice, model: Model | None) -> Penalty:
-    if isinstance(model, TensorGame) and chosen.name == registry.FROM_MEMORY:
+    if isinstance(model, TensorGame) and chosen.name == FROM_MEMORY:
         return model.terms[chosen.options.term, Side(chosen.options.side)]
-    made: Penalty = registry.load_module("penalties", chosen.name).Penalty(chosen.options)
+    made: Penalty = registry.load_chosen("penalties", chosen).Penalty(chosen.options)
     return made
 
 

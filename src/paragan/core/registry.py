@@ -21,9 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
 
-from paragan.core import outside_code
+from paragan.core import from_memory, outside_code
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import TORCH_OPTIMISERS, DatasetOptions
+from paragan.core.option_types import TORCH_OPTIMISERS, Choice, DatasetOptions
 from paragan.core.outside_code import reraise_as_config_error
 
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not in "et al. 2018"
@@ -52,9 +52,6 @@ _NOUNS = {  # category -> name of one of its files, for messages
 }
 SYNONYMS = {"strategies": "parallel", "optimizers": "optim", "optimisers": "optim"}  # of categories
 _MAX_RECIPE_BYTES = 1 << 20
-FROM_MEMORY = "from_memory"  # name of what a program passes
-# written by programs, not a choice
-_HIDDEN = {(category, FROM_MEMORY) for category in ("models", "datasets", "losses", "penalties")}
 
 _REQUIRED_NAMES = {  # names that outside code must define
     "models": ("Generator", "Discriminator"),
@@ -88,7 +85,7 @@ def names(category: str) -> list[str]:
     files = [path.stem for path in folder.glob(f"*{_suffix(category)}")]
     packages = [path.parent.name for path in folder.glob("*/__init__.py")]
     public = [name for name in (*files, *packages) if not name.startswith("_")]
-    return sorted(name for name in public if (category, name) not in _HIDDEN)
+    return sorted(public)
 
 
 def descriptions(category: str) -> dict[str, str]:
@@ -130,12 +127,23 @@ def load_module(category: str, name: str) -> ModuleType:
     return module
 
 
+def load_chosen(category: str, choice: Choice) -> ModuleType:
+    """Import the file of a choice, as `load_module`; `ConfigError` for what a program has to pass again."""
+    if _is_record(category, choice.name):
+        raise ConfigError(choice.options.missing())
+    return load_module(category, choice.name)
+
+
 def options(category: str, name: str) -> type:
     """Return the `Options` dataclass of a file, read without importing it; empty if it has none.
 
-    Those of every dataset also have the fields of `DatasetOptions`.
+    Those of every dataset also have the fields of `DatasetOptions`. `from_memory`: the record of what a
+    program passed.
     """
-    kind = _options(find_source(category, name), f"{category}.{name}")
+    if _is_record(category, name):
+        kind: type = from_memory.RECORDS[category]
+    else:
+        kind = _options(find_source(category, name), f"{category}.{name}")
     return _dataset_options(kind) if category == "datasets" else kind
 
 
@@ -143,7 +151,9 @@ def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
     """Return the source file of a name; `ConfigError` with the valid names and those in `also`."""
     if "." in name:
         return outside_code.find_outside_source(name)
-    if name not in names(category) and (category, name) not in _HIDDEN:
+    if _is_record(category, name):
+        return Path(from_memory.__file__)
+    if name not in names(category):
         hint = did_you_mean(closest_name(name, [*also, *names(category)]))
         valid = describe_choices(category, also)
         raise ConfigError(f"unknown {noun(category)} {name!r}; choose {valid}{hint}")
@@ -177,6 +187,10 @@ def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | N
 def did_you_mean(word: str | None) -> str:
     """Return the end of a message that suggests a word; empty for None."""
     return "" if word is None else f"; did you mean {word!r}?"
+
+
+def _is_record(category: str, name: str) -> bool:
+    return name == from_memory.FROM_MEMORY and category in from_memory.RECORDS
 
 
 def _suffix(category: str) -> str:

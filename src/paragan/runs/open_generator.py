@@ -21,6 +21,7 @@ from paragan.config.sections import ANY
 from paragan.core import registry, rng
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.pieces import shapes_of
 from paragan.core.types import Side
@@ -98,16 +99,17 @@ def _merged_weights(
 
 def _model_module(config: RunConfig, model: Model | None, where: str) -> Model:
     """Return the module of `models/`, or the networks from memory if the run has no module."""
-    if config.data.name == registry.FROM_MEMORY:
-        registry.load_module("datasets", config.data.name).source(config.data.options, where)
+    if config.data.name == FROM_MEMORY:
+        raise ConfigError(config.data.options.missing())
+    if config.model.name == FROM_MEMORY:
+        if model is None:
+            raise ConfigError(f"{where}: {config.model.options.missing()}")
+        return model
     module: Any = registry.load_module("models", config.model.name)
-    from_memory = config.model.name == registry.FROM_MEMORY
-    if from_memory and model is None:
-        raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")
-    if not from_memory and model is not None:
+    if model is not None:
         problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
         raise ConfigError(f"{problem}; leave generator out")
-    return model or module
+    return module
 
 
 def _generator_info(state: GeneratorState) -> GeneratorInfo:
@@ -147,7 +149,7 @@ def _sampler(
         return one() if config.grid is None else of_members(one, weights)
 
     # a built-in model: check sizes before allocating memory
-    if "." not in config.model.name and config.model.name != registry.FROM_MEMORY:
+    if "." not in config.model.name and config.model.name != FROM_MEMORY:
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)

@@ -141,7 +141,7 @@ def open_planned_data(request: PlanRequest) -> build.Data:
         if request.classes is not None:
             return shape_only_data(found.train.shape, request.classes, found.has_pairs, found.is_image)
         return found
-    kind = registry.load_module("models", request.config.model.name).Generator
+    kind = registry.load_chosen("models", request.config.model).Generator
     has_pairs = bool(getattr(kind, "takes_condition", False))
     is_image = sample_name(request.config, None) is None
     return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)

@@ -12,11 +12,10 @@ from paragan.build.initial_weights import initial_paths
 from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.config import RunConfig
-from paragan.core import registry
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.types import Side
 from paragan.engine.options import Change
-from paragan.models.from_memory import missing_networks
 from paragan.runs.folder import read_environment
 from paragan.runs.open_run import print_line
 from paragan.runs.replay_record import RecordedRun, read_recorded
@@ -79,8 +78,8 @@ def _trains_d(config: RunConfig, step: int) -> bool:
 
 
 def _refuse_unrepeatable(config: RunConfig) -> None:
-    if config.model.name == registry.FROM_MEMORY:
-        raise ConfigError(missing_networks(config.model.options))
+    if config.model.name == FROM_MEMORY:
+        raise ConfigError(config.model.options.missing())
     if config.grid is not None and config.grid.age and config.workers is not None:
         problem = f"does not support grid.age={config.grid.age}: workers that do not wait use what has arrived"
         raise ConfigError(f"replay {problem}; run the same command with grid.age=0 to repeat it")

@@ -114,7 +114,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = real.num_classes
         pairs = real.has_pairs
     else:
-        kind = registry.load_module("models", config.model.name).Generator
+        kind = registry.load_chosen("models", config.model).Generator
         shape = _SHAPE
         classes = 0
         pairs = bool(getattr(kind, "takes_condition", False))
