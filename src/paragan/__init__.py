@@ -71,7 +71,7 @@ Augmentations, optimizers and metrics:
 Interfaces of metrics and feature extractors:
     Metric, Direction, Needs, PairMetric, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
     build_with_weights  A network with the weights of a file.
-    ExportedNetwork     The network of a `torch.export` file, read without running code of the file.
+    ExportedNetwork     The network of a `torch.export` file that you trust.
 
 Layers:
     BatchNorm, spectral_norm, begin_update

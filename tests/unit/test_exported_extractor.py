@@ -9,8 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import paragan as pg
 from paragan.cli.main import main
+from paragan.config import outside_names
+from paragan.config.recipe import parse_recipe
 from paragan.core.errors import ConfigError
+from paragan.storage import exported_network
 from tests.prepared_extractors import blank, prepared
 
 WORDS = ["data.size=8", "model.width=4", "train.batch=8", "train.kimg=0.016", "every.sample_kimg=0"]
@@ -109,3 +113,56 @@ def test_an_invalid_program_is_refused_before_anything_is_written(tmp_path, capf
     (line,) = capfd.readouterr().err.splitlines()
     assert "net.pt2: " in line
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def run(transformer_file, tmp_path, monkeypatch):
+    """A run whose config names a program, made by a recipe of the user, which needs no trust."""
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        "data: {name: digits, size: 8}\nmodel: {name: dcgan, width: 4, latent: 8}\nloss: hinge\n"
+        "train: {batch: 8, kimg: 0.016}\nevery: {sample_kimg: 0}\nwriters: [jsonl]\n"
+        f"evaluation: {{num_images: 30, resamples: 0, features: {{name: exported, weights: '{transformer_file[1]}', "
+        "output: cls}}\n"
+    )
+    assert main(["train", "mine.yaml", "--out", "run"]) == 0
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("words", [("eval", "run"), ("sample", "run"), ("train", "run/config.yaml", "--out", "other")])
+def test_program_that_a_run_names_is_loaded_with_trust_only(run, monkeypatch, capfd, words):
+    loaded = []
+    real = exported_network._load
+    monkeypatch.setattr(exported_network, "_load", lambda *given: loaded.append(given) or real(*given))
+    assert main([*words]) == 2
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert "is a program of torch.export, whose code this file may not run; if you trust it, pass --trust" in line
+    assert not loaded
+    assert main([*words, "--trust"]) == 0
+    assert bool(loaded) == (words[0] != "sample")
+
+
+def test_program_that_a_run_names_needs_trust_in_python_and_in_printed_commands(run, capfd):
+    with pytest.raises(ConfigError, match=r"whose code this file may not run; .*trust=True"):
+        pg.load(run)
+    assert pg.load(run, trust=True).sample(1).tensor.shape == (1, 1, 8, 8)
+    assert main(["train", "mine.yaml", "train.kimg=0.024", "--out", "longer"]) == 0
+    assert "--trust" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "evaluation: {features: {name: exported, weights: net.pt2}}",
+        "evaluation: {metrics: [{name: perceptual_distance, weights: net.pt2}]}",
+        "penalties: [{name: perceptual, weights: net.pt2}]",
+    ],
+)
+def test_every_setting_with_a_program_needs_trust(setting):
+    text = f"data: digits\nmodel: dcgan\nloss: hinge\n{setting}\n"
+    with pytest.raises(ConfigError, match=r"weights: 'net\.pt2' is a program of torch.export"):
+        parse_recipe(text, "a run", ())
+    config = parse_recipe(text, "a run")
+    assert outside_names(config) == {"net.pt2"}
+    assert parse_recipe(text, "a run", outside_names(config)) == config

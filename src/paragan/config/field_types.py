@@ -9,7 +9,7 @@ from functools import cache
 from itertools import chain
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from paragan.core.option_types import Category, Interval
+from paragan.core.option_types import Category, Interval, IsPath
 
 _PLAIN: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "text"},
@@ -38,6 +38,12 @@ class Field:
         has_parts = self.inner is not None and _is_union(self.hint)
         parts = get_args(self.hint) if has_parts else (self.hint,)
         return any(map(_is_list, parts))
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether the value is a file whose reading may run code of it."""
+        marks = [mark for part in (self.hint, *get_args(self.hint)) for mark in getattr(part, "__metadata__", ())]
+        return any(isinstance(mark, IsPath) and mark.runs_code for mark in marks)
 
     @property
     def is_map(self) -> bool:

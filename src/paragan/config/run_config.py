@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
+from paragan.config.field_types import fields_of
 from paragan.core import registry, strict_yaml
 from paragan.core.option_types import Category, Choice, Interval
 from paragan.core.settings_tree import flatten
@@ -217,10 +218,10 @@ def dump(config: RunConfig) -> str:
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
-    """Return the outside code that a config names: dotted paths and files."""
+    """Return the outside code that a config names: dotted paths, .py files and programs of `torch.export`."""
     leaves = flatten(to_tree(config)).items()
     names = {value for key, value in leaves if key.rpartition(".")[2] == "name" and isinstance(value, str)}
-    return frozenset(name for name in names if "." in name)
+    return frozenset(name for name in names if "." in name) | frozenset(_programs(config))
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
@@ -235,6 +236,22 @@ def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
         after["players"] = list(b.players)
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
     return {key: both for key, both in pairs.items() if both[0] != both[1]}
+
+
+def _programs(value: Any) -> Iterator[str]:
+    """Yield the files whose reading may run code of them."""
+    options = value.options if isinstance(value, Choice) else value
+    if dataclasses.is_dataclass(options):
+        kind: type = type(options)
+        for name, field in fields_of(kind).items():
+            below = getattr(options, name)
+            if field.runs_code and below is not None:
+                yield below
+            else:
+                yield from _programs(below)
+    elif isinstance(options, Mapping | tuple):
+        for item in options.values() if isinstance(options, Mapping) else options:
+            yield from _programs(item)
 
 
 def _plain(value: Any) -> Any:

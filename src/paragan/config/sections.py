@@ -116,6 +116,9 @@ class Sections(dict[str, Section]):
 
     def _add(self, section: Section) -> None:
         self[section.path] = section
+        for key, field in section.fields.items():
+            if field.runs_code and key in entries_of(section.node):
+                self._refuse_program(dotted(section.path, key), entries_of(section.node)[key])
         for path, node, field in section.below():
             if field.category is None:
                 self._add(Section(path, node, field.inner))
@@ -161,6 +164,14 @@ class Sections(dict[str, Section]):
             text = _describe_bad_name(category.name, written, key, node.place, str(error))
             self.problems.append(Problem(node.place, key, text))
             return None
+
+    def _refuse_program(self, key: str, node: Node) -> None:
+        if isinstance(node.value, str) and node.place != COMMAND_LINE and node.value not in self._outside:
+            text = (
+                f"{node.value!r} is a program of torch.export, whose code this file may not run; if you trust it, "
+                "pass --trust (in Python: trust=True)"
+            )
+            self.problems.append(Problem(node.place, key, text))
 
     def _is_unread(self, name: str) -> bool:
         return "." in name and self._outside is NAMES_ONLY

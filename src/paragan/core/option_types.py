@@ -38,7 +38,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class IsPath:
-    """Mark of text that is a path, with `~` for the home folder."""
+    """Mark of text that is a path, with `~` for the home folder.
+
+    runs_code: reading the file may run code of it, so that it needs the user's trust.
+    """
+
+    runs_code: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """Return the schema that expands `~`."""
@@ -48,6 +53,7 @@ class IsPath:
 
 
 FilePath = Annotated[str, IsPath()]
+ProgramPath = Annotated[str, IsPath(runs_code=True)]  # of `torch.export`
 Count = Annotated[int, Interval(ge=1)]
 Natural = Annotated[int, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]

@@ -1,4 +1,4 @@
-"""Network of a `torch.export` file, such as DINOv2; the file is read without running its code."""
+"""Network of a `torch.export` file, such as DINOv2. Loading the file may run code of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, ExtractorOptions, FilePath
+from paragan.core.option_types import Count, ExtractorOptions, ProgramPath
 from paragan.features._extractor import ExtractorContext, FeatureExtractor
 from paragan.layers.image_input import ImageInput
 from paragan.storage.exported_network import ExportedNetwork
@@ -19,7 +19,7 @@ from paragan.storage.exported_network import ExportedNetwork
 class Options(ExtractorOptions):
     """File of the network, its input and its output, and settings for calling it."""
 
-    weights: FilePath | None = None
+    weights: ProgramPath | None = None
     """The file, .pt2, written by `torch.export.save`; required."""
     sha256: str | None = None
     """Required sha256 of the file; null: any."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, Needs, SamplePairs
-from paragan.core.option_types import FilePath
+from paragan.core.option_types import ProgramPath
 from paragan.layers.image_input import ImageInput
 from paragan.metrics._mean import MeanMetric
 from paragan.storage.exported_network import ExportedNetwork
@@ -29,7 +29,7 @@ from paragan.storage.exported_network import ExportedNetwork
 class Options:
     """File of the network, and how it is called."""
 
-    weights: FilePath | None = None
+    weights: ProgramPath | None = None
     """The file, .pt2, written by `torch.export.save`; required."""
     sha256: str | None = None
     """Required sha256 of the file; null: any."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import FilePath
+from paragan.core.option_types import ProgramPath
 from paragan.core.weight_schedule import Weight
 from paragan.layers.frozen import Frozen
 from paragan.layers.image_input import ImageInput
@@ -32,7 +32,7 @@ class Options(PenaltyOptions):
 
     weight: Weight = 1.0
     """Weight of the term in the loss."""
-    weights: FilePath | None = None
+    weights: ProgramPath | None = None
     """File of the network, .pt2, written by `torch.export.save`; null: the packaged `cifar10`."""
     sha256: str | None = None
     """Required sha256 of the file; null: any."""

@@ -1,16 +1,20 @@
-"""Network of a `torch.export` file, whose graph is interpreted: no code of the file is run."""
+"""Network of a `torch.export` file. Loading it unpickles parts of the file: only files that the user trusts."""
 
 from __future__ import annotations
 
-import json
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
+import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from paragan.core.errors import DataError
-from paragan.storage.program_file import INVALID, read_program_file
-from paragan.storage.program_graph import read_instructions
+from paragan.core.files import open_regular_file
+from paragan.storage import zip_files
 
 _BATCH_FIX = "dynamic_shapes=({0: torch.export.Dim('batch')},)"
 
@@ -18,77 +22,102 @@ _BATCH_FIX = "dynamic_shapes=({0: torch.export.Dim('batch')},)"
 class ExportedNetwork(nn.Module):
     """Network that `torch.export.save` wrote, from images to one or more tensors.
 
-    input_shape: (C, H, W) of its images; None in place of a size that may vary. output_names: keys of
-    what it returns; "0", "1", … if that is no mapping. sha256: of the file. Raises `DataError` for
-    another file, an operation that is not known to be harmless, and a fixed number of images.
+    Loading a file may run code of it. input_shape: (C, H, W) of its images; None in place of a size
+    that may vary. output_names: keys of what it returns; "0", "1", … if that is no mapping. sha256: of
+    the file, compared before it is loaded. Raises `DataError` for another file, and for a network with
+    other inputs or a fixed number of images.
     """
 
     def __init__(self, path: Path, sha256: str | None = None) -> None:
         super().__init__()
         self.path = path
-        file = read_program_file(path, sha256)
-        self.sha256 = file.sha256
-        self._weight_names = list(file.weights)
-        for number, tensor in enumerate(file.weights.values()):
-            self.register_buffer(f"tensor_{number}", tensor)
-        try:
-            self._read(file.graph)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-        except INVALID as error:
-            raise DataError(f"{path}: invalid program ({type(error).__name__}: {error}); export it again") from None
+        with zip_files.raise_data_errors(str(path)), open_regular_file(path) as file:
+            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if sha256 is not None and self.sha256 != sha256:
+                raise DataError(
+                    f"{path}: its sha256 is {self.sha256}, not {sha256}; get the right file, or correct the setting"
+                )
+            file.seek(0)
+            program = _load(file, path)
+        self.input_shape = _input_shape(program, path)
+        if _changes_inputs(program):
+            raise DataError(f"{path}: the network changes its buffers or the images; export it after `.eval()`")
+        self.output_names = _output_names(program)
+        self.program = program.module()
 
     def forward(self, x_BCHW: Tensor) -> dict[str, Tensor]:
         """Return all outputs by name. Raises `DataError` if an operation fails."""
-        values: dict[str, Any] = dict(zip(self._weight_names, self.buffers(), strict=True))
-        values[self._input] = x_BCHW
-        for instruction in self._instructions:
-            try:
-                instruction.run(values, x_BCHW.device)
-            except INVALID as error:
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise DataError(
-                    f"{self.path}: {instruction.target} failed for images {tuple(x_BCHW.shape)} of {x_BCHW.dtype} "
-                    f"({reason}); export the network with {_BATCH_FIX}, and use dtype: float32"
-                ) from None
-        return {name: values[value] for name, value in self._outputs.items()}
+        try:
+            outputs = pytree.tree_leaves(self.program(x_BCHW))
+        except (RuntimeError, AssertionError, ValueError, TypeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DataError(
+                f"{self.path}: the network failed for images {tuple(x_BCHW.shape)} of {x_BCHW.dtype} ({reason}); "
+                f"export it with {_BATCH_FIX}, and use dtype: float32"
+            ) from None
+        return dict(zip(self.output_names, outputs, strict=True))
 
-    def _read(self, module: dict[str, Any]) -> None:
-        graph = module["graph"]
-        self._input = _image_input(module["signature"]["input_specs"], len(self._weight_names))
-        self.input_shape = _image_shape(graph["tensor_values"][self._input]["sizes"])
-        specs = module["signature"]["output_specs"]
-        if not all("user_output" in spec for spec in specs):
-            raise DataError("the network changes its buffers; export it after `.eval()`")
-        returned = [spec["user_output"]["arg"]["as_tensor"]["name"] for spec in specs]
-        self._outputs = dict(zip(_output_names(module, len(returned)), returned, strict=True))
-        self.output_names = tuple(self._outputs)
-        fixed = (self._input, *self._weight_names)
-        self._instructions = read_instructions(graph["nodes"], fixed, returned)
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of this module alone: the graph was exported in one, and refuses to change it."""
+        self.training = mode
+        return self
 
-
-def _image_input(specs: list[dict[str, Any]], num_weights: int) -> str:
-    """Return the name of the only input."""
-    inputs = [spec["user_input"]["arg"] for spec in specs if "user_input" in spec]
-    if len(inputs) != 1 or len(specs) != 1 + num_weights:
-        raise DataError("the network has other inputs than one tensor of images; export one that has not")
-    name: str = inputs[0]["as_tensor"]["name"]
-    return name
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the weights, and also the constants that the graph makes on the device of its export."""
+        super()._apply(fn, recurse)
+        tensor = next(iter(self.program.state_dict().values()), None)
+        if tensor is not None:
+            for node in self.program.graph.nodes:
+                if "device" in node.kwargs:
+                    node.update_kwarg("device", tensor.device)
+            self.program.recompile()
+        return self
 
 
-def _image_shape(sizes: list[dict[str, Any]]) -> tuple[int, int | None, int | None]:
-    if len(sizes) != 4 or "as_int" not in sizes[1]:
-        raise DataError("the network does not take images (B, C, H, W); export one that does")
-    if "as_int" in sizes[0]:
-        raise DataError(f"the network takes {sizes[0]['as_int']} images at a time; export it with {_BATCH_FIX}")
-    return sizes[1]["as_int"], sizes[2].get("as_int"), sizes[3].get("as_int")
+def _load(file: IO[bytes], path: Path) -> ExportedProgram:
+    try:
+        return torch.export.load(file)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the reader meets in another file
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise DataError(
+            f"{path}: not a program of torch.export.save that torch {torch.__version__} can load "
+            f"({type(error).__name__}: {reason}); export it again"
+        ) from None
 
 
-def _output_names(module: dict[str, Any], count: int) -> list[str]:
+def _input_shape(program: ExportedProgram, path: Path) -> tuple[int, int | None, int | None]:
+    """Return (C, H, W) of the only input."""
+    names = program.graph_signature.user_inputs
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    value = nodes[0].meta.get("val") if len(nodes) == 1 else None
+    if len(names) != 1 or not isinstance(value, Tensor):
+        raise DataError(f"{path}: the network has other inputs than one tensor of images; export one that has not")
+    if value.dim() != 4 or not isinstance(value.shape[1], int):
+        raise DataError(f"{path}: the network does not take images (B, C, H, W); export one that does")
+    batch, channels, height, width = (size if isinstance(size, int) else None for size in value.shape)
+    if batch is not None:
+        raise DataError(f"{path}: the network takes {batch} images at a time; export it with {_BATCH_FIX}")
+    assert channels is not None
+    return channels, height, width
+
+
+def _changes_inputs(program: ExportedProgram) -> bool:
+    """Return whether an operation writes into a buffer, a weight or the images."""
+    places = [node for node in program.graph.nodes if node.op == "placeholder"]
+    schemas = [(node, getattr(node.target, "_schema", None)) for node in program.graph.nodes]
+    in_place = [node for node, schema in schemas if schema is not None and schema.is_mutable]
+    return bool(program.graph_signature.buffers_to_mutate) or any(
+        written in places for node in in_place for written in node.args[:1]
+    )
+
+
+def _output_names(program: ExportedProgram) -> tuple[str, ...]:
     """Return the keys of a mapping that the network returns, or numbers."""
-    _, tree = json.loads(module["module_call_graph"][0]["signature"]["out_spec"])
-    keys = json.loads(tree["context"]) if tree["type"] == "builtins.dict" else []
-    is_flat = all(child["type"] is None for child in tree["children_spec"])
-    if is_flat and len(keys) == count:
-        return [str(key) for key in keys]
-    return [str(number) for number in range(count)]
+    spec = program.call_spec.out_spec
+    assert spec is not None, "of every program that was exported"
+    numbers: Any = pytree.tree_unflatten(range(spec.num_leaves), spec)
+    if isinstance(numbers, dict) and all(isinstance(number, int) for number in numbers.values()):
+        return tuple(map(str, numbers))
+    return tuple(map(str, range(spec.num_leaves)))
