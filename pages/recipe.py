@@ -30,7 +30,8 @@ final score (one run, one seed). The others are settings only. Those for full-si
 and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
 
 Times on a CPU are rough values for one idle core. The runs were recorded on a busy machine and took up to four times as
-long; times of other hardware come from published logs.
+long; times of other hardware come from published logs. Scores by `mnist_cnn` and `cifar_resnet56` are of extractors
+that are no longer in the package.
 
 | recipe | what it is | complete run |
 |---|---|---|"""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from benchmarks.cellular_table.rows import CellularOptions
+from benchmarks.command import run_command
 
 Mnist = Annotated[str | None, typer.Option("--mnist", metavar="DIR", help="Folder with MNIST's four idx files.")]
 Shapes = Annotated[
@@ -56,4 +58,4 @@ def cellular(
 
 
 if __name__ == "__main__":
-    app()
+    sys.exit(run_command(app, "cellular_table"))

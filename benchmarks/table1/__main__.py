@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from benchmarks.command import run_command
 from benchmarks.table1.rows import Table1Options
 from benchmarks.table1.run import run
 
@@ -63,4 +65,4 @@ def table1(
 
 
 if __name__ == "__main__":
-    app()
+    sys.exit(run_command(app, "table1"))

@@ -1,4 +1,4 @@
-"""`paragan bench cellular`: numbers of the tables, the smallest case of the command, and what it refuses."""
+"""`python -m benchmarks.cellular_table`: numbers of the tables, the smallest case of the command, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.cellular_table import rows
-from paragan.cli.main import main
+from benchmarks.cellular_table.__main__ import app
+from benchmarks.command import run_command
 
 NUM = {"train": 1100, "t10k": 120}
 
@@ -62,7 +63,7 @@ def test_speed_up_weak_scaling_and_cpu_efficiency():
     ],
 )
 def test_invalid_options_exit_2_with_one_line(words, message, tmp_path, capsys):
-    assert main(["bench", "cellular", "--out", str(tmp_path / "out"), *words]) == 2
+    assert run_command(app, "cellular_table", ["--out", str(tmp_path / "out"), *words]) == 2
     line = capsys.readouterr().err.strip()
     assert message in line and "\n" not in line
     assert not (tmp_path / "out").exists()
@@ -70,7 +71,10 @@ def test_invalid_options_exit_2_with_one_line(words, message, tmp_path, capsys):
 
 def test_command_writes_and_prints_both_tables(digits, tmp_path, capsys):
     words = ("--shapes", "1x1", "--batches", "1", "--iterations", "1", "--no-upstream", "--workers", "1")
-    assert main(["bench", "cellular", "--mnist", str(digits), "--out", str(tmp_path / "new" / "out"), *words]) == 0
+    assert (
+        run_command(app, "cellular_table", ["--mnist", str(digits), "--out", str(tmp_path / "new" / "out"), *words])
+        == 0
+    )
     (page,) = (tmp_path / "new" / "out").glob("*-cellular.md")
     printed = capsys.readouterr()
     assert page.read_text() in printed.out and "1x1, iteration 1 of 1" in printed.err
