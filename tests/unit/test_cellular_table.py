@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cellular_table`: numbers of the tables, the smallest case of the command, and what it refuses."""
+"""`python -m benchmarks.cellular_table`: numbers of its tables, the smallest case, and what it refuses."""
 
 from __future__ import annotations
 
