@@ -45,7 +45,7 @@ Penalties, each with its options (R1Options, ...):
     R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
     PathLengthPenalty, FeatureMatchingPenalty, FeatureMatchingL1Penalty, L1Penalty,
     AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, ApproximateR1Penalty, ApproximateR2Penalty,
-    LogitCentringPenalty, LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty,
+    LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty,
     FlowMatchingPenalty, DistillationPenalty, DistributionMatchingPenalty, FakeFlowMatchingPenalty
     WeightSchedule      A weight that changes during a run.
     Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
@@ -244,7 +244,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.penalties.l1 import Options as L1Options, Penalty as L1Penalty
     from paragan.penalties.lecam import Options as LeCamOptions, Penalty as LeCamPenalty
     from paragan.penalties.log_mel import Options as LogMelOptions, Penalty as LogMelPenalty
-    from paragan.penalties.logit_centring import Options as LogitCentringOptions, Penalty as LogitCentringPenalty
     from paragan.penalties.orthogonal import Options as OrthogonalOptions, Penalty as OrthogonalPenalty
     from paragan.penalties.path_length import Options as PathLengthOptions, Penalty as PathLengthPenalty
     from paragan.penalties.perceptual import Options as PerceptualOptions, Penalty as PerceptualPenalty

@@ -43,7 +43,7 @@ def wrong(verdict, y_B):
 @pytest.mark.parametrize(("side", "fakes"), [("d", True), ("d", False), ("g", True)])
 def test_it_is_the_papers(side, fakes, parts):
     pair = pair_that_tells()
-    penalty = auxiliary.Penalty(auxiliary.Options(weight=0.5, interval=3, side=side, fakes=fakes))
+    penalty = auxiliary.Penalty(auxiliary.Options(weight=1.5, side=side, fakes=fakes))
     played = turn(Side(side), penalty)
     feed, d = played.feed, pair[Side.D]
     if side == "d":

@@ -49,9 +49,9 @@ def by_hand(played, d, weight, fake_weight):
 @pytest.mark.parametrize("weights", [(0.5, 0.0), (0.5, 0.2)], ids=["cr", "bcr"])
 def test_it_is_the_papers(weights, parts):
     pair = nets()
-    penalty = consistency.Penalty(consistency.Options(weight=weights[0], fake_weight=sum(weights[1:]), interval=3))
+    penalty = consistency.Penalty(consistency.Options(weight=weights[0], fake_weight=sum(weights[1:])))
     played = turn(Side.D, penalty)
-    expected = by_hand(played, pair[Side.D], *(3 * w for w in weights))
+    expected = by_hand(played, pair[Side.D], *weights)
     assert_plain(played, pair, expected, parts, rtol=1e-10)
 
 

@@ -85,7 +85,7 @@ def test_each_side_compares_its_own_images(module, side):
     """D real ones with their labels, G its own with those it was asked for."""
     pair = nets()
     pair[Side.D] = contragan.Discriminator(contragan.Options(width=4, embed=6), SHAPE, CLASSES).double()
-    penalty = module.Penalty(module.Options(weight=0.5, interval=3, side=side.value))
+    penalty = module.Penalty(module.Options(weight=1.5, side=side.value))
     played = turn(side, penalty)
     feed = played.feed
     if side is Side.D:

@@ -186,7 +186,7 @@ def naive_matching(real, fake, factors=(1, 1, 1), mean_of_layers=False):
 def test_feature_matching_by_layer_is_the_papers(options, factors, mean_of_layers):
     d = several()
     pair = {**nets(), Side.D: d}
-    penalty = pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(weight=2.0, interval=3, **options))
+    penalty = pg.FeatureMatchingL1Penalty(pg.FeatureMatchingL1Options(weight=6.0, **options))
     played = turn(Side.G, penalty)
     g, feed = pair[Side.G], played.feed
     real, fake = (d(x) for x in (feed.real.image, g(feed.latent, feed.label)))

@@ -24,7 +24,7 @@ def naive(real, fake):
 
 def test_it_is_the_papers():
     pair = nets()
-    penalty = feature_matching.Penalty(feature_matching.Options(weight=0.5, interval=3))
+    penalty = feature_matching.Penalty(feature_matching.Options(weight=1.5))
     played = turn(Side.G, penalty)
     feed, g, d = played.feed, pair[Side.G], pair[Side.D]
     expected = 1.5 * naive(

@@ -18,6 +18,7 @@ SETTING_OF = {  # registry -> the setting that names a file of it
     "adapters": "g.adapter",
     "features": "evaluation.features",
     "metrics": "evaluation.metrics",
+    "balancers": "balancer",
 }
 
 
@@ -26,7 +27,7 @@ def setting(key: str) -> str:
     registry, _, rest = key.partition(".")
     name, _, option = rest.partition(".")
     at = SETTING_OF.get(registry, registry)
-    if registry not in SETTING_OF and registry not in ("penalties", "augment", "balancers", "writers"):
+    if registry not in SETTING_OF and registry not in ("penalties", "augment", "writers"):
         return f"{key}=1"
     return f"{at}={{name: {name}, {option}: 1}}" if option else f"{at}={name}"
 

@@ -92,6 +92,10 @@ def test_codebook_penalty_is_the_papers_loss():
     torch.testing.assert_close(made(context(torch.zeros(3, 1), torch.zeros(3, 1), **losses)), means["commitment"])
 
 
+MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
+STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+
+
 def test_perceptual_penalty_compares_the_layers_of_the_packaged_network():
     image, real = torch.randn(2, 2, 3, 32, 32).tanh()
     found = perceptual.Penalty(perceptual.Options(weight=3.0))(context(image, real))

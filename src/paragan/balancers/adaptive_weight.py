@@ -15,19 +15,17 @@ from torch import Tensor
 from paragan.core import balancer
 from paragan.core.balancer import ADVERSARIAL, TermGradients
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Positive
 
 _DELTA = 1e-4
+_MAX_WEIGHT = 1e4
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where gradients are compared, and the limit of the weight."""
+    """Where gradients are compared."""
 
     last_layer: str | None = None
     """Name of G's last layer, at whose weights gradients are compared, as `decoder.conv_out`; null: at G's output."""
-    max_weight: Positive = 1e4
-    """Upper limit of the adaptive weight."""
 
 
 class Balancer(balancer.Balancer):
@@ -43,7 +41,6 @@ class Balancer(balancer.Balancer):
 
     def __init__(self, options: Options) -> None:
         self.layer = options.last_layer
-        self.max_weight = options.max_weight
 
     def begin(self, names: Sequence[str]) -> None:
         if len(names) < 2:
@@ -59,7 +56,7 @@ class Balancer(balancer.Balancer):
         if not others:
             return {ADVERSARIAL: torch.zeros_like(gradients.at_output[ADVERSARIAL][0].sum())}
         factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
-        return {ADVERSARIAL: factor.clamp(max=self.max_weight)}
+        return {ADVERSARIAL: factor.clamp(max=_MAX_WEIGHT)}
 
 
 def _refuse_single_term() -> None:

@@ -11,32 +11,38 @@ from paragan.core.weight_schedule import Weight
 
 @dataclass(frozen=True)
 class PenaltyOptions:
-    """Weight and period."""
+    """Weight, which every penalty has."""
 
     weight: Weight = 1.0
     """Weight of the term in the loss."""
+
+
+@dataclass(frozen=True)
+class LazyOptions(PenaltyOptions):
+    """Weight and period of a penalty on gradients or weights. Source: Karras et al. 2020 (StyleGAN2), section 3.1."""
+
     interval: Count = 1
     """Apply the term at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 @dataclass(frozen=True)
 class SideOptions(PenaltyOptions):
-    """Weight, period and side."""
+    """Weight and side."""
 
     side: Literal["g", "d"] = "d"
     """Network whose loss gets the term; the paper adds it to both, as two entries."""
 
 
 @dataclass(frozen=True)
-class GammaOptions(PenaltyOptions):
-    """Weight and period. Lazy interval: Karras et al. 2020 (StyleGAN2), section 3.1."""
+class GammaOptions(LazyOptions):
+    """Weight and period of R1 and R2."""
 
     weight: Weight = 10.0
     """Weight of the term in the loss: the paper's gamma. Huang et al. 2024 let it fall by a cosine."""
 
 
 @dataclass(frozen=True)
-class FiniteDifferenceOptions(PenaltyOptions):
+class FiniteDifferenceOptions(LazyOptions):
     """Weight and period of a penalty on the change of D's logit under small noise."""
 
     weight: Weight = 100.0

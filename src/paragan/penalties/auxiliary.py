@@ -22,7 +22,7 @@ from paragan.penalties._similarity import without_labels
 
 @dataclass(frozen=True)
 class Options(SideOptions):
-    """Weight, period and side of the classification loss."""
+    """Weight and side of the classification loss."""
 
     fakes: bool = True
     """Whether D also learns classes from G's images, as in the paper; later work does not.
@@ -38,7 +38,6 @@ class Penalty(protocols.Penalty):
     uses_discriminator = True
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self.side = Side(options.side)
         self.fakes = options.fakes

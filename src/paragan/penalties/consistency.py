@@ -28,7 +28,7 @@ _Inputs = tuple[Tensor | None, ...]  # images, labels, and the condition of pair
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weights and period of the consistency term."""
+    """Weights of the consistency term."""
 
     weight: Weight = 10.0
     """Weight on real images: CR's lambda."""
@@ -48,7 +48,6 @@ class Penalty(protocols.Penalty):
     side = Side.D
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weights = [options.weight]
         if options.fake_weight:
             self.weights.append(options.fake_weight)
@@ -64,7 +63,7 @@ class Penalty(protocols.Penalty):
             fake = _transformed((outputs.images, *feed.fake_conditions), feed, "fake")
             transformed = discriminate_both(context.network, real, fake)
             pairs = list(zip((outputs.real, outputs.fake), transformed, strict=True))
-        weights = [weight_at(weight, feed.rows) * self.interval for weight in self.weights]
+        weights = [weight_at(weight, feed.rows) for weight in self.weights]
         weighted = zip(weights, pairs, strict=True)
         return torch.stack([weight * _squared_difference(*pair) for weight, pair in weighted]).sum(0)
 

@@ -22,7 +22,7 @@ from paragan.penalties._similarity import batch_embeddings
 
 @dataclass(frozen=True)
 class Options(SideOptions):
-    """Weight, period, temperature and side of the contrastive loss."""
+    """Weight, temperature and side of the contrastive loss."""
 
     temperature: Positive = 1.0
     """Temperature of the similarities: the paper's t."""
@@ -36,7 +36,6 @@ class Penalty(protocols.Penalty):
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self.temperature = options.temperature
         self.side = Side(options.side)

@@ -36,7 +36,6 @@ class Penalty(protocols.Penalty):
     for_images = False
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self.shares = {"cycle": 1.0, "identity": options.identity}
 

@@ -21,7 +21,7 @@ from paragan.penalties._similarity import batch_embeddings
 
 @dataclass(frozen=True)
 class Options(SideOptions):
-    """Weight, period, margins and side of the data-to-data loss."""
+    """Weight, margins and side of the data-to-data loss."""
 
     temperature: Positive = 0.5
     """Temperature of the similarities: the paper's tau."""
@@ -42,7 +42,6 @@ class Penalty(protocols.Penalty):
     needs = frozenset({Can.COUPLED})
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self.options = options
         self.side = Side(options.side)

@@ -40,7 +40,6 @@ class Penalty(protocols.Penalty):
     side = Side.G
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self._teacher = Teacher(options.teacher, self.name)
 

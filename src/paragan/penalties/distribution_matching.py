@@ -39,7 +39,6 @@ class Penalty(protocols.Penalty):
     players = ("fake_score",)
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self._teacher = Teacher(options.teacher, self.name)
 

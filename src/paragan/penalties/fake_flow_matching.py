@@ -20,7 +20,7 @@ from paragan.penalties._velocity import velocity_network
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of flow matching on fakes. Needs model `flow_unet` and the player `fake_score`."""
+    """Weight of flow matching on fakes. Needs model `flow_unet` and the player `fake_score`."""
 
 
 class Penalty(protocols.Penalty):
@@ -30,7 +30,6 @@ class Penalty(protocols.Penalty):
     side = Side("fake_score")
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:

@@ -21,7 +21,7 @@ from paragan.penalties._options import PenaltyOptions
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of feature matching."""
+    """Weight of feature matching."""
 
 
 class Penalty(protocols.Penalty):
@@ -38,7 +38,6 @@ class Penalty(protocols.Penalty):
     uses_discriminator = True
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:

@@ -29,7 +29,7 @@ from paragan.penalties._options import PenaltyOptions
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight, period and reduction of feature matching by layer."""
+    """Weight and reduction of feature matching by layer."""
 
     weight: Weight = 2.0
     """Weight of the term in the loss; 2 in HiFi-GAN and DAC."""
@@ -56,7 +56,6 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.interval = options.interval
         self.weight = options.weight
         if options.relative:
             self.needs = frozenset({Can.COUPLED})

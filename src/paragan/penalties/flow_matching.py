@@ -21,7 +21,7 @@ from paragan.penalties._velocity import velocity_network
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of flow matching. Needs a generator of velocities, `flow_unet`."""
+    """Weight of flow matching. Needs a generator of velocities, `flow_unet`."""
 
 
 class Penalty(protocols.Penalty):
@@ -32,7 +32,6 @@ class Penalty(protocols.Penalty):
     uses_outputs = False
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:

@@ -16,11 +16,11 @@ from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.core.weight_schedule import Weight
-from paragan.penalties._options import PenaltyOptions
+from paragan.penalties._options import LazyOptions
 
 
 @dataclass(frozen=True)
-class Options(PenaltyOptions):
+class Options(LazyOptions):
     """Weight and period of WGAN-GP's penalty."""
 
     weight: Weight = 10.0

@@ -15,7 +15,7 @@ from paragan.penalties._options import PenaltyOptions
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of the L1 distance to the target. Needs data of pairs, or a model that reconstructs."""
+    """Weight of the L1 distance to the target. Needs data of pairs, or a model that reconstructs."""
 
     weight: Weight = 100.0
     """Weight of the term in the loss: the paper's lambda, for values in [-1, 1]."""
@@ -28,7 +28,6 @@ class Penalty(protocols.Penalty):
     side = Side.G
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
 
     def __call__(self, context: PenaltyContext) -> Tensor:

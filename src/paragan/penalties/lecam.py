@@ -22,7 +22,7 @@ from paragan.penalties._options import PenaltyOptions
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight, period and moving means of LeCam regularisation."""
+    """Weight and moving means of LeCam regularisation."""
 
     weight: Weight = 0.3
     """Weight of the term in the loss: the paper's lambda; its authors use 0.3 on CIFAR."""
@@ -30,8 +30,6 @@ class Options(PenaltyOptions):
     """Decay of the moving means of D's logits."""
     warmup: Natural = 0
     """Updates of D before the first that is penalised; the authors' code uses 1000."""
-    one_sided: bool = False
-    """Penalise only a logit beyond the other mean, as the authors' code; the paper: both sides."""
 
 
 class Penalty(protocols.Penalty):
@@ -47,7 +45,6 @@ class Penalty(protocols.Penalty):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.interval = options.interval
         self.weight = options.weight
         names = ("real", "fake", "updates")
         self.state = {name: torch.zeros((), dtype=torch.float64) for name in names}
@@ -59,9 +56,6 @@ class Penalty(protocols.Penalty):
         self._update_means(context.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B = real_B - self._mean("fake", fake_B)
         below_B = self._mean("real", real_B) - fake_B
-        if self.options.one_sided:
-            above_B = above_B.relu()
-            below_B = below_B.relu()
         due = (self.state["updates"] > self.options.warmup).to(real_B.dtype)
         return self.weight_at(context.feed.rows) * due * (above_B.square() + below_B.square())
 
@@ -71,8 +65,8 @@ class Penalty(protocols.Penalty):
         state = self.state
         means = logits_T2.double().mean(0)
         finite = means.isfinite().all()
-        state["updates"] += self.interval * finite
-        share = (self.interval / state["updates"]).clamp(min=1 - self.options.decay)
+        state["updates"] += finite
+        share = (1 / state["updates"]).clamp(min=1 - self.options.decay)
         for name, mean in zip(("real", "fake"), means, strict=True):
             state[name].copy_(torch.where(finite, state[name].lerp(mean, share), state[name]))
 

@@ -18,7 +18,7 @@ from paragan.penalties._options import PenaltyOptions
 
 @dataclass(frozen=True)
 class Options(PenaltyOptions):
-    """Weight and period of the distance of spectrograms, and how these are computed."""
+    """Weight of the distance of spectrograms, and how these are computed."""
 
     weight: Weight = 45.0
     """Weight of the term in the loss; the paper's lambda."""
@@ -40,7 +40,6 @@ class Penalty(protocols.Penalty):
     for_images = False
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
         self.weight = options.weight
         self.mel = LogMel(options.sample_rate, options.fft, options.hop, options.bands)
 

@@ -17,11 +17,11 @@ from paragan.core import protocols
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.core.weight_schedule import Weight
-from paragan.penalties._options import SideOptions
+from paragan.penalties._options import LazyOptions
 
 
 @dataclass(frozen=True)
-class Options(SideOptions):
+class Options(LazyOptions):
     """Weight, period and side of orthogonal regularisation."""
 
     weight: Weight = 1e-4

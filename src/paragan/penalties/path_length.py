@@ -21,11 +21,11 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.core.weight_schedule import Weight
-from paragan.penalties._options import PenaltyOptions
+from paragan.penalties._options import LazyOptions
 
 
 @dataclass(frozen=True)
-class Options(PenaltyOptions):
+class Options(LazyOptions):
     """Weight, period and mean of path length regularisation."""
 
     weight: Weight = 2.0

@@ -23,6 +23,8 @@ from paragan.penalties._options import PenaltyOptions
 from paragan.penalties._perceptual_loss import PerceptualLoss
 from paragan.storage.exported_network import ExportedNetwork
 
+_MEAN = (0.485, 0.456, 0.406)  # of ImageNet, as networks trained on it expect; colours in [0, 1]
+_STD = (0.229, 0.224, 0.225)
 _PACKAGED_LAYERS = (2, 5, 9, 12, 17)  # activations before the narrow last layer
 
 
@@ -33,15 +35,14 @@ class Options(PenaltyOptions):
     weight: Weight = 1.0
     """Weight of the term in the loss."""
     weights: ProgramPath | None = None
-    """File of the network, .pt2, written by `torch.export.save`; null: the packaged `cifar10`."""
+    """File of the network, .pt2, written by `torch.export.save`; null: the packaged `cifar10`.
+
+    Its images are normalised as ImageNet's.
+    """
     sha256: str | None = None
     """Required sha256 of the file; null: any."""
     outputs: tuple[str, ...] | None = None
     """Outputs of the file that are compared; null: all."""
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
-    """Mean of each channel of the file's images in [0, 1], which is subtracted; by default of ImageNet."""
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
-    """Standard deviation of each channel, which divides."""
     distance: Literal["l1", "l2"] = "l2"
     """Distance of features: `l1`, mean absolute, or `l2`, mean squared difference."""
     normalise: bool = True
@@ -58,7 +59,6 @@ class Penalty(PerceptualLoss):
             distance=options.distance,
             normalize=options.normalise,
             weight=options.weight,
-            interval=options.interval,
         )
 
 
@@ -105,8 +105,7 @@ def _from_file(options: Options, path: Path) -> nn.Module:
     if unknown := [name for name in names if name not in network.output_names]:
         known = ", ".join(network.output_names)
         raise ConfigError(f"penalty perceptual: outputs: {path} has no output {unknown[0]!r}; choose from {known}")
-    if not len(options.mean) == len(options.std) == channels or min(options.std) <= 0:
-        counts = f"{len(options.mean)} and {len(options.std)} values, and {path} takes {channels} channels"
-        raise ConfigError(f"penalty perceptual: mean and std have {counts}; pass one for each channel, std above 0")
+    if channels != len(_MEAN):
+        raise ConfigError(f"penalty perceptual: {path} takes {channels} channels; give a network of colour images")
     size = None if height is None or width is None else (height, width)
-    return _FileLayers(network, ImageInput(channels, size, options.mean, options.std), names)
+    return _FileLayers(network, ImageInput(channels, size, _MEAN, _STD), names)
