@@ -50,8 +50,7 @@ def fitness(data: Path, pairs: int, forward_only: bool) -> Ratio:
                 for d in ds:
                     cell._d_fitness(d, gs, real_FP)
 
-    topology = ours.topology(0)
-    near = ours._gather(topology, 0)
+    near = ours._gather(0)
 
     def once() -> None:
         evaluator = ours.make_evaluator(0)
@@ -74,7 +73,7 @@ def mixture(data: Path, pairs: int) -> Ratio:
     theirs, ours = upstream(data, "2x2", 1), population(data, "2x2", 1)
     groups = [cell._gathered(theirs.cells)[0] for cell in theirs.cells]
     ours.evolve()  # cells have moved since they were gathered, so that old and new ones are judged
-    near = ours._gather(ours.topology(1), 1)
+    near = ours._gather(1)
     trained = {cell.number: cell.snapshot(2) for cell in ours.cells}
     for cell in ours.cells:
         cell.centre = trained[cell.number]

@@ -32,7 +32,7 @@ from benchmarks.cellular_mnist_scores import scored
 from benchmarks.cellular_mnist_summary import Runs, course, spent, summed
 from benchmarks.record import write
 
-_ALONE = ("grid.edges=[]", "grid.tournament=0", "grid.replacement=always", "grid.rates.probability=0")
+_ALONE = ("grid.radius=0", "grid.tournament=0", "grid.replacement=always", "grid.rates.probability=0")
 ARMS: Mapping[str, Sequence[str]] = {
     "lipizzaner": ("preset=lipizzaner",),
     "independent": _ALONE,

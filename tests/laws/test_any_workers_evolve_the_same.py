@@ -24,7 +24,7 @@ GENERATIONS = 3
 SLOW = pytest.mark.slow
 
 
-RING = ("grid.topology=ring", "grid.inherit_optimizer_state=false")
+RING = ("grid.topology=ring",)
 
 
 @pytest.fixture(scope="module", params=[pytest.param((), id="torus"), pytest.param(RING, id="ring", marks=SLOW)])
@@ -93,5 +93,5 @@ def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_pa
     assert together == expected
     for population in workers:  # what came is what the others were at the last edge
         assert set(population.exchange.copies[GENERATIONS - 1]) >= set(
-            population.topology(0).reach([c.number for c in population.cells])
+            population.topology.reach([c.number for c in population.cells])
         ) - {cell.number for cell in population.cells}

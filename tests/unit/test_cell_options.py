@@ -1,8 +1,7 @@
-"""Cells with a loss, an optimiser, a rate, a diet, classes of their own: what is written arrives where it is meant."""
+"""Cells with a loss, a rate, a diet, classes of their own: what is written arrives where it is meant."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from paragan.build import grid as build_cells
@@ -12,7 +11,6 @@ from paragan.config import dump, parse_recipe, read_recipe
 from paragan.core.types import Rows, Side
 from paragan.datasets import digits
 from paragan.losses import hinge, least_squares, nonsaturating
-from paragan.optim import adabelief
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "data.size=8", "penalties=[]", "g.ema=null", "evaluation.features=null"),
@@ -21,7 +19,7 @@ WORDS = (
     *("grid.shape=2x2", "grid.batches=2", "grid.fitness.num_images=12", "grid.executor=loop"),
 )
 CELLS = """grid.cells=[
-  {at: [0, 3], loss: hinge, g: {optimizer: {name: adabelief, lr: 1e-4, arguments: {betas: [0.5, 0.9]}}}, d: {lr: 3e-3}},
+  {at: [0, 3], loss: hinge, g: {lr: 1e-4}, d: {lr: 3e-3}},
   {at: [1], classes: [7, '2'], diet: 0.5}]""".replace("\n", " ")
 
 
@@ -51,13 +49,8 @@ def test_cell_options_survive_a_round_trip():
 
 def test_cell_has_its_options_and_otherwise_the_runs(tmp_path):
     cells = grid(tmp_path, CELLS).cells
-    assert [type(cell.players[Side.G].optimizer) for cell in cells] == [
-        *(adabelief.Optimizer, torch.optim.Adam, torch.optim.Adam, adabelief.Optimizer)
-    ]
-    assert {type(cell.players[Side.D].optimizer) for cell in cells} == {torch.optim.Adam}
     assert [cell.players[Side.G].policy.lr for cell in cells] == [1e-4, 1e-3, 1e-3, 1e-4]
     assert [cell.centre[Side.D].traits.lr for cell in cells] == [3e-3, 1e-3, 1e-3, 3e-3]
-    assert cells[0].players[Side.G].policy.arguments == {"betas": [0.5, 0.9]}
     assert cells[0].players[Side.D].policy.arguments == cells[1].players[Side.D].policy.arguments  # the run's
     real, fake = torch.tensor([0.3, -2.0]), torch.tensor([0.1, 1.5])
     for cell, kind in zip(cells, (hinge, nonsaturating, nonsaturating, hinge), strict=True):
@@ -132,68 +125,7 @@ def eaten(cell, *own, **grid):
     return DataShares(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
 
 
-def test_disjoint_diets_follow_the_cell_numbers_and_shares():
-    own = (CellOptions((2,), diet=0.5), CellOptions((1,), classes=(0, 1, 2)))
-    parts = [eaten(cell, *own, diet=1 / 8, overlap=False) for cell in range(4)]
-    rows = [set(part._rows.tolist()) for part in parts]
-    assert [len(part) for part in parts[::2]] == [len(DIGITS) // 8, len(DIGITS) // 2] and len(parts[3]) == 179
-    assert sum(map(len, rows)) == len(set.union(*rows))
-    y = parts[1].fetch(range(len(parts[1])))["label"]
-    assert set(y.tolist()) == {0, 1, 2} and 30 < len(parts[1]) < 80
-
-
 def test_full_diet_is_the_source_object():
     own = CellOptions((0,), diet=0.5)
     assert eaten(1, own) is DIGITS and len(eaten(0, own)) == len(DIGITS) // 2
     assert eaten(0, CellOptions((0,), diet=1.0), diet=0.5) is DIGITS
-
-
-SGD = "grid.cells=[{at: [0], g: {optimizer: {name: SGD, lr: 0.5, arguments: {momentum: 0.5}}}}]"
-
-
-def test_clone_between_optimisers_inherits_neither_state_nor_rate(tmp_path):
-    """Whoever comes to another optimiser comes without what the old one remembers, at the rate of who is replaced."""
-    population = grid(tmp_path, SGD, "grid.replacement=always", "grid.rates.probability=0")
-    taken = {}
-    for cell in population.cells:
-        become = cell.clone
-
-        def told(side, genome, lr, number=cell.number, become=become):
-            taken[number, side] = genome, lr
-            return become(side, genome, lr)
-
-        cell.clone = told
-    strangers, kin = 0, 0
-    for _ in range(8):
-        origin = {cell.centre[side]: (cell.number, cell.centre[side]) for cell in population.cells for side in Side}
-        population.evolve()
-        for (number, side), (genome, lr) in taken.items():
-            parent, before = origin[genome]
-            assert all(torch.equal(genome.tensors[name], value) for name, value in before.weights.items())
-            apart = side is Side.G and (number == 0) != (parent == 0)
-            strangers += apart
-            kin += not apart and parent != number and bool(before.traits.memory)
-            assert lr == (0.5 if side is Side.G and number == 0 else 1e-3)
-            assert genome.tensors.keys() == (before.weights if apart else before.tensors).keys()
-    assert strangers > 3 and kin > 3
-    kinds = [cell.centre[Side.G].traits.memory.rpartition(".")[2] for cell in population.cells]
-    assert kinds == ["SGD", "Adam", "Adam", "Adam"]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "same"),
-    [
-        ("{name: Adam, lr: 0.5, arguments: {betas: [0.0, 0.99]}}", True),
-        ("{name: Adam, arguments: {betas: [0.5, 0.99]}}", False),
-        ("{name: Adam, arguments: {betas: [0.0, 0.99], amsgrad: true}}", False),
-        ("{name: RMSprop}", False),
-    ],
-)
-def test_same_optimizer_compares_name_and_arguments(tmp_path, optimizer, same):
-    population = grid(tmp_path, f"grid.cells=[{{at: [1, 2], g: {{optimizer: {optimizer}}}}}]", "grid.tournament=4")
-    optimizer_of = population.optimizer_of
-    assert (optimizer_of(Side.G, 0) == optimizer_of(Side.G, 1)) is same
-    assert optimizer_of(Side.G, 1) == optimizer_of(Side.G, 2)
-    assert optimizer_of(Side.D, 0) == optimizer_of(Side.D, 1)
-    for _ in range(3):  # genomes go to and fro, and every optimiser can step
-        population.evolve()

@@ -19,10 +19,8 @@ from tests.unit.test_cell_options import WORDS
         ("{loss: hinge}", "grid.cells.0.at is required; pass grid.cells.0.at=VALUE, a list, each an integer >= 0"),
         ("{at: [1], classes: []}", "grid.cells.0: classes is empty; list at least one"),
         ("{at: [1], labels: [3]}", "grid.cells.0.labels: unknown key; choose one of at, loss, g, d, "),
-        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: unknown key; choose one of optimizer, lr"),
-        ("{at: [1], g: {lr: 1, optimizer: SGD}}", "grid.cells.0.g: lr and optimizer cannot be combined"),
-        ("{at: [1], g: {optimizer: 3}}", "grid.cells.0.g.optimizer: must be a map of name, lr"),
-        ("{at: [1], g: {lr: 1, optimizer: {}}}", "grid.cells.0.g: lr and optimizer cannot be combined"),
+        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: unknown key; choose one of lr"),
+        ("{at: [1], g: {lr: 0}}", "grid.cells.0.g.lr: must be a number > 0 or null, not 0"),
         ("{at: [1], diet: 0}", "grid.cells.0.diet: must be a number > 0 and <= 1 or null, not 0"),
         ("{at: [1], loss: hing}", "grid.cells.0.loss.name: unknown loss 'hing'; choose one of hinge, "),
     ],
@@ -31,24 +29,3 @@ def test_invalid_cell_options_give_a_one_line_error(word, found):
     with pytest.raises(ConfigError) as caught:
         read_recipe("digits", (*WORDS, f"grid.cells=[{word}]"))
     assert str(caught.value).startswith(f"command line: {found}") and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (("grid.edges=[[0, 4]]",), "edges: [0, 4] is not a pair of cells; use two numbers from 0 to 3"),
-        (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: [9, 0] is not a pair of cells"),
-        (
-            ("grid.diet=0.3", "grid.overlap=false"),
-            "the diets of 4 cells without overlap are 1.2 of the images; lower their sum to 1",
-        ),
-        (
-            ("grid.diet=0.2", "grid.overlap=false", "grid.cells=[{at: [0], diet: 0.5}]"),
-            "the diets of 4 cells without overlap are 1.1 of the images; lower their sum to 1",
-        ),
-    ],
-)  # fmt: skip
-def test_invalid_grid_gives_a_one_line_error(words, found):
-    with pytest.raises(ConfigError, match=r"^command line: grid: ") as caught:
-        read_recipe("digits", (*WORDS, *words))
-    assert found in str(caught.value) and "\n" not in str(caught.value)

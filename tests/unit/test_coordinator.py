@@ -49,14 +49,6 @@ def test_end_closes_all_workers_together(begun):
     assert not [text for text in grid.said if "failed" in text]
 
 
-def test_changed_neighbourhood_on_workers_equals_one_process(begun, tmp_path):
-    """On a ring of 1 x 4 with one neighbour workers 0 and 2 need not meet; on the graph that follows they do."""
-    words = ("grid.shape=1x4", "grid.edges=[[0, 1], [2, 3]]", "grid.changes=[{at: 2, edges: [[0, 2], [1, 3]]}]")
-    grid = begun(*words, workers=4)
-    grid.evolve(4)
-    assert grid.genomes() == alone(tmp_path / "alone", 4, *words)
-
-
 def test_worker_with_heartbeats_but_no_progress_fails(begun, tmp_path):
     over, stuck = threading.Event(), threading.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -83,6 +84,6 @@ def test_fitness_computes_images_and_logits_once(monkeypatch):
                 found.fitness(side, centres[one][side], [centres[n][other] for n in near], cell)
     # any two cells of a 3x3 torus share a neighbourhood: 81 pairs instead of 9 x 25, and each D sees real images once
     assert calls == {Side.G: 9, Side.D: 81 + 9}
-    copies = {side: value.without_optimizer_state() for side, value in centres[0].items()}
+    copies = {side: replace(value) for side, value in centres[0].items()}
     assert found.losses(copies[Side.G], copies[Side.D], 0) == found.losses(centres[0][Side.G], centres[0][Side.D], 0)
     assert calls == {Side.G: 9, Side.D: 90}

@@ -16,17 +16,14 @@ from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
 
-def test_record_with_changed_neighbourhood_applies_from_then_on():
-    lines = [{"generation": n, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])} for n in (1, 2, 3, 4, 5)]
-    lines[1]["neighbours"] = [[0, 2], [1, 2], [2, 0]]
-    lines[3]["neighbours"] = [[0, 7], "x"]
-    found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
-    for n, line in enumerate(lines):
-        found.add(n, float(n), line)
+def test_record_names_the_neighbours_of_the_best_cell():
+    named = []
+    for neighbours in ([[0, 2], [1, 2], [2, 0]], [[0, 7], "x"]):
+        found = population(shape=(1, 3), neighbours=neighbours)
+        found.add(1, 1.0, {"generation": 1, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])})
         _, mixture = population_section(found, run_end(1.0, 1.0)).notes
         named.append(mixture.removeprefix("Mixture of cell 0: "))
-    both, strange = "cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."
-    assert named == ["cell 0 (itself) 0.5, cell 1 0.5.", both, both, strange, strange]
+    assert named == ["cell 0 (itself) 0.5, cell 2 0.5.", "itself 0.5, neighbour 1 0.5."]
     assert GridHistory().after_start({"shape": [1, 3]}).grid.neighbours == ()
 
 

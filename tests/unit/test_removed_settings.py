@@ -24,6 +24,8 @@ SETTING_OF = {  # registry -> the setting that names a file of it
 
 def setting(key: str) -> str:
     """The word of a command line that sets a removed key."""
+    if key.startswith("grid.cells.N.g."):
+        return f"grid.cells=[{{at: [0], d: {{{key.rpartition('.')[2]}: 1}}}}]"
     registry, _, rest = key.partition(".")
     name, _, option = rest.partition(".")
     at = SETTING_OF.get(registry, registry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -18,7 +17,6 @@ from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.option_types import Choice
-from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
@@ -73,16 +71,7 @@ def grid_losses(config: RunConfig) -> list[Choice]:
 
 
 def player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> PlayerOptions:
-    """Return the run's options of a player, with the cell's optimiser or learning rate."""
-    if cell is None:
+    """Return the run's options of a player, with the cell's learning rate."""
+    if cell is None or cell.lr is None:
         return options
-    optimizer = cell.optimizer or options.optimizer
-    return replace(options, optimizer=replace(optimizer, lr=cell.lr or optimizer.lr))
-
-
-def optimizer_kind(config: RunConfig, side: Side, number: int) -> tuple[str, dict[str, Any]]:
-    """Return the optimiser of a cell's player and its arguments, without the learning rate."""
-    assert config.grid is not None
-    cell = config.grid.of_cell(number)
-    player = player_options(config.g, cell.g) if side is Side.G else player_options(config.d, cell.d)
-    return player.optimizer.name, player.optimizer.arguments
+    return replace(options, optimizer=replace(options.optimizer, lr=cell.lr))

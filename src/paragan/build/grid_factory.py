@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from paragan import build
 from paragan.build import evaluation
-from paragan.build.cells import build_cell, grid_losses, optimizer_kind
+from paragan.build.cells import build_cell, grid_losses
 from paragan.build.grid_evaluation import fitness_evaluator, opponent_network
-from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.executors.choice import select_executor
@@ -21,6 +20,7 @@ from paragan.coevolution.genome import EvalNetwork
 from paragan.coevolution.mixture import MixtureScorer
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
+from paragan.coevolution.topology import topology_of
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
@@ -97,14 +97,13 @@ class GridFactory:
             self.config.seed,
             self.options,
             cells,
-            topology=partial(topology.topology_at, self.options),
+            topology=topology_of(self.options),
             make_evaluator=partial(
                 fitness_evaluator, self.options, self.data.train, self.data_shares, self.prior, eval_networks
             ),
             executor=select_executor(self.options, cells, self.config.train.batch, say),
             mixture_scorer=judge and MixtureScorer(self.generator, judge, self.prior, self.options.mixture.num_images),
             opponent=partial(opponent_network, self.makers, cells[0]),
-            optimizer_of=cache(partial(optimizer_kind, self.config)),
         )
 
     @property

@@ -98,7 +98,7 @@ class _CoordinatorServer:
         folder: Path,
         say: Callable[[str], None],
         external_workers: ExternalWorkers | None,
-        topology: Callable[[int], Topology],
+        topology: Topology,
         like: Centre,
     ) -> _CoordinatorServer:
         grid = config.grid

@@ -55,12 +55,7 @@ class DataShares:
         num = len(self.source)
         if share == 1 and not classes:
             return self.source
-        if share == 1:
-            rows = np.arange(num)
-        elif self.options.overlap:
-            rows = subset.random_rows(num, share, self.seed, cell)
-        else:
-            rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
+        rows = np.arange(num) if share == 1 else subset.random_rows(num, share, self.seed, cell)
         selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
         if not len(selected):
             spec_index = self.options.cells.index(self.options.of_cell(cell))

@@ -18,7 +18,6 @@ from paragan.coevolution.executors import auto
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
-from paragan.coevolution.topology import Topology
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
@@ -103,10 +102,6 @@ class Evolution(TrainingLoop):
         executor = self.population.executor
         return executor if isinstance(executor, auto.AutoExecutor) else None
 
-    def _topology(self, ago: int = 0) -> Topology:
-        """Return the topology of the newest generation, or of the one `ago` generations earlier."""
-        return self.population.topology(max(0, self.population.generation - 1 - ago))
-
     def _begin(self) -> Iterator[Event]:
         """Train the judge first, so that a stop during its training interrupts no generation."""
         if self.prepare is not None and not self.is_finished:
@@ -119,7 +114,7 @@ class Evolution(TrainingLoop):
             "shape": self.population.options.rows_columns,
             "losses": list(self.losses),
             "scored_by": self.scored_by,
-            "neighbours": self._topology().neighbours,
+            "neighbours": self.population.topology.neighbours,
         }
         return {**super().describe(), "grid": grid}
 
@@ -138,13 +133,11 @@ class Evolution(TrainingLoop):
         yield from super().end()
 
     def record(self) -> dict[str, Any]:
-        """Return the values of a generation for JSON, with neighbourhoods only if they changed."""
-        near = self._topology().neighbours
+        """Return the values of a generation for JSON."""
         assert isinstance(self.scheme, Generations)
         profile = self.scheme.profile
         return {
             "generation": self.population.generation,
-            **({} if near == self._topology(1).neighbours else {"neighbours": near}),
             "cells": {str(cell.number): cell.record for cell in self.cells},
             "profile": {"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
             **({"workers": workers} if (workers := self.population.workers) else {}),
@@ -166,7 +159,7 @@ class Evolution(TrainingLoop):
             members = list(self.ensemble.counts)
             weights = [float(count) for count in self.ensemble.counts.values()]
         else:
-            members = list(self._topology().neighbours[cell.number])
+            members = list(self.population.topology.neighbours[cell.number])
             weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
         generators = {cell.number: cell.centre[Side.G] for cell in self.cells}
         return self.make_mixture([generators[n].network_state(average=True) for n in members], weights)

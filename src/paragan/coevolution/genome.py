@@ -98,11 +98,6 @@ class Genome:
         restore(player, StoredTensors.of(local | dict(loaded)), counters)
         player.set_lr_base(self.traits.lr)
 
-    def without_optimizer_state(self, lr: float | None = None) -> Genome:
-        """Return a copy without optimiser state. lr: replaces its learning rate."""
-        rate = self.traits.lr if lr is None else lr
-        return replace(self, tensors=self.weights, traits=replace(self.traits, memory="", lr=rate))
-
     @property
     def weights(self) -> dict[str, Tensor]:
         """Tensors of the network and its EMA, without optimiser state."""

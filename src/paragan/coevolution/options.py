@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Annotated, Literal
 
 from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Natural, NotNegative, Positive
-from paragan.game.options import OptimizerOptions
 
 Share = Annotated[float, Interval(gt=0, le=1)]
 
@@ -54,32 +53,11 @@ class MixtureOptions:
 
 
 @dataclass(frozen=True)
-class NeighbourhoodChange:
-    """Neighbourhood that replaces the previous one from generation `at` on."""
-
-    at: Count
-    """First generation with this neighbourhood."""
-    topology: Literal["torus", "ring"] = "torus"
-    """Neighbours of a cell: on a torus or on a ring."""
-    radius: Count = 1
-    """Distance up to which cells are neighbours."""
-    edges: tuple[tuple[Natural, Natural], ...] | None = None
-    """Pairs [a, b] of cells that read each other, instead of a topology."""
-
-
-@dataclass(frozen=True)
 class CellPlayerOptions:
-    """Optimiser or learning rate of a player in single cells."""
+    """Learning rate of a player in single cells."""
 
-    optimizer: OptimizerOptions | None = None
-    """Complete optimiser options of these cells, instead of the run's."""
     lr: Positive | None = None
     """Initial learning rate of these cells, with the run's optimiser."""
-
-    def __post_init__(self) -> None:
-        if self.optimizer is not None and self.lr is not None:
-            hint = "set the rate in the optimiser: {optimizer: {name: …, lr: …}}"
-            raise ValueError(f"lr and optimizer cannot be combined; {hint}")
 
 
 @dataclass(frozen=True)
@@ -91,9 +69,9 @@ class CellOptions:
     loss: Annotated[Choice, Category("losses")] | None = None
     """Loss of these cells in all generations, instead of a drawn one."""
     g: CellPlayerOptions | None = None
-    """G's optimiser or learning rate in these cells."""
+    """G's learning rate in these cells."""
     d: CellPlayerOptions | None = None
-    """D's optimiser or learning rate in these cells."""
+    """D's learning rate in these cells."""
     diet: Share | None = None
     """Share of the training images that these cells use."""
     classes: tuple[Natural | str, ...] | None = None
@@ -116,12 +94,8 @@ class GridOptions:
     """Size of the grid, ROWSxCOLUMNS."""
     topology: Literal["torus", "ring"] = "torus"
     """Neighbours of a cell: on a torus or on a ring."""
-    radius: Count = 1
-    """Distance up to which cells are neighbours."""
-    edges: tuple[tuple[Natural, Natural], ...] | None = None
-    """Pairs [a, b] of cells that read each other, instead of a topology."""
-    changes: tuple[NeighbourhoodChange, ...] = ()
-    """Other neighbourhoods, from given generations on."""
+    radius: Natural = 1
+    """Distance up to which cells are neighbours; 0: cells are independent."""
     batches: Count = 600
     """Batches per generation; the run ends after the generation in which D reaches train.kimg."""
     tournament: Natural = 2
@@ -135,17 +109,11 @@ class GridOptions:
     rates: RateOptions = field(default_factory=RateOptions)
     """Mutation of the learning rates."""
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
-    """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
-    loss_per: Literal["generation", "batch"] = "generation"
-    """How often a loss is drawn from `losses`: for each generation or for each batch."""
+    """Losses from which one is drawn for each cell and generation (Mustangs); empty: the run's loss."""
     diet: Share = 1.0
-    """Share of the training images that a cell uses."""
-    overlap: bool = True
-    """Whether two cells may use the same image."""
+    """Share of the training images that a cell uses, drawn for each cell."""
     cells: tuple[CellOptions, ...] = ()
     """Options of single cells."""
-    inherit_optimizer_state: bool = True
-    """Whether a clone inherits the optimiser state with the weights."""
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
     """Weights of the generators of a neighbourhood."""
     executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
@@ -163,23 +131,7 @@ class GridOptions:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
             problem = f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells"
             raise ValueError(f"{problem}; use e.g. 3x3")
-        self._check_edges()
         self._check_cells()
-        total = sum(self.data_shares)
-        if not self.overlap and total > 1 + 1e-9:
-            raise ValueError(
-                f"the diets of {self.num_cells} cells without overlap are {total:.4g} of the images; "
-                "lower their sum to 1, or set overlap=true"
-            )
-
-    def _check_edges(self) -> None:
-        given = {"edges": self.edges}
-        given |= {f"changes.{n}.edges": change.edges for n, change in enumerate(self.changes)}
-        for where, edges in given.items():
-            for edge in edges or ():
-                if max(edge) >= self.num_cells:
-                    hint = f"use two numbers from 0 to {self.num_cells - 1}"
-                    raise ValueError(f"{where}: {list(edge)} is not a pair of cells; {hint}")
 
     def _check_cells(self) -> None:
         for number, options in enumerate(self.cells):

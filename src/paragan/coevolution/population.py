@@ -54,21 +54,18 @@ class LocalExchange:
 class Population:
     """Cells of one process.
 
-    topology, make_evaluator: neighbourhoods and fitness of a generation. mixture_scorer: None:
-    mixture weights stay unchanged. opponent: loads a genome as a network to play against.
-    optimizer_of: optimiser of a side of a cell with its arguments; its state and learning rate are
-    inherited between cells where it is equal.
+    make_evaluator: fitness of a generation. mixture_scorer: None: mixture weights stay unchanged.
+    opponent: loads a genome as a network to play against.
     """
 
     seed: int
     options: GridOptions
     cells: Sequence[Cell]
-    topology: Callable[[int], Topology]
+    topology: Topology
     make_evaluator: Callable[[int], FitnessEvaluator]
     executor: Executor
     mixture_scorer: MixtureScorer | None = None
     opponent: Callable[[Side, Genome], CalledNetwork] | None = None
-    optimizer_of: Callable[[Side, int], object] = lambda side, cell: None
     exchange: Exchange = field(default_factory=LocalExchange)
     generation: int = 0  # number of finished generations
     check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort
@@ -77,15 +74,14 @@ class Population:
         """Run one generation; returns its times, and the last training scalars of each cell."""
         time = self.generation
         profile = Profile()
-        topology = self.topology(time)
         evaluator = self.make_evaluator(time)
         with profile.measure("gather"):
-            near = self._gather(topology, time)
+            near = self._gather(time)
         with profile.measure("evaluate"):
             evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
             before = {n: self._fitness(evaluator, group, group, n) for n, group in near.items()}
         with profile.measure("update_genomes"):
-            parents = {n: self._select(before[n], near[n], topology.neighbours[n]) for n in near}
+            parents = {n: self._select(before[n], near[n], n) for n in near}
         with profile.measure("mutate"):
             rates = {n: self._mutate_rates(parents[n], n) for n in near}
         with profile.measure("update_genomes"):
@@ -102,24 +98,16 @@ class Population:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
         with profile.measure("score"):
             pools: dict[Genome, SampleFeatures] = {}
-            former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
-                if former[cell.number] != topology.neighbours[cell.number]:
-                    cell.weights = ()  # weights of other neighbours
                 self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
         self.generation += 1
         return profile, scalars
 
-    def _gather(self, topology: Topology, time: int) -> dict[int, list[Centre]]:
+    def _gather(self, time: int) -> dict[int, list[Centre]]:
         """Return the centres of each cell's neighbourhood, beginning with the cell."""
         mine = {cell.number: cell.centre for cell in self.cells}
-        theirs = self.exchange.gather(self.cells, topology.reach(mine), time)
-        if not self.options.inherit_optimizer_state:
-            theirs = {
-                cell: {s: genome.without_optimizer_state() for s, genome in centre.items()}
-                for cell, centre in theirs.items()
-            }
-        neighbours = topology.neighbours
+        theirs = self.exchange.gather(self.cells, self.topology.reach(mine), time)
+        neighbours = self.topology.neighbours
         return {cell: [mine[cell], *(theirs[n] for n in neighbours[cell][1:])] for cell in mine}
 
     def _fitness(
@@ -134,20 +122,14 @@ class Population:
         return fitness
 
     def _select(
-        self, fitness: Mapping[Side, Sequence[float]], group: Sequence[Centre], numbers: Sequence[int]
+        self, fitness: Mapping[Side, Sequence[float]], group: Sequence[Centre], cell: int
     ) -> dict[Side, Genome]:
-        """Return the genomes that a cell clones. numbers: of the cells of its neighbourhood.
-
-        Inherits only weights from a cell with another optimiser, not the learning rate.
-        """
-        cell = numbers[0]
+        """Return the genomes that a cell clones, with optimiser state and learning rate."""
         size = self.options.tournament
         parents = {}
         for side in Side:
             place = tournament(fitness[side], size, self.seed, cell, self.generation, side) if size else 0
             parents[side] = group[place][side]
-            if self.optimizer_of(side, cell) != self.optimizer_of(side, numbers[place]):
-                parents[side] = parents[side].without_optimizer_state(group[0][side].traits.lr)
         return parents
 
     def _mutate_rates(self, parents: Mapping[Side, Genome], cell: int) -> dict[Side, float]:
@@ -166,10 +148,10 @@ class Population:
             slot.draw(candidates, self.options.batches, self.seed, cell.number, self.generation)
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
+        """Return the loss of a cell, which is that of the generation in every batch."""
         self.check_stop()
-        draw = batch if self.options.loss_per == "batch" else 0
         count = len(cell.losses)
-        return draw_loss(count, self.seed, cell.number, self.generation, draw) if count else 0
+        return draw_loss(count, self.seed, cell.number, self.generation) if count else 0
 
     def _replace(
         self,
@@ -225,7 +207,7 @@ class Population:
         pools: cache of features by genome.
         """
         members = [cell.centre[Side.G], *group[1:]]
-        if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
+        if len(cell.weights) != len(members):  # the first generation, or another radius after a resume
             cell.weights = (1 / len(members),) * len(members)
         scorer = self.mixture_scorer
         if scorer is None or not self.options.mixture.num_images:

@@ -1,7 +1,7 @@
 """Neighbourhoods of cells, as integers alone.
 
 A neighbourhood lists the cell itself first, then the others in a fixed order, each once. No other
-code depends on the shape of the grid, so neighbourhoods may change in every generation.
+code depends on the shape of the grid.
 """
 
 from __future__ import annotations
@@ -48,24 +48,11 @@ def ring(cells: int, radius: int = 1) -> Topology:
     return Topology(tuple(_unique((cell + step) % cells for step in steps) for cell in range(cells)))
 
 
-def graph(cells: int, edges: Iterable[tuple[int, int]]) -> Topology:
-    """Build a graph, in which both ends of an edge (a, b) read each other."""
-    near: list[list[int]] = [[cell] for cell in range(cells)]
-    for a, b in edges:
-        near[a].append(b)
-        near[b].append(a)
-    return Topology(tuple(_unique(cell) for cell in near))
-
-
-def topology_at(options: GridOptions, generation: int) -> Topology:
-    """Return the neighbourhoods in a generation of a run."""
-    started = [change for change in options.changes if change.at <= generation]
-    now = max(started, key=lambda change: change.at, default=options)
-    if now.edges is not None:
-        return graph(options.num_cells, now.edges)
-    if now.topology == "ring":
-        return ring(options.num_cells, now.radius)
-    return torus(*options.rows_columns, now.radius)
+def topology_of(options: GridOptions) -> Topology:
+    """Return the neighbourhoods of a grid."""
+    if options.topology == "ring":
+        return ring(options.num_cells, options.radius)
+    return torus(*options.rows_columns, options.radius)
 
 
 def _steps(radius: int) -> list[tuple[int, int]]:

@@ -36,7 +36,7 @@ def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation:
     return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
 
 
-def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
+def draw_loss(count: int, seed: int, cell: int, generation: int) -> int:
     """Draw the number of a loss uniformly from `count` (Mustangs)."""
-    generator = rng.generator(seed, "loss", cell, generation, batch)
+    generator = rng.generator(seed, "loss", cell, generation, 0)
     return int(torch.randint(count, (), generator=generator))

@@ -8,15 +8,16 @@ from pathlib import Path
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _PLAYER = re.compile(r"^(g|d|players\.\w+)\.")
+_CELL = re.compile(r"^grid\.cells\.\d+\.[gd]\.")
 
 
 def replacement_of(*keys: str) -> str | None:
     """Return what to do instead of the first of these keys that was removed, or None.
 
-    The keys of every player are listed as those of `g`.
+    The keys of every player are listed as those of `g`, and those of every cell as of `grid.cells.N.g`.
     """
     for key in keys:
-        text = _removed().get(_PLAYER.sub("g.", key))
+        text = _removed().get(_CELL.sub("grid.cells.N.g.", _PLAYER.sub("g.", key)))
         if text is not None:
             return text
     return None

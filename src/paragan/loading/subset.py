@@ -13,7 +13,6 @@ import numpy as np
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.errors import ConfigError
 from paragan.core.source import Source
 from paragan.loading.order import Indices, Order
 
@@ -50,20 +49,9 @@ class SubsetSource(Source):
 
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
-    """Draw a sorted random share of `num` rows for one cell; the rows of cells may overlap."""
-    return _rows(num, rng.key(seed, "diet", cell), 0, _count(num, share))
-
-
-def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> Indices:
-    """Draw a sorted random share of `num` rows for one cell, without overlap with other cells.
-
-    The rows of cells 0, 1, … are consecutive parts of one random order. shares: of all cells.
-    Raises `ConfigError` if `num` is too small.
-    """
-    counts = [_count(num, share) for share in shares]
-    if sum(counts) > num:
-        raise ConfigError(f"grid.overlap=false needs at least one image per cell: {num} images for {len(shares)} cells")
-    return _rows(num, rng.key(seed, "diet"), sum(counts[:cell]), counts[cell])
+    """Draw a sorted random share of `num` rows, at least one, for one cell; the rows of cells may overlap."""
+    count = max(1, int(num * share))
+    return np.sort(Order(num, rng.key(seed, "diet", cell)).at(np.arange(count)))
 
 
 def read_labels(source: Source) -> Indices:
@@ -73,11 +61,3 @@ def read_labels(source: Source) -> Indices:
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))
         labels_N[rows] = source.fetch(rows)["label"].numpy()
     return labels_N
-
-
-def _count(num: int, share: float) -> int:
-    return max(1, int(num * share))
-
-
-def _rows(num: int, key: int, first: int, count: int) -> Indices:
-    return np.sort(Order(num, key).at(np.arange(first, first + count)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -133,7 +133,7 @@ class GridHistory:
             return self
         if known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
             return GridHistory(grid)
-        self.grid = grid  # the neighbourhood may have changed
+        self.grid = grid  # a resume may change the neighbourhood
         return self
 
     def add(self, step: int, kimg: float, values: Mapping[str, Any], seconds: float = 0.0) -> None:
@@ -145,8 +145,6 @@ class GridHistory:
         if grid is None or number is None or number < last:
             return
         lines = [to_mapping(cells.get(str(cell))) for cell in range(grid.cells)]
-        if "neighbours" in values:  # it has changed
-            self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
         scores = [finite_or_nan(line.get("score")) for line in lines]
         self.latest = Generation(number, scores, [natural_or_nan(line.get("loss")) for line in lines])
         best = self.latest.best

@@ -40,7 +40,7 @@ class Coordinator:
 
     membership: Membership
     shape: tuple[int, int]
-    topology: Callable[[int], Topology]
+    topology: Topology
     make_communicator: CommunicatorFactory
     like: Centre
     timeout_s: float
@@ -50,7 +50,6 @@ class Coordinator:
     at: int = 0  # generations finished by all workers
     _edge: int = 0  # generation boundary of `states`
     _owners: list[int] = field(default_factory=list)
-    _topology: Topology | None = None  # of the present membership
     _membership_number: int = 0
     _num_unbalanced: int = 0
     _communicator: Communicator | None = None
@@ -67,7 +66,7 @@ class Coordinator:
         while not results or self.at < target:
             try:
                 self.membership.admit()
-                if self.membership.is_stale or self._topology != self.topology(self.at) or self._unbalanced():
+                if self.membership.is_stale or self._unbalanced():
                     self._assign()
                 results = self._run_generation()
             except FailedWorker:
@@ -141,11 +140,7 @@ class Coordinator:
 
     def _until(self) -> int:
         """Return the generation up to which workers may run before the next one is complete."""
-        until = self.at + 1
-        end = min(self.num_generations, until + self.max_age)
-        while until < end and self.topology(until) == self._topology:
-            until += 1
-        return until
+        return min(self.num_generations, self.at + 1 + self.max_age)
 
     def _gather(self) -> None:
         for member in self.membership.active:
@@ -181,7 +176,6 @@ class Coordinator:
         saved["coordinator"] = {self._edge: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
         self.at, cell_sources = recovery_sources(saved, last, may_differ=self.max_age > 0)
-        self._topology = self.topology(self.at)
         self._connect(ranks, cell_sources)
         self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False
@@ -190,12 +184,11 @@ class Coordinator:
 
     def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""
-        assert self._topology is not None
         source_ranks = [None if source is None else ranks[source.name] for source in cell_sources]
         active = self.membership.active
         transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
-        exchanged = exchange_routes(self._owners, self._topology)
+        exchanged = exchange_routes(self._owners, self.topology)
         routes = {route for route in exchanged | transfers if root not in route}
         order = {
             "membership": self._membership_number,

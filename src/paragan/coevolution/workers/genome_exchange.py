@@ -101,13 +101,13 @@ class GenomeExchange:
 
     communicator: Communicator
     owners: Sequence[int]
-    topology: Callable[[int], Topology]
+    topology: Topology
     like: Centre
     copies: dict[int, dict[int, CellState]] = field(default_factory=dict)
 
     def gather(self, cells: Sequence[Cell], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         """Exchange cells with the other workers; returns the centres of the cells in `reach`."""
-        routes = exchange_routes(self.owners, self.topology(generation))
+        routes = exchange_routes(self.owners, self.topology)
         here = {cell.number: cell.state() for cell in cells}
         received = transfer_cells(self.communicator.exchange, self.communicator.rank, routes, here, self.like)
         self.copies[generation] = received
@@ -134,7 +134,7 @@ class AsyncGenomeExchange(GenomeExchange):
         """Post this worker's cells, and wait only for neighbours older than the bound."""
         here = {cell.number: cell.state() for cell in cells}
         rank = self.communicator.rank
-        self._routes = exchange_routes(self.owners, self.topology(generation))
+        self._routes = exchange_routes(self.owners, self.topology)
         number = torch.tensor([generation]).view(torch.uint8)
         sent = {b: cells for (a, b), cells in self._routes.items() if a == rank}
         self.communicator.post({b: [number, *pack_cells(cells, here)] for b, cells in sent.items()})
