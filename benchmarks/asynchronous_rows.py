@@ -165,7 +165,6 @@ TABLES: Mapping[str, Table] = {
             "fd[judge]",
             (
                 "data.size=32",
-                "data.cache_mb=400",
                 "model.conditional=true",
                 "model.width=8",
                 "augment=null",

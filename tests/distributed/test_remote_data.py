@@ -19,7 +19,7 @@ FAULTY = Conditions(latency_ms=5, sigma=0.7, cut=0.03, truncated=0.03, unavailab
 BATCH = 12
 STEPS = 30
 SETTINGS = (
-    "data.name=shards", "data.size=8", "data.disk_cache_mb=0", "data.cache_mb=0", "loading.prefetch=3",
+    "data.name=shards", "data.size=8", "data.disk_cache_mb=0", "loading.prefetch=3",
     "loading.threads=2",
     "model.width=4", "model.latent=8", f"train.batch={BATCH}", "train.kimg=0.36", "train.timeout_s=60",
     "every.save_kimg=0.06", "every.sample_kimg=0", "evaluation.features=null", "penalties=[{name: odd.seen}]",

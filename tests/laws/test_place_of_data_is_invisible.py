@@ -43,7 +43,7 @@ def from_disk(served, tmp_path_factory):
     [
         ("disk", ("loading.prefetch=5", "loading.threads=3")),
         ("http", ("loading.prefetch=0", "data.disk_cache_mb=0")),
-        ("http", ("loading.prefetch=7", "loading.threads=4", "data.cache_mb=0")),
+        ("http", ("loading.prefetch=7", "loading.threads=4")),
         ("s3", ("loading.prefetch=3", "loading.threads=2", "data.disk_cache_mb=0")),
     ],
 )

@@ -33,7 +33,7 @@ def images(tmp_path_factory):
 
 
 def words(images, steps, *more):
-    data = ("data.name=folder", f"data.path={images}", "data.size=8", "data.channels=1", "data.cache_mb=0")
+    data = ("data.name=folder", f"data.path={images}", "data.size=8", "data.channels=1")
     return [*data, *SMALL, "data.flip=true", "train.batch=8", f"train.kimg={steps * 8 / 1000}", *more]
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from paragan.datasets import _image_decoding, folder, shards
-from tests.prepared_shards import image_folder, prepared
+from paragan.datasets import folder
 
 
 def both(root, size=8, **options):
@@ -103,33 +100,3 @@ def test_shrinking_averages(tmp_path):
     x_CHW = first(Image.fromarray(board.astype(np.uint8)), tmp_path)
     assert x_CHW.float().std() < 8
     assert abs(x_CHW.float().mean() - 127.5) < 4
-
-
-@pytest.mark.parametrize(("width", "height", "scale"), [(256, 192, 4), (159, 256, 2), (63, 200, 1)])
-def test_reduced_jpeg_is_the_image_at_a_fraction_of_its_size(width, height, scale):
-    y, x = np.mgrid[0:height, 0:width]
-    pixels = np.stack([x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], -1).astype(np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=95)
-    found = _image_decoding.decode_image(stream.getvalue(), "x", least_side=2 * 16 + 8)
-    assert found.size == (-(-width // scale), -(-height // scale))
-    whole = _image_decoding.decode_square(stream.getvalue(), "x", 16)
-    reduced = _image_decoding.decode_square(stream.getvalue(), "x", 16, reduce=True)
-    assert np.abs(whole.astype(int) - reduced).max() <= 4
-    assert np.array_equal(reduced, _image_decoding.decode_square(stream.getvalue(), "x", 16, reduce=True))
-
-
-@pytest.mark.parametrize("module", [folder, shards])
-def test_reduced_jpeg_is_in_the_fingerprint(tmp_path, module):
-    path = image_folder(tmp_path / "images", side=200)
-    if module is shards:
-        prepared(path, tmp_path / "shards")
-        path = tmp_path / "shards"
-    plain, same, reduced = (
-        module.source(module.Options(str(path), size=16, **more), "train")
-        for more in ({}, {"reduce_jpeg": False}, {"reduce_jpeg": True})
-    )
-    assert plain.fingerprint == same.fingerprint != reduced.fingerprint
-    rows = np.arange(len(plain))
-    x, y = (source.fetch(rows)["image"].int() for source in (plain, reduced))
-    assert 0 < (x - y).abs().float().mean() < 8

@@ -15,7 +15,7 @@ from benchmarks.storage_emulator import QUIET, Conditions, read_files, serve
 from benchmarks.storage_emulator.conditions import FAULTS
 from benchmarks.storage_emulator.upstream import Response
 from paragan.cli.main import main
-from paragan.datasets import shards
+from paragan.datasets import _image_files, shards
 from paragan.storage import bucket, remote_store
 from paragan.storage.shard_folder import ShardFolder
 from tests.data_refusals import refusal
@@ -58,11 +58,12 @@ def remote(served, scheme):
 @pytest.fixture(autouse=True)
 def _cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
 
 
 def epoch(path, **options):
     """The hash of all samples, in an order as the loader's, and the number of each."""
-    source = shards.source(shards.Options(str(path), size=8, cache_mb=0, **options), "train")
+    source = shards.source(shards.Options(str(path), size=8, **options), "train")
     rows = np.random.default_rng(3).permutation(len(source))
     digest = hashlib.sha256()
     for start in range(0, len(rows), 16):

@@ -12,13 +12,18 @@ import torch
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _batched_resize, _image_decoding, folder, imagenet, shards
+from paragan.datasets import _batched_resize, _image_decoding, _image_files, folder, imagenet, shards
 from paragan.datasets._batched_resize import resize_in_groups
 from paragan.loading import open_images
 from tests.prepared_shards import image_folder, prepared
 
 BICUBIC = Image.Resampling.BICUBIC
 SIZES = [(61, 45), (45, 61), (7, 5), (1, 3), (40, 40), (33, 32), (300, 8)]  # larger and smaller than 32
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
 
 
 def noise(width, height, channels=3, seed=0):
@@ -73,7 +78,7 @@ def test_square_crop_rounds_to_the_left_and_to_the_top():
 
 @pytest.mark.parametrize("group_bytes", [1, 10_000, 1 << 20])
 def test_bicubic_pixels_do_not_depend_on_the_images_resized_with_them(photos, monkeypatch, group_bytes):
-    source = open_images(photos, size=32, cache_mb=0, resize="bicubic")
+    source = open_images(photos, size=32, resize="bicubic")
     rows = np.arange(len(source))
     one_by_one = torch.cat([source.fetch([row])["image"] for row in rows])
     monkeypatch.setattr(_batched_resize, "_GROUP_BYTES", group_bytes)
@@ -81,9 +86,10 @@ def test_bicubic_pixels_do_not_depend_on_the_images_resized_with_them(photos, mo
     assert torch.equal(source.fetch(rows[::-1])["image"].flip(0), one_by_one)
 
 
-def test_cached_bicubic_images_are_those_of_the_files(photos):
+def test_cached_bicubic_images_are_those_of_the_files(photos, monkeypatch):
+    uncached = open_images(photos, size=32, resize="bicubic")
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 1 << 20)
     source = open_images(photos, size=32, resize="bicubic")
-    uncached = open_images(photos, size=32, cache_mb=0, resize="bicubic")
     rows = np.arange(len(source))
     first, again = source.fetch(rows)["image"], source.fetch(rows)["image"]
     assert not any(source.read(rows))

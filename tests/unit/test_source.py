@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from paragan.build.data import UnlabelledSource
-from paragan.datasets import digits, folder, paired, shards
+from paragan.datasets import _image_files, digits, folder, paired, shards
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder, prepared
 
 ROWS = np.array([3, 0, 7, 3])
 PLACES = np.array([10, 11, 12, 13])
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +28,12 @@ def root(tmp_path_factory):
     return folder
 
 
-def opened(name, root, cache_mb=0):
+def opened(name, root):
     if name == "digits":
         return digits.source(digits.Options(), "train")
     module = {"folder": folder, "shards": shards, "paired": paired}[name]
     path = root / ("shards" if name == "shards" else "images")
-    return module.source(module.Options(str(path), size=8, cache_mb=cache_mb), "train")
+    return module.source(module.Options(str(path), size=8), "train")
 
 
 @pytest.mark.parametrize("name", ["folder", "shards", "paired", "digits"])
@@ -43,8 +48,9 @@ def test_source_decodes_what_it_has_read(name, wrap, root):
     assert all(len(data) > 0 for data in encoded) == source.is_decoded
 
 
-def test_cached_rows_are_not_read_again(root):
-    source = opened("shards", root, cache_mb=1)
+def test_cached_rows_are_not_read_again(root, monkeypatch):
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 1 << 20)
+    source = opened("shards", root)
     fetched = source.fetch(ROWS)
     assert source.read(ROWS) == [b""] * 4
     assert torch.equal(source.fetch(ROWS)["image"], fetched["image"])

@@ -13,11 +13,17 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, DataError
+from paragan.datasets import _image_files
 from paragan.loading import TensorBatches, open_images
 from tests.prepared_shards import image_folder, prepared
 from tests.unit.test_pipeline import no_thread_remains
 
 __all__ = ["no_thread_remains"]
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    monkeypatch.setattr(_image_files, "CACHE_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +35,7 @@ def root(tmp_path_factory):
 
 
 def images(root, name="shards", **options):
-    return open_images(root / name, size=8, **{"held_out": 0.05, "cache_mb": 0} | options)
+    return open_images(root / name, size=8, **{"held_out": 0.05} | options)
 
 
 def stream(source, state, batches, world_size=1, batch=6, **limits):

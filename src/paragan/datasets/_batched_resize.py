@@ -34,7 +34,6 @@ def decode_unresized(
     channels: int = 3,
     crop: bool = True,
     background: int = 255,
-    reduce: bool = False,
 ) -> NDArray[np.uint8]:
     """Decode the bytes of a file to uint8 (channels, height, width), to be resized to `size`.
 
@@ -42,7 +41,7 @@ def decode_unresized(
     right or at the bottom. If the copy would take more than `MAX_BYTES`, the image is resized here,
     with Pillow's bicubic filter.
     """
-    image = _image_decoding.decode_converted(data, where, size, channels, background, reduce)
+    image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background)
     width, height = image.size
     side = min(width, height)
     left, top = ((width - side) // 2, (height - side) // 2) if crop else (0, 0)

@@ -21,7 +21,6 @@ MAX_PIXELS = 1 << 26  # 67 million
 MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to its file
 _MAX_SIDE = 65_535  # resizing needs tables of this length
 STRIP_PIXELS = 1 << 18
-_REDUCTION = 2  # resizing from twice the size differs little from the original (Pillow, `reducing_gap`)
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _SUFFIXES = (
     *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp")),
@@ -49,12 +48,11 @@ _DAMAGE_ERRORS = (
 )  # raised by Pillow's readers on damaged files
 
 
-def decode_image(data: bytes, where: str, least_side: int | None = None) -> Image.Image:
+def decode_image(data: bytes, where: str) -> Image.Image:
     """Decode an image in its stored mode; of an animation, the first frame.
 
     A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the
-    file in messages. least_side: a JPEG is decoded at 1/2, 1/4 or 1/8 of its width and height, while
-    both remain at least this. Raises `DataError` if the image is damaged, too large, or has floating-point
+    file in messages. Raises `DataError` if the image is damaged, too large, or has floating-point
     pixels, whose range is unknown.
     """
     _make_bomb_warnings_errors()
@@ -67,8 +65,6 @@ def decode_image(data: bytes, where: str, least_side: int | None = None) -> Imag
         stored = bytes_per_pixel(image.mode)
         if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
             image.draft(image.mode, (image.width // 2, image.height // 2))
-        elif image.format in ("JPEG", "MPO") and least_side is not None:
-            image.draft(image.mode, (least_side, least_side))
         _refuse_too_large(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     if image.mode == "F":
@@ -146,31 +142,21 @@ def decode_square(
     channels: int = 3,
     crop: bool = True,
     background: int = 255,
-    reduce: bool = False,
 ) -> NDArray[np.uint8]:
     """Decode the bytes of a file to uint8 (channels, size, size), as `decode_square_image`."""
-    return to_chw_array(decode_square_image(data, where, size, channels, crop, background, reduce))
+    return to_chw_array(decode_square_image(data, where, size, channels, crop, background))
 
 
-def decode_square_image(
-    data: bytes, where: str, size: int, channels: int, crop: bool, background: int, reduce: bool = False
-) -> Image.Image:
+def decode_square_image(data: bytes, where: str, size: int, channels: int, crop: bool, background: int) -> Image.Image:
     """Decode the bytes of a file to a grey or RGB image, resized with Lanczos' filter.
 
     where: the file in messages. crop: to the largest centred square; else the aspect ratio changes.
-    reduce: decode a JPEG at a reduced width and height of at least twice `size`; less work, and
-    slightly other pixels. Raises `DataError` as `decode_image` and `convert_image`.
+    Raises `DataError` as `decode_image` and `convert_image`.
     """
-    image = decode_converted(data, where, size, channels, background, reduce)
+    image = convert_image(decode_image(data, where), where, channels, background)
     square = (size, size)
     lanczos = Image.Resampling.LANCZOS
     return ImageOps.fit(image, square, lanczos) if crop else image.resize(square, lanczos)
-
-
-def decode_converted(data: bytes, where: str, size: int, channels: int, background: int, reduce: bool) -> Image.Image:
-    """Decode the bytes of a file to a grey or RGB image. reduce: as of `decode_square_image`."""
-    least_side = _REDUCTION * size if reduce else None
-    return convert_image(decode_image(data, where, least_side), where, channels, background)
 
 
 def image_suffix(data: bytes) -> str | None:

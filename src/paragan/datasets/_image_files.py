@@ -23,6 +23,8 @@ from paragan.datasets._batched_resize import resize_in_groups
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_paths import SplitPaths
 
+CACHE_BYTES = 256 << 20  # of a split: 20,000 colour images of 64 px, or 500 pairs of 286 px
+
 
 class EncodedImages(EncodedSource):
     """Base class of sources of encoded images.
@@ -31,7 +33,7 @@ class EncodedImages(EncodedSource):
     its name in messages; images of another size than `shape` are resized here, several at once.
     notices: warnings, one line each.
 
-    Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads
+    Decoded rows are cached until `CACHE_BYTES` are used and are never evicted: every epoch reads
     every row once, so eviction would gain nothing.
     """
 
@@ -41,7 +43,6 @@ class EncodedImages(EncodedSource):
         labels: NDArray[np.int32] | None,
         shape: tuple[int, int, int],
         decode: Callable[[bytes, str], NDArray[np.uint8]],
-        cache_bytes: int,
         notices: tuple[str, ...] = (),
     ) -> None:
         self.tensors = image_specs(shape, labels is not None)
@@ -49,7 +50,7 @@ class EncodedImages(EncodedSource):
         self._count = count
         self._labels = labels
         self._decode = decode
-        self._cache = np.empty((min(cache_bytes // math.prod(shape), count), *shape), np.uint8)
+        self._cache = np.empty((min(CACHE_BYTES // math.prod(shape), count), *shape), np.uint8)
         self._cache_index = np.full(count, -1, np.int32)
         self._num_cached = 0
         self._lock = threading.Lock()
@@ -112,11 +113,10 @@ class ImageFiles(EncodedImages):
         part: SplitPaths,
         shape: tuple[int, int, int],
         decode: Callable[[bytes, str], NDArray[np.uint8]],
-        cache_bytes: int,
         settings: str,
         notices: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(len(part.paths), part.labels, shape, decode, cache_bytes, notices)
+        super().__init__(len(part.paths), part.labels, shape, decode, notices)
         self.class_names = part.class_names
         self.labels = part.labels
         self._files = files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from paragan.core.addresses import secret_in_url as secret_in_url
-from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
+from paragan.core.option_types import FilePath, ImageSize, Interval
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,8 @@ class FolderOptions:
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
-    cache_mb: Natural = 128
-    """MiB of decoded images cached in memory, per split."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
-    reduce_jpeg: bool = False
-    """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
     """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
     damaged: Literal["stop", "skip"] = "stop"

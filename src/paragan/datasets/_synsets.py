@@ -31,17 +31,14 @@ def source(
     labels: Labels,
     names: tuple[str, ...],
     size: int,
-    cache_mb: int,
-    reduce: bool = False,
-    *,
     resize: str = "lanczos",
 ) -> ImageFiles:
     """Return a source of cropped and resized colour images. labels: index into `names` of each."""
-    settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest() + (" reduced" if reduce else "")
+    settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     settings += " bicubic" if resize == "bicubic" else ""
     part = SplitPaths(PathList(paths), labels, names)
-    decode = partial(find_decoder(resize), size=size, reduce=reduce)
-    return ImageFiles(files, part, (3, size, size), decode, cache_mb << 20, settings)
+    decode = partial(find_decoder(resize), size=size)
+    return ImageFiles(files, part, (3, size, size), decode, settings)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:

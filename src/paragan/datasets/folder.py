@@ -30,7 +30,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     files, paths = list_images(options.path)
     shape = (options.channels, options.size, options.size)
-    settings = f"{options.crop} {options.background}" + (" reduced" if options.reduce_jpeg else "")
+    settings = f"{options.crop} {options.background}"
     settings += " bicubic" if options.resize == "bicubic" else ""
     decode = partial(
         find_decoder(options.resize),
@@ -38,14 +38,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         channels=options.channels,
         crop=options.crop == "center",
         background=options.background,
-        reduce=options.reduce_jpeg,
     )
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
     part = _image_paths.split_paths(paths, split, options.held_out, options.path)
     notices += class_folder_warnings(files, paths, part, split)
-    return ImageFiles(files, part, shape, with_skip_hint(decode), options.cache_mb << 20, settings, notices)
+    return ImageFiles(files, part, shape, with_skip_hint(decode), settings, notices)
 
 
 def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:

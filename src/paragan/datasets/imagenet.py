@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, ImageSize, Natural
+from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets._file_readers import FolderReader
@@ -38,12 +38,8 @@ class Options:
     """The folder that contains train and val."""
     size: ImageSize = 128
     """Height and width in pixels to which the largest centred square is resized."""
-    cache_mb: Natural = 128
-    """MiB of decoded images cached in memory, per split."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
-    reduce_jpeg: bool = False
-    """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
     """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
 
@@ -77,8 +73,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     text = next((_read_text(file) for name in _NAMES if (file := _find_file(texts, name))), "")
     names = _synsets.class_names(wnids, text)
     reader = FolderReader(base)
-    pixels = (options.size, options.cache_mb, options.reduce_jpeg)
-    return _synsets.source(reader, paths, labels, names, *pixels, resize=options.resize)
+    return _synsets.source(reader, paths, labels, names, options.size, options.resize)
 
 
 def _find_base(path: str) -> Path:

@@ -36,8 +36,6 @@ class Options:
     """Name of the image array."""
     label_array: str = "labels"
     """Name of the label array; optional in the file."""
-    class_name_array: str = "class_names"
-    """Name of the array of class names; optional in the file."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of each class held out from training."""
     flip: bool = False
@@ -99,17 +97,16 @@ def read_classes(options: Options, count: int) -> tuple[Tensor | None, tuple[str
     highest = int(labels.max())
     if lowest < 0 or highest >= count:
         raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
-    if options.class_name_array == "class_names" and "class_names" not in present:
+    if "class_names" not in present:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
-    names = npz.read_array(path, options.class_name_array)
+    names = npz.read_array(path, "class_names")
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
         is_text = names.dtype.kind == "U" and names.ndim == 1
         content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: {options.class_name_array}: the array holds {content}; save one name for "
-            f"each of {highest + 1} classes"
+            f"{path}: class_names: the array holds {content}; save one name for each of {highest + 1} classes"
         )
-    _check_unicode(names, f"{path}: {options.class_name_array}")
+    _check_unicode(names, f"{path}: class_names")
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natural
+from paragan.core.option_types import Count, FilePath, ImageSize, Interval
 from paragan.core.source import EncodedSource, Source, image_specs
 from paragan.datasets import _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -51,8 +51,6 @@ class Options:
     """Channels: 1 for grey, 3 for colour."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
-    cache_mb: Natural = 256
-    """MiB of decoded pairs cached in memory, per split."""
     damaged: Literal["stop", "skip"] = "stop"
     """Handling of files that are not image pairs: `stop` the run at the first one, or `skip` them.
 
@@ -80,7 +78,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     settings = f"{options.direction} {options.size} {options.flip}"
     shape = (options.channels, load_size, 2 * load_size)
     decode = partial(_decode_pair, load_size, options.channels)
-    wide = ImageFiles(files, part, shape, with_skip_hint(decode), options.cache_mb << 20, settings, notices)
+    wide = ImageFiles(files, part, shape, with_skip_hint(decode), settings, notices)
     return PairedImages(wide, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 

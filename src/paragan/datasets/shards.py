@@ -47,14 +47,10 @@ class Options:
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the source had no folders `train` and `val`."""
-    cache_mb: Natural = 128
-    """MiB of decoded images cached in memory, per split."""
     disk_cache_mb: Natural = 16384
     """MiB of remote shards cached on the local disk, in PARAGAN_CACHE or ~/.cache/paragan; 0: none."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
-    reduce_jpeg: bool = False
-    """Decode JPEG files at 1/2, 1/4 or 1/8 of their size, at least twice `size`: faster, other pixels."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
     """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
 
@@ -75,7 +71,6 @@ class ShardImages(EncodedImages):
         rows: NDArray[np.uint32],
         shape: tuple[int, int, int],
         decode: Callable[[bytes, str], NDArray[np.uint8]],
-        cache_bytes: int,
         notices: tuple[str, ...],
     ) -> None:
         self.class_names = folder.description.class_names
@@ -83,7 +78,7 @@ class ShardImages(EncodedImages):
         if labels is not None and not 0 <= labels.min() <= labels.max() < len(self.class_names):
             problem = f"labels range from {labels.min()} to {labels.max()} for {len(self.class_names)} classes"
             raise DataError(f"{folder.address}/{INDEX}: {problem}; the index is damaged: prepare the data again")
-        super().__init__(len(rows), labels, shape, decode, cache_bytes, notices)
+        super().__init__(len(rows), labels, shape, decode, notices)
         self._folder = folder
         self._rows = rows
 
@@ -113,7 +108,6 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         channels=options.channels,
         crop=options.crop == "center",
         background=options.background,
-        reduce=options.reduce_jpeg,
     )
     is_held_out = _held_out(folder, options.held_out)
     rows = np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
@@ -121,11 +115,10 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         problem = f"has no images to {'train on' if split == 'train' else 'hold out'}"
         raise DataError(f"{folder.address} {problem}; prepare the data again, from two images at least")
     notices = (*_notices(options, encoding, size), *_cache_notice(options, folder))
-    images = ShardImages(folder, rows, (options.channels, size, size), decode, options.cache_mb << 20, notices)
+    images = ShardImages(folder, rows, (options.channels, size, size), decode, notices)
     settings = (size, options.channels, options.crop, options.background, options.held_out, split)
-    reduced = ("reduced",) if options.reduce_jpeg else ()
     bicubic = ("bicubic",) if options.resize == "bicubic" else ()
-    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings, *reduced, *bicubic)
+    images.fingerprint = compute_fingerprint(folder.description.index.sha256, *settings, *bicubic)
     return images
 
 

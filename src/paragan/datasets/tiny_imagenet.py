@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, ImageSize, Natural
+from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets._file_readers import FileReader, list_images
@@ -38,8 +38,6 @@ class Options:
     """The archive, its unpacked folder, or the folder that contains the archive."""
     size: ImageSize = 64
     """Height and width in pixels to which images are resized; 64 is the original."""
-    cache_mb: Natural = 128
-    """MiB of decoded images cached in memory, per split. All training images take 1,172 MiB."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""
 
@@ -67,7 +65,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         annotations = files.where(os.fsdecode(top) + _ANNOTATIONS)
         labels = _synsets.labels_from_list(mine, _read_annotations(files, top), wnids, annotations)
     names = _synsets.class_names(wnids, _read_first(files, root, _NAMES)[1])
-    return _synsets.source(files, mine, labels, names, options.size, options.cache_mb)
+    return _synsets.source(files, mine, labels, names, options.size)
 
 
 def _find_archive(path: str) -> Path:

@@ -126,7 +126,7 @@ def open_images(
     """Open images as a source: a folder, .zip or .tar file, or shards of `data prepare`, also at an address.
 
     size: height and width. options: those of data set `folder` or `shards`, such as `channels`,
-    `crop`, `cache_mb` and `held_out`, the share that `split` "train" leaves out.
+    `crop` and `held_out`, the share that `split` "train" leaves out.
     """
     module = registry.load_module("datasets", "shards" if has_shards(str(path)) else "folder")
     source: Source = module.source(module.Options(path=str(path), size=size, **options), split)
