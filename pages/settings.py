@@ -26,15 +26,19 @@ entry in `history`.
 **Starting from another run.** `init=RUN` copies the weights of a run folder, of one of its checkpoints or of an
 exported file into both networks and their averages, wherever name and shape match; with other classes only the
 tensors per class stay at their initial values. One line reports what was copied. Optimiser state, clock and data order
-start anew. The run records the path and a sha256; a resume does not read the source again. The config and code of the
-source are never read. `g.init` and `d.init` give one player the weights of safetensors files
+start anew. The run records the path and a sha256 (`init.sha256`); a resume does not read the source again. The config
+and code of the source are never read. `g.init` and `d.init` give one player the weights of safetensors files
 ([start from weights](adversarial.md#start-from-weights)).
 """
 _SECTIONS = {
     "The run": "", "loading": "loading", "train": "train", "every": "every", "evaluation": "evaluation",
-    "g and d": "g", "init": "init",
-    "history": "history", "grid": "grid",
+    "g and d": "g", "init": "init", "grid": "grid",
 }  # fmt: skip
+# Records and what `replay` sets, which nobody writes by hand.
+_OF_THE_RUN = (
+    *("history", "init.sha256", "g.init.sha256", "d.init.sha256"),
+    *("asynchronous.order", "parameter_server.order"),
+)
 _REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
     "balancer": "balancers", "scheme": "schemes", "g.strategy, d.strategy": "parallel",
@@ -45,7 +49,7 @@ _REGISTRIES = {
 
 def page() -> str:
     blocks = [_HEAD.strip()]
-    every = list(of_options(RunConfig))
+    every = [one for one in of_options(RunConfig) if not one.key.startswith(_OF_THE_RUN)]
     nested = {f"{key}." for key in (*_SECTIONS.values(), "d") if key}
     for title, key in _SECTIONS.items():
         if not key:
@@ -83,7 +87,7 @@ def _registry(folder: str) -> Iterator[str]:
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
     for name in registry.names(folder):
         yield f"### {name}\n\n{registry.summary(folder, name)}"
-        if rows := list(of_options(registry.options(folder, name))):
+        if rows := [s for s in of_options(registry.options(folder, name)) if f"{name}.{s.key}" not in _OF_THE_RUN]:
             yield _table(rows)
 
 

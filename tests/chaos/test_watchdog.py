@@ -36,7 +36,7 @@ def g_loss(*given):
 
 loss = Loss(d_loss, g_loss)
 '''
-WORDS = ("train.kimg=0.8", "train.watchdog.floor_s=2", "loss.name=strange.py")
+WORDS = ("train.kimg=0.8", "train.watchdog_s=2", "loss.name=strange.py")
 
 
 @pytest.fixture(scope="module")

@@ -69,10 +69,10 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
     return [*formats, *stepped], float((mine - exact).norm() / (exact - start).norm())
 
 
-def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
+def skipped_on_one_rank(world: World) -> list[bool]:
     """Under `local_sgd`, an overflow in the rows of rank 1 at an averaging: whether weights and average stay equal."""
     on = Switches(bn=True)
-    kind = local_sgd.Strategy(local_sgd.Options(every=2, moments=moments))
+    kind = local_sgd.Strategy(local_sgd.Options(every=2))
     gan = game(on, *(player(side, on, kind, world) for side in (G, D)))
     for step, batch in zip(range(4), stream(on, *world.share(BATCH)), strict=False):
         if world.rank == 1 and step in (0, 1):

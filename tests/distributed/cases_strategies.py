@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -121,14 +122,15 @@ def apart_and_together(world: World, narrow: bool) -> list[bool]:
 def synchronized_gradients(world: World, every: int, average_every: int, steps: int) -> list:
     """The largest difference of this rank's networks from a plain loop over replicas, and the ranks' spread by step."""
     on = Switches()
-    options = local_sgd.Options(every=every, synchronize="gradients", average_every=average_every)
-    ours = game(on, *(player(side, on, local_sgd.Strategy(options), world) for side in (G, D)))
+    kind = local_sgd.Strategy(local_sgd.Options(every=every, synchronize="gradients"))
+    ours = game(on, *(player(side, on, kind, world) for side in (G, D)))
     replicas = [game(on, *(_unclipped(side, on) for side in (G, D))) for _ in range(world.size)]
     shares = [world_share(BATCH, rank, world.size) for rank in range(world.size)]
     mine, streams = stream(on, *world.share(BATCH)), [stream(on, *share) for share in shares]
     spread = []
     for update in range(1, steps + 1):
-        synchronous.step(ours, mine)
+        with patch.object(local_sgd, "_AVERAGE_EVERY", average_every):
+            synchronous.step(ours, mine)
         reals = [next(one) for one in streams]
         for side in (D, G):
             _plain_update(side, replicas, reals, update % every == 0, update % average_every == 0)

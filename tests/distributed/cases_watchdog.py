@@ -18,8 +18,6 @@ from paragan.core.dist import World
 from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
 from paragan.parallel._forward_backward import backward
-from paragan.runs.link_rates import link_messages, measure_links
-from paragan.scaling.cluster import Interconnect, Link
 
 
 def hang_of_rank_1(world: World) -> list:
@@ -68,11 +66,3 @@ def wait_for_shards(world: World, name: str) -> list[float]:
         backward([loss], [None], world.size)
     set_thread_clock(None)
     return [delay, clock.seconds[Phase.D_TURN], clock.seconds[Phase.COMMUNICATION]]
-
-
-def measured_links(world: World) -> list[list]:
-    """Links of two ranks, by a network that is slower, and one that is faster, than any."""
-    real = Link(1e-4, 1e6)
-    slow = measure_links(Interconnect(real, real, 1), world)
-    fast = link_messages("ici-v3", world)
-    return [[(link.source, link.target, link.is_slow) for link in slow], fast]

@@ -21,7 +21,7 @@ OPTIONS = {
     "adaptive_weight": pg.AdaptiveWeightOptions(last_layer="last"),
     "adaptive_weight_output": pg.AdaptiveWeightOptions(),
     "gradient_balancer": pg.GradientBalancerOptions({"adversarial": 4, "l1": 0.5, "square": 2}, 1.5, 0.9),
-    "gradient_normalization": pg.GradientNormalizationOptions(target=0.3),
+    "gradient_normalization": pg.GradientNormalizationOptions(),
 }
 KINDS = {
     "adaptive_weight": pg.AdaptiveWeightBalancer,
@@ -176,7 +176,7 @@ class PlainLoop:
         gradient = torch.autograd.grad(losses["adversarial"], images, retain_graph=True)[0]
         square = float(gradient.square().sum()) * gradient.numel()
         self.square += (square - self.square) * (1 - 0.9)
-        return {"adversarial": OPTIONS[self.name].target / (self.square**0.5 + 1e-8)}
+        return {"adversarial": 1 / (self.square**0.5 + 1e-8)}
 
 
 def distance(gan: pg.GAN, plain: PlainLoop) -> float:

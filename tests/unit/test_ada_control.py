@@ -33,14 +33,14 @@ def by_hand(means, images, options):
             signs, steps = signs + mean, steps + 1
         if steps == options.interval:
             way = (signs / steps > options.target) - (signs / steps < options.target)
-            p = min(max(p + way * steps * images / (options.kimg * 1000), 0.0), options.most)
+            p = min(max(p + way * steps * images / (options.kimg * 1000), 0.0), 1.0)
             signs, steps = 0.0, 0
     return [*found, p]
 
 
 @pytest.mark.parametrize("interval", [1, 4])
 def test_p_follows_the_signs(interval):
-    options = Options(target=0.5, p=0.1, kimg=1.0, interval=interval, most=0.35)
+    options = Options(target=0.5, p=0.8, kimg=0.3, interval=interval)
     means = [1.0, 1.0, 0.25, 0.5, math.nan, 0.75, 0.75, math.inf, 1.0, 1.0] * 2 + [0.5] * 4
     means += [-1.0, -0.25, 0.0, 0.25] * 4 + [0.75, 0.75, -math.inf, 0.25, 0.25]
     augment, told = Augment(options), []
@@ -49,7 +49,7 @@ def test_p_follows_the_signs(interval):
     expected = by_hand(means, 32, options)
     assert told == pytest.approx(expected[:-1], abs=1e-6)
     assert float(augment.state["p"]) == pytest.approx(expected[-1], abs=1e-6)
-    assert {0.0, 0.35} <= {round(p, 6) for p in expected} and len(set(expected)) > 4
+    assert {0.0, 1.0} <= {round(p, 6) for p in expected} and len(set(expected)) > 4
 
 
 def test_observed_values_do_not_change():

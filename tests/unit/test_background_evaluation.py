@@ -15,7 +15,6 @@ from paragan.config import read_recipe
 from paragan.core.interrupt import Interrupt
 from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.training_loop import TrainingLoop
-from paragan.evaluation.score import Score
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_run
@@ -97,19 +96,6 @@ def test_run_stopped_while_it_waits_for_a_score_computes_it_after_a_resume(tmp_p
     assert [(line["step"], line["fd"]) for line in record(tmp_path, "score")] == [(0, 9.0), (6, 2.5)]
     assert trained(tmp_path) == 0  # nothing is left to do
     assert len(record(tmp_path, "score")) == 2
-
-
-def test_inline_scores_above_their_share_of_time_are_skipped(tmp_path, monkeypatch):
-    score = Score({"fd": 1.0}, 10, {}, seconds=1e6)
-    monkeypatch.setattr("paragan.build.game_trainer.scorer", lambda *_, **__: lambda player, prior: score)
-    assert trained(tmp_path, "evaluation.mode=inline", "evaluation.max_time_share=0.5") == 0
-    assert [(line["step"], line["evaluation_mode"]) for line in record(tmp_path, "score")] == [
-        (0, "inline"),
-        (6, "inline"),
-    ]
-    texts = [line["text"] for line in record(tmp_path, "event")]
-    expected = "skipped: scores would take 100% of the time (evaluation.max_time_share=0.5)"
-    assert texts == [f"the score of step {step} is {expected}" for step in (2, 4)]
 
 
 def test_grid_refuses_scores_in_the_background(tmp_path, capsys):

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.local_processes import is_running
 from paragan.core.pieces import Pieces
 from paragan.engine.background_scores import BackgroundScores
-from paragan.engine.time_box import TimeBox
 from paragan.evaluation.scoring_process import ScoringProcess
 from paragan.report.record import Record
 from tests.processes import ROOT, running, wait_for
@@ -213,21 +211,6 @@ def test_process_ends_with_a_killed_trainer(is_suspended):
         parent.kill()
         parent.wait(30)
         wait_for(lambda: not is_running(child), seconds=30)
-
-
-def test_time_box_refuses_scores_above_their_share(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    box = TimeBox(0.1, began=100.0)
-    assert box.refusal() == ""  # the first
-    with box.measured():
-        now[0] += 5.0
-    box.expect(5.0)
-    now[0] += 40.0
-    assert box.refusal() == "scores would take 20% of the time (evaluation.max_time_share=0.1)"
-    now[0] += 50.0
-    assert box.refusal() == ""  # 10 of 100 s
-    assert TimeBox(None, began=0.0, _spent_s=50.0, _last_s=50.0).refusal() == ""
 
 
 def test_record_places_a_late_score_where_its_checkpoint_was_saved(tmp_path):

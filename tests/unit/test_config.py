@@ -82,7 +82,7 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
     ("text", "problem"),
     [
         ("train:\n  batchsize: 3\n", "run.yaml:5: train.batchsize: unknown key; choose one of batch, kimg, "
-                                     "threads, deterministic, timeout_s, watchdog, network, trace_steps, "
+                                     "threads, deterministic, timeout_s, watchdog_s, "
                                      "executor, layout, change_rates; did you mean 'train.batch'?"),
         ("train: {batch: true}\n", "run.yaml:4: train.batch: must be an integer >= 1…, not true"),
         ("train: {batch: 1.0}\n", "run.yaml:4: train.batch: must be an integer >= 1…, not 1.0"),

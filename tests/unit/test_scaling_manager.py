@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
@@ -121,13 +120,6 @@ def test_fid_without_inception_is_the_runs_own_distance_and_says_so(finished, ca
     line = capsys.readouterr().out
     assert line.startswith(f"eval      without Inception weights fid is fd[judge] {scored['fd[judge]']:.4g}, ")
     assert line.count("\n") == 1
-
-
-def test_strict_evaluation_refuses_another_distance_than_the_fid(finished, monkeypatch):
-    strict = replace(finished.config, evaluation=replace(finished.config.evaluation, strict=True))
-    monkeypatch.setattr(finished, "config", strict)
-    with pytest.raises(ConfigError, match=r"eval: this is fd\[judge\], not the FID; .*import-weights"):
-        finished.eval(metric="fid")
 
 
 def test_a_metric_by_its_name_is_its_number(finished, capsys):

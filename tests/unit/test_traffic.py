@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
 from paragan.core.traffic import Collective, link_bytes
 from paragan.engine.traffic import TrafficLog
 from paragan.parallel import local_sgd
@@ -88,21 +87,6 @@ def test_the_report_has_a_curve_of_bytes_by_kind():
         history.add("traffic", RecordEntry(step, 0.1, values))
     history.add("traffic", RecordEntry(30, 0.1, {"links": "none"}))
     assert list(history.series) == ["links/fakes"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"every": 3, "synchronize": "gradients", "average_every": 64},
-            "not a multiple of every=3; pass average_every=66",
-        ),
-        ({"average_every": 4}, "where gradients are synchronised; pass synchronize=gradients"),
-    ],
-)
-def test_periods_of_local_sgd_that_do_not_fit_are_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
-        local_sgd.Strategy(local_sgd.Options(**options))
 
 
 @pytest.mark.parametrize(

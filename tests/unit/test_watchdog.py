@@ -13,7 +13,6 @@ from paragan.core.phases import Phase, PhaseClock
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
-from paragan.engine.options import WatchdogOptions
 from paragan.engine.watchdog import HangLimits, Watchdog
 from paragan.runs.hang_watchdog import waits_for_score
 from tests.processes import wait_for
@@ -51,11 +50,11 @@ def test_limit_follows_the_durations_of_the_phase(phase, seconds, count, limit):
     times = Times()
     clock = PhaseClock(times)
     learned(clock, times, phase, seconds, count)
-    assert HangLimits(WatchdogOptions(), 300.0).seconds(phase, clock) == limit
+    assert HangLimits(60.0, 300.0).seconds(phase, clock) == limit
 
 
 def test_limit_of_a_process_alone_is_infinite_until_it_is_learned():
-    assert HangLimits(WatchdogOptions()).seconds(Phase.G_TURN, PhaseClock()) == math.inf
+    assert HangLimits(60.0).seconds(Phase.G_TURN, PhaseClock()) == math.inf
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def watched():
     times, alarms = Times(), []
     clock = PhaseClock(times)
     learned(clock, times, Phase.D_TURN, 0.1)
-    limits = HangLimits(WatchdogOptions(floor_s=8.0, factor=1.0), 300.0)
+    limits = HangLimits(8.0, 300.0, factor=1.0)
     return times, clock, Watchdog(clock, limits, alarms.append, now=times), alarms
 
 

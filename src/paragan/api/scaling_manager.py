@@ -123,7 +123,7 @@ class ScalingManager:
         metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
         features of the run's extractor. `fid` is the published distance with
         `evaluation.features=inception`; with another extractor it is read as `fd`, with a printed
-        note, or refused with `evaluation.strict`. Raises `ConfigError` for other names.
+        note. Raises `ConfigError` for other names.
         """
         with self._alive(method="eval") as session:
             trainer = session.trainer
@@ -143,8 +143,6 @@ class ScalingManager:
             known = ", ".join(dict.fromkeys([*values, *short]))
             raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
         if not is_published:
-            if self.config.evaluation.strict:
-                raise ConfigError(f"eval: this is {name}, not the FID; {_how_to_fid()}, or set evaluation.strict=false")
             fid = f"fid is {name} {values[name]:.4g}, the same distance in other features"
             note = "compare it only with runs that are scored by the same extractor"
             self._say(f"eval      without Inception weights {fid}: {note}; {_how_to_fid()}")

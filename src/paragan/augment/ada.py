@@ -56,12 +56,8 @@ class Options:
     """Thousands of real images in which p can go from 0 to 1."""
     interval: Count = 4
     """Steps between two adjustments of p."""
-    most: Fraction = 1.0
-    """Upper bound of p; above 0.8 G may learn to generate augmented images."""
 
     def __post_init__(self) -> None:
-        if self.p > self.most:
-            raise ValueError(f"p={self.p:g} is above most={self.most:g}; pass a smaller p")
         if self.final is not None and self.target is not None:
             raise ValueError(f"final={self.final:g} has no effect while p follows the target; set target=null")
 
@@ -118,7 +114,7 @@ class Augment:
         due = steps >= self.options.interval
         direction = (sign_sum - self.options.target * num_images).sign()
         step = direction * num_images / (self.options.kimg * 1000)
-        p.copy_(torch.where(due, (p + step).clamp(0.0, self.options.most), p))
+        p.copy_(torch.where(due, (p + step).clamp(0.0, 1.0), p))
         for value in (steps, num_images, sign_sum):
             value *= ~due
         return values

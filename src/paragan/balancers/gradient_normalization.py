@@ -15,19 +15,14 @@ from torch import Tensor
 
 from paragan.core import balancer
 from paragan.core.balancer import ADVERSARIAL, TermGradients
-from paragan.core.option_types import Fraction, Positive
 
 _EPSILON = 1e-8
+_DECAY = 0.9  # of the average of the squared norm, which begins at 0, as in the authors' code
 
 
 @dataclass(frozen=True)
 class Options:
-    """Size of the adversarial gradient, and the average of its norm."""
-
-    decay: Fraction = 0.9
-    """Decay of the moving average of the squared norm; it begins at 0, as in the authors' code."""
-    target: Positive = 1.0
-    """Norm of the gradient times the square root of its number of values, over the batch."""
+    """No options: `adversarial.weight` is the norm times the square root of the number of values."""
 
 
 class Balancer(balancer.Balancer):
@@ -46,5 +41,5 @@ class Balancer(balancer.Balancer):
         num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])
         average = self.state["square"]
         square = (gradients.norm([ADVERSARIAL]) / weight).to(average.dtype).square() * num_values
-        average.lerp_(square, 1 - self.options.decay)
-        return {ADVERSARIAL: self.options.target / (average.sqrt() + _EPSILON)}
+        average.lerp_(square, 1 - _DECAY)
+        return {ADVERSARIAL: 1.0 / (average.sqrt() + _EPSILON)}

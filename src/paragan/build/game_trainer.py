@@ -20,7 +20,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
-from paragan.engine.time_box import TimeBox
 from paragan.engine.training_loop import TrainingLoop
 from paragan.game.scheme import Scheme
 from paragan.hardware import device as devices
@@ -65,7 +64,6 @@ def trainer(
         Telemetry(found.train if found.is_image else None, found.held_out, batch=config.train.batch),
         fixed_samples=fixed_samples(config, found, game.prior),
         background=None if reading else background_scores(config, folder),
-        time_box=TimeBox(config.evaluation.max_time_share),
     )
     return with_bases(config, loop, model, say)
 

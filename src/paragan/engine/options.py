@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
-
-_MAX_TRACED = 200  # the profiler holds every operation in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +21,6 @@ class LoadingOptions:
     """Threads that decode batches ahead; null: one per CPU thread of the process, at most 4."""
     readers: Annotated[int, Interval(ge=0, le=256)] = 0
     """Threads that only read files ahead, for storage that is slow to respond; 0: `threads` read."""
-
-
-@dataclass(frozen=True)
-class WatchdogOptions:
-    """Limits of the time without progress, after which a run writes its stacks and ends with 75."""
-
-    floor_s: Positive = 60.0
-    """Least limit of a phase in seconds; checkpoints and evaluations have five times as much."""
-    factor: Positive = 20.0
-    """Limit as a multiple of the 99th percentile of a phase's durations, up to 0.9 `timeout_s`."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +40,12 @@ class TrainOptions:
     """
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
-    watchdog: WatchdogOptions | None = field(default_factory=WatchdogOptions)
-    """Detection of a run without progress; null: none."""
-    network: str | None = None
-    """Network between the ranks, a preset of `plan --network`; null: not known.
+    watchdog_s: Positive | None = 60.0
+    """Least seconds without progress after which a run writes its stacks and ends with 75; null: any.
 
-    A run on several ranks measures its links at the start and names those below half of it.
+    The limit of a phase is learned from its durations; that of checkpoints and evaluations is at
+    least five times as much.
     """
-    trace_steps: tuple[Count, Count] | None = None
-    """First and last step of a trace by torch's profiler, of each rank in RUN/traces; null: none."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     """Execution of the networks: `eager`, `compile`, `graphs`, or `auto`, the fastest of these.
 
@@ -75,12 +60,6 @@ class TrainOptions:
     """
     change_rates: bool = False
     """Allow a resume to change learning rates, groups and schedules (`--change`), with a record."""
-
-    def __post_init__(self) -> None:
-        if self.trace_steps is not None and not 0 <= self.trace_steps[1] - self.trace_steps[0] < _MAX_TRACED:
-            first, last = self.trace_steps
-            problem = f"train.trace_steps={first},{last} must be a first and a last step, at most {_MAX_TRACED} steps"
-            raise ValueError(f"{problem}; pass for example [100,110]")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from paragan.core.collective import run_on_all_ranks
 from paragan.core.errors import CheckpointError
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
-from paragan.core.phases import set_thread_clock
+from paragan.core.phases import Phase, phase, set_thread_clock
 from paragan.core.types import Report
 from paragan.engine.background_scores import BackgroundScores
 from paragan.engine.consistency import ConsistencyCheck
@@ -23,7 +23,6 @@ from paragan.engine.describe import describe_data, describe_player
 from paragan.engine.options import EveryOptions
 from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
-from paragan.engine.time_box import TimeBox
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.evaluation.score import Score
@@ -44,7 +43,7 @@ class TrainingLoop(SavedGame):
     the game when samples are due. fixed_samples: the sample sheets; None: there are none. roles:
     which player trains on which rank. sync_period: steps after which all ranks of a player hold the
     same weights again (`local_sgd`). background: computes the scores in another process; None:
-    training waits for them, within `time_box`.
+    training waits for them.
     """
 
     images: int
@@ -54,7 +53,6 @@ class TrainingLoop(SavedGame):
     telemetry: Callable[[GAN, Mapping[str, Tensor | float]], Mapping[str, float]] | None = None
     fixed_samples: FixedSamples | FixedTensors | None = FixedSamples()
     background: BackgroundScores | None = None
-    time_box: TimeBox = field(default_factory=TimeBox)
     scored_at: int = field(default=-1, init=False)  # step of the newest score
     _log: StepLog | None = None  # from the first event on
     _observed_at: int = 0  # images when periods were last checked
@@ -162,7 +160,7 @@ class TrainingLoop(SavedGame):
             self.scheme.quiesce()
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.is_finished:
-            yield from self._scores_in_time()
+            yield from self.scores()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
@@ -181,14 +179,6 @@ class TrainingLoop(SavedGame):
                     yield self.samples()
                 if self.telemetry is not None:
                     yield self.event("telemetry", self.telemetry(self.gan, scalars))
-
-    def _scores_in_time(self) -> Iterator[Event]:
-        """Score, unless inline scores would take too much of the time: rank 0 decides. Collective."""
-        refusal = self.time_box.refusal() if self.world.is_main else ""
-        if self.score is not None and self.background is None and self.world.any(bool(refusal)):
-            yield self.event("event", {"text": f"the score of step {self.clock.step} is skipped: {refusal}"})
-        else:
-            yield from self.scores()
 
     def _scores_in_background(self, background: BackgroundScores) -> Iterator[Event]:
         """Save a checkpoint and request its score. Collective."""
@@ -222,12 +212,11 @@ class TrainingLoop(SavedGame):
             if "g" in self.players:
                 self.is_score_pending = True
                 try:
-                    with self.time_box.measured():
+                    with phase(Phase.EVALUATION):
                         score = self.compute_score()
                 except StopRequested:
                     return
                 self.is_score_pending = False
-                self.time_box.expect(score.seconds)
                 values = {**score.values, "evaluation_mode": "inline"}
                 yield replace(self.event("score", values), repeat_s=score.seconds)
         self.scored_at = self.clock.step

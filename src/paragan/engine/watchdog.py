@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paragan.core.phases import WHOLE, Phase, PhaseClock
-from paragan.engine.options import WatchdogOptions
 
 _KNOWN = 3  # durations from which a limit is learned
 _SHARE = 0.99  # quantile of the durations
@@ -19,18 +18,22 @@ _MOST_PERIOD_S = 1.0
 
 @dataclass(frozen=True)
 class HangLimits:
-    """Limits of the time without progress by phase. most_s: of any phase."""
+    """Limits of the time without progress by phase, which are learned from its durations.
 
-    options: WatchdogOptions
+    floor_s: least limit. most_s: largest one. factor: limit as a multiple of the 99th percentile.
+    """
+
+    floor_s: float
     most_s: float = math.inf
+    factor: float = 20.0
 
     def seconds(self, phase: Phase, clock: PhaseClock) -> float:
         """Return the limit of a phase; the largest one until some of its durations are known."""
         durations = clock.durations[phase]
         if durations.count < _KNOWN:
             return self.most_s
-        least_s = self.options.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
-        return min(max(least_s, self.options.factor * durations.quantile(_SHARE)), self.most_s)
+        least_s = self.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
+        return min(max(least_s, self.factor * durations.quantile(_SHARE)), self.most_s)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Watchdog:
         on_look: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.period_s = min(_MOST_PERIOD_S, limits.options.floor_s / 4)
+        self.period_s = min(_MOST_PERIOD_S, limits.floor_s / 4)
         self._clock = clock
         self._limits = limits
         self._on_stall = on_stall

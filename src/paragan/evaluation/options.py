@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from paragan.core import registry
-from paragan.core.option_types import Category, Choice, Count, Interval, Natural, Positive
+from paragan.core.option_types import Category, Choice, Count, Natural, Positive
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,11 @@ class EvaluationOptions:
 
     The first with a direction decides which checkpoint is the best.
     """
-    strict: bool = False
-    """Refuse `eval("fid")` by another extractor than `inception`, instead of returning its distance."""
     resamples: Natural = 20
     """Random halves of the images from which the interval of each value is estimated; 0: none."""
     mode: Literal["inline", "background"] = "inline"
     """`inline`: training waits for each score. `background`: another process scores a checkpoint."""
     timeout_s: Positive = 3600.0
     """Seconds after which a score in the background is given up; also at the end of the run."""
-    max_time_share: Annotated[float, Interval(gt=0, le=1)] | None = None
-    """Share of a session's time that inline scores may take; further ones are skipped. null: any.
-
-    The first score and that of the finished run are always computed.
-    """
     sampling: Literal["eval", "train-stats"] = "eval"
     """Sampling for scores and images: `eval`, or `train-stats` (batch statistics, dropout on)."""

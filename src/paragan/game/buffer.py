@@ -25,13 +25,11 @@ class BufferOptions:
 
     capacity: most samples of a rank. max_age: updates of G between a sample and the newest, beyond
     which it is dropped. cached: share of a batch that is drawn at random from older samples.
-    balance: draw these with equal numbers of every class.
     """
 
     capacity: Count = 4096
     max_age: Natural = 8
     cached: Fraction = 0.0
-    balance: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,10 @@ class Buffer:
         return _concatenate(parts)
 
     def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
-        """Return row numbers, without repetition while possible; `balance`: every class in turn."""
+        """Return row numbers, without repetition while possible, of every class in turn."""
         order = torch.randperm(len(pool.versions), generator=rng.generator(self.seed, "buffer", step))
         label = pool.tensors.get("label")
-        if label is not None and label.dim() == 1 and self.options.balance:
+        if label is not None and label.dim() == 1:
             order = order[_rank_in_class(label.cpu()[order]).argsort(stable=True)]
         return order.repeat(-(-count // len(order)))[:count]
 

@@ -4,23 +4,23 @@
 the mean over its local rows; batch norm uses only these, unless `norm_ranks` is set. At an
 averaging weights and statistics become their means, the vectors of spectral norm those of rank 0 (a
 mean of unit vectors is none), and the averaged generator follows. The optimiser state stays local
-to each rank, or is averaged as well (`moments: average`; for Adam three times the bytes).
+to each rank.
 
 `lr_rule: sqrt` is for optimisers that divide a gradient by its size, which noise makes sqrt(K) times
 as large on the rows of one of K ranks as on the batch: the square root rule of Malladi et al. 2022.
 
 `synchronize: gradients` is the other reading of "every other step", that of ParaGAN's poster: every
 H-th update uses the mean gradient of all ranks, the others the gradient of this rank's rows. Ranks
-then differ by all local updates since the start, so their weights are averaged, too, every
-`average_every` updates: that is when they are equal, and when checkpoints and scores are possible.
-It sends as many bytes as averaging weights every H updates, and the averagings in addition.
+then differ by all local updates since the start, so their weights are averaged, too, every 64
+updates, or the next multiple of `every`: that is when they are equal, and when checkpoints and scores
+are possible. It sends as many bytes as averaging weights every H updates, and the averagings in addition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -56,13 +56,10 @@ class Options:
     every: Count = 2
     """Updates between two synchronisations of the ranks."""
     synchronize: Literal["weights", "gradients"] = "weights"
-    """What is averaged over ranks then: the weights, or only the gradients of that update."""
-    average_every: Count | None = None
-    """Updates between two averagings of the weights with `synchronize: gradients`, a multiple of
-    `every`; null: the first multiple from 64 on.
+    """What is averaged over ranks then: the weights, or only the gradients of that update.
+
+    With `gradients`, weights are averaged at the first multiple of `every` from 64 updates on.
     """
-    moments: Literal["keep", "average"] = "keep"
-    """Optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
     lr_rule: Literal["none", "sqrt"] = "none"
     """Factor of the learning rates. sqrt: the square root of the number of ranks, for Adam."""
 
@@ -77,20 +74,13 @@ class Strategy(_strategy.Strategy):
 
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
-        if options.average_every is not None and options.synchronize == "weights":
-            problem = "local_sgd.average_every is the period of the weights where gradients are synchronised"
-            raise ConfigError(f"{problem}; pass synchronize=gradients, or leave it out")
-        if self.sync_period % options.every:
-            problem = f"average_every={self.sync_period} is not a multiple of every={options.every}"
-            nearest = -(-self.sync_period // options.every) * options.every
-            raise ConfigError(f"local_sgd: {problem}; pass average_every={nearest}")
 
     @property
     def sync_period(self) -> int:
         every = self.options.every
         if self.options.synchronize == "weights":
             return every
-        return self.options.average_every or -(-_AVERAGE_EVERY // every) * every
+        return -(-_AVERAGE_EVERY // every) * every
 
     @property
     def spans_norms(self) -> bool:
@@ -121,11 +111,6 @@ class Strategy(_strategy.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
-        if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
-            raise ConfigError(
-                f"local_sgd.moments=average is not supported with {policy.kind.__name__}, which "
-                "cannot skip a step on the device; use moments=keep, or Adam"
-            )
         here = placement_of(net)
         trained = {name for name, weight in net.named_parameters() if weight.requires_grad}
         # A mean of equal numbers may differ from them, so frozen weights are not averaged.
@@ -177,8 +162,6 @@ class Strategy(_strategy.Strategy):
             torch._foreach_copy_(weights, here.anchor)
         else:
             _mean(weights, here.world, "parameters")
-        if self.options.moments == "average":
-            _mean(_moments(optimizer), here.world, "parameters")
         if isinstance(optimizer, MasterWeights):
             optimizer.write_back()
         self._settle_buffers(net, here.world)
@@ -197,23 +180,11 @@ class Strategy(_strategy.Strategy):
 
     def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
         world = placement_of(net).world
-        return (world.rank, world.size) if self.options.moments == "keep" else (0, 1)
+        return world.rank, world.size
 
     def load(self, net: nn.Module, weights: StoredTensors) -> None:
         super().load(net, weights)
         placement_of(net).anchor.clear()  # the next anchor is the loaded state
-
-
-def _moments(optimizer: Any) -> list[Tensor]:
-    """Return state tensors of the optimiser, in an order that is equal on all ranks."""
-    weights = optimizer_weights(optimizer).values()
-    keys = sorted(set(chain.from_iterable(optimizer.state.values())))
-    found = []
-    for key, weight in product(keys, weights):
-        value = optimizer.state.get(weight, {}).get(key)
-        if isinstance(value, Tensor) and value.shape == weight.shape:
-            found.append(value)
-    return found
 
 
 @phase(Phase.COMMUNICATION)

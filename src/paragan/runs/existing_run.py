@@ -15,7 +15,7 @@ from paragan.runs.folder import RunFolder
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
-    *("train.watchdog", "train.trace_steps", "train.network", "train.deterministic"),
+    *("train.watchdog_s", "train.deterministic"),
     *("rollback.", "loading."),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
 )

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -39,7 +38,7 @@ def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
     SIGUSR2 writes the stacks of this process, unless the program handles it. Grids have heartbeats
     instead of a watchdog.
     """
-    if request.config.train.watchdog is None or request.config.grid is not None:
+    if request.config.train.watchdog_s is None or request.config.grid is not None:
         yield
         return
     path = create_subfolder(request.out, "stacks") / f"rank-{session.world.rank}.txt"
@@ -60,14 +59,14 @@ def hang_watchdog(session: Session, request: RunRequest) -> Iterator[None]:
 
 def _limits(session: Session, request: RunRequest) -> HangLimits:
     """Return the limits of this rank; a process alone has no largest one, since none waits for it."""
-    options = request.config.train.watchdog
-    assert options is not None
+    floor_s = request.config.train.watchdog_s
+    assert floor_s is not None
     most_s = _MOST * request.config.train.timeout_s
     if request.config.train.executor != "eager":  # later programs take as long as the first
-        options = replace(options, floor_s=max(options.floor_s, most_s))
+        floor_s = max(floor_s, most_s)
     if session.world.size == 1:
-        return HangLimits(options)
-    return HangLimits(options, most_s)
+        return HangLimits(floor_s)
+    return HangLimits(floor_s, most_s)
 
 
 def waits_for_score(roles: Roles, state: RankState) -> bool:

@@ -33,7 +33,6 @@ from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, layout, rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
-from paragan.runs.link_rates import link_messages
 from paragan.runs.run_lines import complete_line, describe_run, start_lines
 from paragan.runs.run_request import RunRequest
 from paragan.writers.jsonl import RankWriter
@@ -78,7 +77,7 @@ def _opened(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iter
         rank_checks.refuse_different_state(trainer, world)
         _refuse_shorter(trainer, config, folder)
         config = with_history(with_recorded_init(config, before), before, trainer.clock.step)
-        events = change_messages(config, before) + link_messages(config.train.network, world)
+        events = change_messages(config, before)
         if initial_paths(config) and not resumed:
             config, taken = initialised(config, trainer, request.model, say)
             events += taken

@@ -5,20 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
-from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
-from paragan.engine.step_trace import StepTrace
 from paragan.runs.hang_watchdog import hang_watchdog
 from paragan.runs.run_lines import command_lines, end_line, result_lines
 from paragan.runs.run_request import RunRequest
@@ -55,10 +53,9 @@ def train_run(request: RunRequest, interrupt: Interrupt) -> int:
             with (
                 _record_end(session, stop_reason, ended),
                 hang_watchdog(session, request),
-                _recorder(session, request) as record,
             ):
                 for event in session.trainer.run():
-                    record(event)
+                    session.write(event)
             if not ended.code:
                 printer(world)(f"{result_lines(session)}\n{command_lines(session)}")
     return ended.code
@@ -81,26 +78,12 @@ def train_in_program(config: RunConfig, place: RankEnv | None, prepare: Callable
         if not session.is_complete:
             ending = _record_end(session, lambda: "stopped by a signal" if interrupt.requested else "", ended)
             watched = nullcontext() if place is None else hang_watchdog(session, request)
-            with ending, watched, _recorder(session, request) as record:
+            with ending, watched:
                 for event in session.trainer.run():
-                    record(event)
+                    session.write(event)
             printer(world)(result_lines(session))
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
-
-
-@contextmanager
-def _recorder(session: Session, request: RunRequest) -> Iterator[Callable[[Event], None]]:
-    """Yield a function that writes an event of the trainer, and traces the chosen steps."""
-    trace = StepTrace(request.config.train.trace_steps, request.out, session.world.rank)
-
-    def record(event: Event) -> None:
-        session.write(event)
-        if text := trace.follow(event):
-            session.write(session.trainer.event("event", {"text": text}))
-
-    with closing(trace):
-        yield record
 
 
 @contextmanager

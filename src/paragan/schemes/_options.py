@@ -21,14 +21,8 @@ class AsynchronousOptions:
     G, the others D."""
     g_batch: Count | None = None
     """Images of G's turn over all its ranks; null: as many as D's."""
-    capacity: Count = 4096
-    """Most fakes that are buffered on a rank of D."""
-    max_age: Natural = 8
-    """Steps after which a buffered fake is dropped."""
     cached: Fraction = 0.0
-    """Share of D's fakes drawn from the buffer."""
-    balance: bool = True
-    """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
+    """Share of D's fakes drawn from those of G's last 8 updates, of every class equally many."""
     predict: NotNegative = 0.0
     """Times D's last change that is added to its weights where G trains against an earlier D.
 

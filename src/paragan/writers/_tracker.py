@@ -23,6 +23,7 @@ from paragan.core.strict_yaml import read_file
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
 
+FINISH_S = 20.0  # longest wait for the server when the run ends
 _MAX_PENDING = 256  # entries that wait for the tracker; further ones are dropped
 _MAX_ID_BYTES = 100
 STOPPED_CODES = (75, 85, 130)  # exit codes of runs that can resume
@@ -57,14 +58,14 @@ class Tracker(Protocol):
 class TrackerWriter:
     """Writer that passes events to a tracker in a thread.
 
-    Training waits for the tracker at the end only, at most `timeout_s`. An entry that fails, or
+    Training waits for the tracker at the end only, at most 20 s. An entry that fails, or
     finds the queue full, is dropped; the first is reported in one line on standard error. A tracker
     that does not open raises at the next `write`, which switches the writer off.
     """
 
-    def __init__(self, name: str, open_tracker: Callable[[], Tracker], timeout_s: float, images: bool) -> None:
+    def __init__(self, name: str, open_tracker: Callable[[], Tracker], images: bool) -> None:
         self._name = name
-        self._timeout_s = timeout_s
+        self._finish_s = FINISH_S
         self._images = images
         self._entries: Queue[Entry | None] = Queue(_MAX_PENDING)
         self._has_dropped = False
@@ -92,8 +93,8 @@ class TrackerWriter:
             self._drop("it is slower than training")
 
     def close(self) -> None:
-        """Finish the run; `TimeoutError` if the tracker takes longer than `timeout_s`."""
-        deadline = time.monotonic() + self._timeout_s
+        """Finish the run; `TimeoutError` if the tracker takes longer than 20 s."""
+        deadline = time.monotonic() + self._finish_s
         while self._thread.is_alive():
             try:
                 self._entries.put(None, timeout=0.1)
@@ -103,7 +104,7 @@ class TrackerWriter:
                     self._clear()
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            raise TimeoutError(f"not finished within timeout_s={self._timeout_s:g}")
+            raise TimeoutError(f"not finished within {self._finish_s:g} s")
         if self._error is not None:
             raise self._error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.files import create_subfolder
-from paragan.core.option_types import Positive
+from paragan.writers import _tracker
 from paragan.writers._tracker import (
     STOPPED_CODES,
     Entry,
@@ -40,8 +40,6 @@ class Options:
     """Experiment of the run; the variable MLFLOW_EXPERIMENT_NAME has priority."""
     images: bool = True
     """Whether sample sheets are written."""
-    timeout_s: Positive = 20.0
-    """Longest wait for the server when the run ends."""
 
     def __post_init__(self) -> None:
         if "@" in (self.uri or "").partition("://")[2].partition("/")[0]:
@@ -59,14 +57,14 @@ class Writer(TrackerWriter):
         require_package("mlflow", "mlflow")
         subfolder = create_subfolder(folder, "mlflow").resolve()
         config = run_config(folder)
-        super().__init__("mlflow", lambda: _MlflowRun(options, subfolder, config), options.timeout_s, options.images)
+        super().__init__("mlflow", lambda: _MlflowRun(options, subfolder, config), options.images)
 
 
 class _MlflowRun:
     """Run in MLflow. A run that the store does not know is created."""
 
     def __init__(self, options: Options, folder: Path, config: Mapping[str, Any]) -> None:
-        _set_defaults(options.timeout_s)
+        _set_defaults()
         from mlflow.tracking import MlflowClient
 
         uri = options.uri or os.environ.get("MLFLOW_TRACKING_URI")
@@ -145,10 +143,10 @@ def text_by_path(value: Any, path: str = "") -> dict[str, str]:
     return flat
 
 
-def _set_defaults(timeout_s: float) -> None:
+def _set_defaults() -> None:
     """Switch MLflow's usage statistics off and bound its requests, unless variables say otherwise."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(max(1, round(timeout_s / 4))))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(max(1, round(_tracker.FINISH_S / 4))))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from paragan.core.files import create_subfolder
-from paragan.core.option_types import Positive
+from paragan.writers import _tracker
 from paragan.writers._tracker import (
     STOPPED_CODES,
     Entry,
@@ -35,8 +35,6 @@ class Options:
     """
     images: bool = True
     """Whether sample sheets are written."""
-    timeout_s: Positive = 20.0
-    """Longest wait for the server when the run ends."""
 
 
 class Writer(TrackerWriter):
@@ -53,9 +51,7 @@ class Writer(TrackerWriter):
             identifier = secrets.token_hex(4)
             save_run_id(subfolder, identifier)
         config = run_config(folder)
-        super().__init__(
-            "wandb", lambda: _WandbRun(options, folder, identifier, config), options.timeout_s, options.images
-        )
+        super().__init__("wandb", lambda: _WandbRun(options, folder, identifier, config), options.images)
 
 
 class _WandbRun:
@@ -107,8 +103,8 @@ def _init(mode: Any, options: Options, folder: Path, identifier: str, config: di
         disable_code=True,
         disable_git=True,
         save_code=False,
-        init_timeout=options.timeout_s / 2,
-        finish_timeout=options.timeout_s / 2,
+        init_timeout=_tracker.FINISH_S / 2,
+        finish_timeout=_tracker.FINISH_S / 2,
         x_disable_machine_info=True,
         x_disable_meta=True,  # host, user, command line
         x_disable_stats=True,

@@ -160,8 +160,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
             return TurnStep(gan, roles)
         refuse_pauses(gan, "asynchronous")  # before G waits for an update of D
         limits = StalenessLimit(options, gan.d.updates_per_step)
-        buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
-        buffer = Buffer(buffer_options, gan.prior.seed)
+        buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:
             return ThreadStep(gan, first, buffer, limits, orders)
