@@ -15,7 +15,7 @@ from paragan.models import sngan
 from paragan.parallel import none
 
 SHAPE, CLASSES, BATCH, SEED = (1, 8, 8), 3, 6, 11
-OPTIONS = sngan.Options(latent=5, width=4, weight_init="orthogonal")
+OPTIONS = sngan.Options(latent=5, width=4)
 
 
 class Bare(nn.Module):

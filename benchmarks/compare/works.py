@@ -45,12 +45,12 @@ class Unlabelled(step.Case):
         return Batch(batch.rows, {"image": batch.image})
 
 
-_MIMICRY = "model={name: sngan, flavour: mimicry, conditional: false}"
+_UNLABELLED = "model={name: sngan, conditional: false}"
 _BROCK = "model={name: biggan, flavour: brock, shared: 0, latent: 128}"
 _CASES: dict[str, step.Case] = {
     "dcgan": Unlabelled("sngan-cifar10", ("model=dcgan", "loss=nonsaturating"), 64, 32, 32, 0),
     "sngan": step.Case("sngan-cifar10", (), 128, 4),
-    "sngan-unlabelled": Unlabelled("sngan-cifar10", (_MIMICRY,), 128, 16, 32, 0),
+    "sngan-unlabelled": Unlabelled("sngan-cifar10", (_UNLABELLED,), 128, 16, 32, 0),
     "biggan": step.Case("sngan-cifar10", ("model=biggan",), 96, 4),
     "biggan-brock": step.Case("sngan-cifar10", (_BROCK,), 64, 4),
     "pix2pix": step.CASES["pix2pix"],

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 
 from paragan.core import registry
-from paragan.core.option_types import ExtractorOptions
 from paragan.datasets import digits
 from paragan.datasets._in_memory import InMemorySource
 from paragan.features._inception_weights import stored_path
@@ -44,12 +42,6 @@ def ready(request, quick_judge):
 @pytest.fixture
 def x_BCHW(ready):
     return normalise(ready[1].fetch(np.arange(30))["image"])
-
-
-def test_options_are_those_of_every_extractor():
-    for name in registry.names("features"):
-        known = {field.name for field in fields(registry.options("features", name))}
-        assert {field.name for field in fields(ExtractorOptions)} <= known
 
 
 def test_extractor_is_recorded_with_its_weights(ready):

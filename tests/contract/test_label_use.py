@@ -13,7 +13,8 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 
 CLASSES = 3
-SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 8, "style": 8, "conditional": True, "patch": 1}
+SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 8, "style": 8, "conditional": True}
+WIDTHS = {"mlp": {"g_widths": (8, 12)}, "flow_unet": {"width": 12}}
 CONDITIONAL = [
     name
     for name in registry.names("models")
@@ -26,7 +27,7 @@ CONDITIONAL = [
 def test_a_conditional_generator_uses_its_labels(name, is_initialised):
     file = registry.load_module("models", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
-    small = {**SMALL, "g_widths": (8, 12)} if name == "mlp" else SMALL
+    small = SMALL | WIDTHS.get(name, {})
     options = file.Options(**{key: value for key, value in small.items() if key in known})
     net = file.Generator(options, (3, 32, 32), CLASSES).double()
     if is_initialised:

@@ -19,8 +19,9 @@ from paragan.layers.init import SCHEMES, initialise
 from paragan.layers.update_once import begin_update, mixes_samples
 
 MODELS = [name for name in registry.names("models") if not hasattr(registry.load_module("models", name), "SAMPLE")]
-SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
-SMALL |= {"style": 6, "mixing": 0.0, "noise": False, "patch": 1}
+SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 6, "dropout": 0.0}
+SMALL |= {"style": 6, "mixing": 0.0, "noise": False}
+WIDTHS = {"mlp": {"g_widths": (8, 12), "d_widths": (12, 8)}, "flow_unet": {"width": 12}}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
 SIZES = [(1, 8, 8), (3, 16, 16)]
@@ -29,9 +30,9 @@ SIZES = [(1, 8, 8), (3, 16, 16)]
 def options(name: str, **wanted):
     """The file's options, made small, with what of `wanted` it has."""
     kind = registry.load_module("models", name).Options
-    fields = dataclasses.fields(kind)
-    known = {one.name for one in fields if one.default is not None or not one.name.endswith("_widths")}
-    return kind(**{key: value for key, value in {**SMALL, **wanted}.items() if key in known})
+    known = {field.name for field in dataclasses.fields(kind)}
+    small = {**SMALL, **WIDTHS.get(name, {}), **wanted}
+    return kind(**{key: value for key, value in small.items() if key in known})
 
 
 def is_conditional(name: str) -> bool:
@@ -176,8 +177,9 @@ def test_starts_are_keyed_by_seed_and_name(name, side, classes):
 @every_network
 def test_every_scheme_fits(name, side, classes):
     for scheme in SCHEMES:
-        net = build(name, side, classes, weight_init=scheme)
-        assert net.weight_init == scheme
+        net = build(name, side, classes)
+        net.weight_init = scheme
+        initialise(net, 0, side)
         assert all(parameter.isfinite().all() for parameter in net.parameters())
 
 

@@ -24,23 +24,23 @@ SPEECH = ("data.utterances=4", "data.segment=1024")
 SETTINGS = {
     "cyclegan": (
         "translate",
-        ["data.path=KINDS", "data.size=16", "model={name: cyclegan, width: 4, blocks: 1, d_width: 4}"],
+        ["data.path=KINDS", "data.size=16", "model={name: cyclegan, width: 4, blocks: 1}"],
     ),
-    "encodec": ("codec", ["model.width=4", "model.d_width=2", "d.update_probability=1", *SPEECH]),
-    "hifigan": ("vocoder", ["model.width=16", "model.d_width=2", *SPEECH]),
+    "encodec": ("codec", ["model.width=4", "d.update_probability=1", *SPEECH]),
+    "hifigan": ("vocoder", ["model.width=32", *SPEECH]),
     "real_esrgan": (
         "superres",
         [
             "data.path=IMAGES",
             "data.size=16",
-            "model={name: real_esrgan, width: 8, blocks: 1, growth: 4, d_width: 4}",
+            "model={name: real_esrgan, width: 8, blocks: 1, d_width: 4}",
             "penalties=[l1]",
             "adversarial={}",
         ],
     ),
     "vqgan": (
         "vqgan-cifar10",
-        ["data=digits", "model.width=8", "model.d_width=4", "loss=least_squares", "adversarial={}"],
+        ["data=digits", "model.width=8", "loss=least_squares", "adversarial={}"],
     ),
 }
 KINDS = ("train/a", "train/b", "val/a", "val/b")

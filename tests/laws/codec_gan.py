@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -21,14 +22,14 @@ from paragan.penalties import codebook, l1, log_mel
 BATCH, STEPS, LENGTH = 6, 50, 256
 SHARES = {"adversarial": 4.0, "feature_matching_l1": 4.0, "log_mel": 2.0, "l1": 0.1}
 DECAY = 0.999
-OPTIONS = encodec.Options(width=2, rates=(2, 4), codebooks=2, codes=8, depth=3, windows=(64, 32), d_width=2)
+OPTIONS = encodec.Options(width=2, rates=(2, 4), codebooks=2, codes=8, depth=3, windows=(64, 32))
 ADAM = {"betas": (0.5, 0.9), "eps": 1e-5}  # the gradient of D's last bias is rounding, which Adam would make steps of
 MEL = {"fft": 64, "hop": 32, "bands": 8}
 
 
 def network(side: Side) -> nn.Module:
-    kind = encodec.Generator if side is Side.G else encodec.Discriminator
-    net = kind(OPTIONS, (1, LENGTH))
+    wider = replace(OPTIONS, width=4)  # D is half as wide
+    net = encodec.Generator(OPTIONS, (1, LENGTH)) if side is Side.G else encodec.Discriminator(wider, (1, LENGTH))
     net.weight_init = "orthogonal"
     initialise(net.double(), 0, side.value)
     return net

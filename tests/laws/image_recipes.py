@@ -22,8 +22,8 @@ START = 12  # step of superres at which D, the adversarial loss and the features
 SAMPLE = {"translate": "both", "superres": "image"}
 INPUT = {"translate": "both", "superres": "low"}
 MODELS = {
-    "translate": (cyclegan, cyclegan.Options(width=2, blocks=1, d_width=2), (1, SIDE, 2 * SIDE)),
-    "superres": (real_esrgan, real_esrgan.Options(width=4, blocks=1, growth=2, d_width=2), (1, SIDE, SIDE)),
+    "translate": (cyclegan, cyclegan.Options(width=2, blocks=1), (1, SIDE, 2 * SIDE)),
+    "superres": (real_esrgan, real_esrgan.Options(width=4, blocks=1, d_width=2), (1, SIDE, SIDE)),
 }
 ADAM = {"betas": (0.5, 0.9), "eps": 1e-4}  # before instance norm gradients are rounding, which Adam would make steps of
 RATE = 1e-3

@@ -32,7 +32,7 @@ NARROW = {
     "contragan": ["model.width=8", "model.shared=16", "model.embed=32"],
     "reacgan": ["model.width=8", "model.shared=16", "model.embed=32"],
     "stylegan2": ["model.width=24", "model.style=32", "model.latent=32", "model.base=512"],
-    "r3gan": ["model.width=24", "model.groups=6", "model.latent=32", "model.blocks=1"],
+    "r3gan": ["model.width=24", "model.groups=6", "model.latent=32"],
 }
 SHORT = ["train.threads=1", "every.sample_kimg=0", "every.save_kimg=0", "evaluation.num_images=1000"]
 

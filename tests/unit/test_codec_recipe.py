@@ -12,7 +12,6 @@ from tests.tiny_run import newest
 
 SMALL = {
     "model.width": 4,
-    "model.d_width": 2,
     "data.utterances": 4,
     "data.segment": 1024,
     "train.batch": 2,

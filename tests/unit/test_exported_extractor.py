@@ -30,7 +30,7 @@ def extractor_of(path, shape=(3, 28, 28), **options):
 def test_features_are_those_of_the_network_on_normalised_images(transformer_file):
     network, path = transformer_file
     x = torch.rand(7, 3, 28, 28) * 2 - 1
-    found = extractor_of(path, output="cls", batch_size=3).compute(x)
+    found = extractor_of(path, output="cls").compute(x)
     with torch.no_grad():
         expected = network(((x + 1) / 2 - MEAN) / STD)["cls"]
     assert torch.allclose(found.features_BF, expected, atol=1e-5)

@@ -41,10 +41,10 @@ def network(side: str = "Generator", seed: int = SEED, **wanted) -> torch.nn.Mod
 
 
 def test_first_map_without_room_for_the_pixels_of_a_patch_is_refused():
-    """All noise of a position passes through it: 3 colours of 4 x 4 pixels are 48 numbers."""
-    with pytest.raises(ConfigError, match=r"^model\.width: a patch of 4 x 4 pixels has 48 numbers, .* give 48 or more"):
-        flow_unet.Generator(flow_unet.Options(width=40, patch=4), (3, 32, 32), 10)
-    flow_unet.Generator(flow_unet.Options(width=48, patch=4), (3, 32, 32), 10)
+    """All noise of a position passes through it: 3 colours of 2 x 2 pixels are 12 numbers."""
+    with pytest.raises(ConfigError, match=r"^model\.width: a patch of 2 x 2 pixels has 12 numbers, .* give 12 or more"):
+        flow_unet.Generator(flow_unet.Options(width=8), (3, 32, 32), 10)
+    flow_unet.Generator(flow_unet.Options(width=12), (3, 32, 32), 10)
 
 
 def inputs(rows: Rows = ROWS) -> TurnInputs:

@@ -30,10 +30,6 @@ COUNTS = {  # published, or built from the published code of others
     ("sngan", (3, 32, 32), 10): (4_304_387, 1_055_105),
     ("sngan", (3, 64, 64), 200): (13_366_915, 19_747_521),
     ("sngan", (3, 128, 128), 1000): (41_996_931, 39_443_137),
-    ("sngan", (3, 48, 48), 0, "flavour: mimicry"): (4_878_083, 10_141_441),
-    ("sngan", (3, 64, 64), 0, "flavour: mimicry"): (12_220_675, 10_141_441),
-    ("sngan", (3, 128, 128), 0, "flavour: mimicry"): (32_150_787, 29_017_857),
-    ("sngan", (3, 128, 128), 1000, "flavour: brock"): (41_996_931, 30_005_013),
     ("sagan", (3, 32, 32), 10): (4_386_308, 1_075_586),
     ("sagan", (3, 64, 64), 200): (13_387_396, 19_752_642),
     ("sagan", (3, 128, 128), 1000): (42_017_412, 39_448_258),
@@ -53,7 +49,6 @@ COUNTS = {  # published, or built from the published code of others
     ("contragan", (3, 32, 32), 10): (9_416_196, 2_517_186),
     ("contragan", (3, 128, 128), 1000): (70_433_988, 90_343_202),
     ("biggan_deep", (3, 32, 32), 10): (7_762_948, 2_908_930),
-    ("biggan_deep", (3, 32, 32), 10, "flavour: studio"): (9_338_884, 3_177_730),
     ("biggan_deep", (3, 64, 64), 1000): (32_874_372, 20_951_554),
     ("biggan_deep", (3, 128, 128), 1000): (50_244_484, 34_590_210),
     ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
@@ -142,7 +137,8 @@ def test_a_latent_that_cannot_be_shared_out_is_refused():
 def test_a_width_that_does_not_divide_is_refused(name, side, width):
     with pytest.raises(ConfigError, match=r"^model.width: attention has \d+ channels, which must be a multiple of 8"):
         on_meta(name, side, (3, 32, 32), 10, f"width: {width}")
-    assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: null")
+    if name != "biggan_deep":
+        assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: null")
 
 
 def test_every_block_of_biggan_sees_its_own_part_of_z():
@@ -162,22 +158,17 @@ def test_every_block_of_biggan_sees_its_own_part_of_z():
         assert [torch.equal(a, b) for a, b in zip(before, seen, strict=True)][: part + 1] == [True] * part + [False]
 
 
-@pytest.mark.parametrize("flavour", ["paper", "studio"])
-def test_the_short_cuts_of_biggan_deep(flavour):
+def test_the_short_cuts_of_biggan_deep():
     """Where the bottleneck gives nothing, what comes out is x itself: without its last channels, or with more of it."""
-    down = biggan_deep.DownNeck(8, 12, True, flavour == "studio", identity_wrap).double()
-    up = biggan_deep.UpNeck(8, 4, True, flavour == "studio", vector_norm(5, identity_wrap), identity_wrap).double()
+    down = biggan_deep.DownNeck(8, 12, True, identity_wrap).double()
+    up = biggan_deep.UpNeck(8, 4, True, vector_norm(5, identity_wrap), identity_wrap).double()
     for block in (down, up):
         nn.init.zeros_(block.conv4.weight), nn.init.zeros_(block.conv4.bias)
     x, c = torch.randn(2, 8, 6, 6, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
     small, large = down(x), up(x, c)
     assert small.shape == (2, 12, 3, 3) and large.shape == (2, 4, 12, 12)
-    if flavour == "paper":
-        assert torch.equal(small[:, :8], F.avg_pool2d(x, 2))
-        assert torch.equal(large, F.interpolate(x[:, :4], scale_factor=2))
-    else:
-        assert torch.allclose(large, F.interpolate(up.shortcut(x), scale_factor=2))
-        assert torch.allclose(small, down.shortcut(F.avg_pool2d(x, 2)))
+    assert torch.equal(small[:, :8], F.avg_pool2d(x, 2))
+    assert torch.equal(large, F.interpolate(x[:, :4], scale_factor=2))
 
 
 def test_g_is_normalised_too():
@@ -197,11 +188,11 @@ def test_groups_that_do_not_divide_are_refused():
 
 def test_r3gan_starts_as_fix_up_says():
     """Blocks do nothing yet; the others are drawn smaller the more blocks there are."""
-    net = r3gan.Discriminator(r3gan.Options(width=64, groups=8, blocks=3), (3, 32, 32), 10)
+    net = r3gan.Discriminator(r3gan.Options(width=64, groups=8), (3, 32, 32), 10)
     initialise(net, 0, "d")
     blocks = [module for module in net.modules() if isinstance(module, r3gan.Residual)]
-    assert len(blocks) == 12 and not any(block.narrow.weight.any() for block in blocks)
+    assert len(blocks) == 8 and not any(block.narrow.weight.any() for block in blocks)
     for layer, fan_in in ((blocks[0].widen, 64), (blocks[0].see, 16 * 9)):
-        expected = 12**-0.25 * (2 / 1.04 / fan_in) ** 0.5
+        expected = 8**-0.25 * (2 / 1.04 / fan_in) ** 0.5
         assert abs(float(layer.weight.detach().std()) / expected - 1) < 0.05
     assert not any(p.any() for name, p in net.named_parameters() if "bias" in name)

@@ -164,7 +164,7 @@ def test_metrics_and_extractors_that_do_not_apply_are_refused(words, message, tm
 
 
 def test_metrics_that_are_named_are_the_only_ones(tmp_path, quick_judge):
-    words = ["evaluation.metrics=[coverage, fd]", "evaluation.features={name: judge, batch_size: 100}"]
+    words = ["evaluation.metrics=[coverage, fd]", "evaluation.features=judge", "evaluation.batch_size=100"]
     trainer = build.trainer(read_recipe("digits", [*WORDS, *words]), tmp_path / "run", print, lambda: False)
     score = trainer.compute_score()
     assert (list(score.metrics), score.decisive) == (["coverage", "fd[judge]"], "coverage")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -17,8 +17,11 @@ from paragan.config import read_recipe
 from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
-from paragan.evaluation.scorer import resolve_features
+from paragan.datasets._in_memory import InMemorySource
+from paragan.evaluation.options import EvaluationOptions
+from paragan.evaluation.scorer import build_evaluator, resolve_features
 from paragan.features import _packaged as packaged, auto, cifar10 as cifar10_features, mnist as mnist_features
+from paragan.features._extractor import ExtractorContext
 from paragan.features._packaged import FOLDER
 from tests.prepared_extractors import blank, prepared
 
@@ -82,12 +85,20 @@ def test_packaged_mnist_32_is_cropped():
     ],
 )
 def test_auto_is_packaged_by_data_set_and_shape_else_judge(dataset, shape, name):
-    assert auto.resolve(auto.Options(), dataset, shape).name == name
+    assert auto.resolve(dataset, shape).name == name
 
 
-def test_auto_passes_its_options_on():
-    chosen = auto.resolve(auto.Options(device="cpu", batch_size=7), "mnist", (1, 28, 28))
-    assert (chosen.options.device, chosen.options.batch_size) == ("cpu", 7)
+def test_extractor_is_called_as_the_evaluation_says():
+    source = InMemorySource(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10), tuple("abcdefghij"))
+    context = ExtractorContext("", source, source, device=torch.device("meta"))
+    asked = EvaluationOptions(device="cpu", dtype="bfloat16", batch_size=7)
+    for options, expected in (
+        (asked, (torch.device("cpu"), torch.bfloat16, 7)),
+        (EvaluationOptions(), (torch.device("meta"), torch.float32, 500)),
+    ):
+        chosen = replace(options, features=resolve_features(options, "mnist", (1, 28, 28)))
+        extractor = build_evaluator(chosen, context)().extractor
+        assert (extractor.device, extractor.dtype, extractor.batch_size) == expected
 
 
 IMAGE_RECIPES = [name for name in registry.names("recipes") if read_recipe(name).evaluation.features is not None]

@@ -73,7 +73,7 @@ def score_by(function, num_images=300, dtype=torch.float32):
         (lambda x: x.flatten(), r"features of shape \(19200,\) for 300 images, not \(300, F\); return one row"),
         (lambda x: x.view(-1, 16), r"features of shape \(1200, 16\) for 300 images"),
         (lambda x: x.mean(0, keepdim=True), r"features of shape \(1, 64\) for 300 images"),
-        (lambda x: x.log(), r"mine returns features that are not finite; use dtype: float32, or another"),
+        (lambda x: x.log(), r"mine returns features that are not finite; use evaluation.dtype=float32, or another"),
         (lambda x: torch.ones_like(x), r"mine returns equal features for all real images; use another extractor"),
     ],
     ids=["flattened", "rows-of-tokens", "averaged", "nan", "constant"],

@@ -186,7 +186,7 @@ def test_heads_project_or_compare():
     """The label's vector goes through 8 layers and meets the features, or through one to a point of length 1."""
     x, y = normal(3, *SHAPE), [2, 0, 2]
     for kind, depth in (("projection", 8), ("contrast", 1)):
-        net = discriminator(head=kind, embed=6)
+        net = discriminator(head=kind)
         logits_B, features = (verdict := net(x, torch.tensor(y))).logits_B, verdict.features
         head = net.blocks[-1].head
         found_BF = discriminator(conditional=False)(x).features if kind == "contrast" else features  # of equal weights

@@ -17,7 +17,7 @@ from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
     "data.size": 16,
-    "model": {"name": "real_esrgan", "width": 8, "blocks": 1, "growth": 4, "d_width": 4},
+    "model": {"name": "real_esrgan", "width": 8, "blocks": 1, "d_width": 4},
     "train.batch": 2,
     "penalties.1.weight.from_kimg": 0.006,
     "adversarial.start_kimg": 0.006,
@@ -71,7 +71,7 @@ def test_run_resumes_to_the_same_weights(folder, tmp_path):
 
 def test_dense_blocks_are_those_of_the_paper():
     """ESRGAN's G with 23 blocks of width 64 and growth 32 has 16,697,987 weights (Real-ESRGAN x4plus)."""
-    g = real_esrgan.Generator(real_esrgan.Options(width=64, blocks=23, growth=32), (3, 64, 64))
+    g = real_esrgan.Generator(real_esrgan.Options(width=64, blocks=23), (3, 64, 64))
     assert sum(weight.numel() for weight in g.parameters()) == 16_697_987
     d = real_esrgan.Discriminator(real_esrgan.Options(d_width=64), (3, 64, 64))
     assert sum(weight.numel() for weight in d.parameters()) == 4_376_897

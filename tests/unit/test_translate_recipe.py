@@ -18,7 +18,7 @@ from tests.tiny_run import train_whole_and_in_parts
 SMALL = {
     "data.size": 16,
     "data.held_out": 0.3,
-    "model": {"name": "cyclegan", "width": 4, "blocks": 1, "d_width": 4},
+    "model": {"name": "cyclegan", "width": 4, "blocks": 1},
     "train.batch": 2,
     "every.log_steps": 1,
     "every.sample_kimg": 0.004,
@@ -68,7 +68,7 @@ def test_networks_have_the_published_sizes():
     """The authors' resnet_9blocks, and basic D without the biases before instance norm, which removes them."""
     count = lambda net: sum(weight.numel() for weight in net.parameters())  # noqa: E731
     assert count(cyclegan.translator(3, 64, 9)) == 11_378_179
-    assert count(cyclegan.patches(3, cyclegan.Options(d_width=64, d_halvings=3))) == 2_764_737 - 128 - 256 - 512
+    assert count(cyclegan.patches(3, cyclegan.Options(width=64, d_halvings=3))) == 2_764_737 - 128 - 256 - 512
 
 
 def test_penalty_is_the_sum_over_both_kinds():

@@ -17,8 +17,7 @@ from paragan.penalties import log_mel
 from tests.tiny_run import train_whole_and_in_parts
 
 SMALL = {
-    "model.width": 16,
-    "model.d_width": 2,
+    "model.width": 32,
     "data.utterances": 4,
     "data.segment": 1024,
     "train.batch": 2,

@@ -17,7 +17,7 @@ from tests.tiny_run import train_whole_and_in_parts
 
 DIGITS = {
     "data": "digits",
-    "model": {"name": "vqgan", "width": 8, "d_width": 4, "codes": 16},
+    "model": {"name": "vqgan", "width": 8, "codes": 16},
     "train.batch": 4,
     "adversarial.start_kimg": 0.008,
     "adversarial.d_start_kimg": 0.004,

@@ -78,20 +78,8 @@ class DatasetOptions:
 
 
 @dataclass(frozen=True)
-class ExtractorOptions:
-    """Call options of a feature extractor; base class of the options of every extractor."""
-
-    device: Literal["auto", "cpu"] = "auto"
-    """Device that computes features; `auto`: the device of the run."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Number format of the network. Scores of different formats do not compare."""
-    batch_size: Count = 500
-    """Images per call of the network."""
-
-
-@dataclass(frozen=True)
-class PretrainedOptions(ExtractorOptions):
-    """Call options of a feature extractor that was trained on images of one size."""
+class PretrainedOptions:
+    """Options of a feature extractor that was trained on images of one size."""
 
     resize: Literal["bilinear", "bicubic"] | None = None
     """Antialiased filter for images of another size than the network's; null: refused."""
@@ -99,7 +87,7 @@ class PretrainedOptions(ExtractorOptions):
 
 @dataclass(frozen=True)
 class FileExtractorOptions(PretrainedOptions):
-    """Weights file of a feature extractor, with its call options."""
+    """Weights file of a feature extractor, and the size of its images."""
 
     weights: FilePath | None = None
     """The weights, .npz or .safetensors; null: none."""

@@ -23,6 +23,12 @@ class EvaluationOptions:
     `auto` is the packaged network of the data set if it has one for its images, otherwise `judge`,
     a small CNN trained on this run's real images.
     """
+    device: Literal["auto", "cpu"] = "auto"
+    """Device that computes features; `auto`: the device of the run."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the network of `features`. Scores of different formats do not compare."""
+    batch_size: Count | None = None
+    """Images per call of the network of `features`; null: 500, or 50 for `inception` and `exported`."""
     metrics: tuple[Annotated[Choice, Category("metrics")], ...] | None = None
     """Metrics of a score, in order; null: every one that applies to the data.
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
@@ -27,7 +29,7 @@ from paragan.game.prior import Prior
 def resolve_features(options: EvaluationOptions, dataset: str, shape: tuple[int, int, int]) -> Choice | None:
     """Return the chosen extractor, with `auto` resolved for this data set; None: scoring is off."""
     chosen = options.features
-    return auto.resolve(chosen.options, dataset, shape) if chosen is not None and chosen.name == "auto" else chosen
+    return auto.resolve(dataset, shape) if chosen is not None and chosen.name == "auto" else chosen
 
 
 def extractor_name(chosen: Choice) -> str:
@@ -62,9 +64,14 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     if chosen is None:
         return None
     refuse_few(choose_metrics(options.metrics, available_needs(context.train)), options.num_images)
-    prepared = registry.load_module("features", chosen.name).prepare(
-        chosen.options, replace(context, name=extractor_name(chosen))
+    called = replace(
+        context,
+        name=extractor_name(chosen),
+        device=context.device if options.device == "auto" else torch.device(options.device),
+        dtype=getattr(torch, options.dtype),
+        batch_size=options.batch_size,
     )
+    prepared = registry.load_module("features", chosen.name).prepare(chosen.options, called)
 
     @cache
     def evaluator() -> Evaluator:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
-from paragan.core.option_types import ExtractorOptions, PretrainedOptions
+from paragan.core.option_types import PretrainedOptions
 from paragan.core.progress_lines import ProgressLines
 from paragan.core.source import Source
 from paragan.hardware.precision import full_precision
@@ -122,8 +122,8 @@ class FeatureExtractor:
             )
         if not features_BF.isfinite().all():
             raise ConfigError(
-                f"evaluation.features: {self.name} returns features that are not finite; use dtype: float32, or "
-                "another extractor"
+                f"evaluation.features: {self.name} returns features that are not finite; use "
+                "evaluation.dtype=float32, or another extractor"
             )
 
     def _call(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -140,8 +140,9 @@ class ExtractorContext:
     """Inputs of an extractor: data, device, and the place where a trained one is saved.
 
     name: under which the extractor is recorded. folder: of the trained extractor; None: it is not
-    saved. device: of the run. must_save: failing to write the extractor is an error. say: receives
-    progress and warnings. world: all ranks. stop: True ends the training; collective.
+    saved. device, dtype, batch_size: of calls of the network; batch_size None: as the extractor
+    suggests. must_save: failing to write the extractor is an error. say: receives progress and
+    warnings. world: all ranks. stop: True ends the training; collective.
     """
 
     name: str
@@ -149,17 +150,22 @@ class ExtractorContext:
     held_out: Source
     folder: Path | None = None
     device: torch.device = _CPU
+    dtype: torch.dtype = torch.float32
+    batch_size: int | None = None
     must_save: bool = False
     say: Callable[[str], None] = lambda line: None
     world: World = ALONE
     stop: Callable[[], bool] = lambda: False
 
-    def call_settings(self, options: ExtractorOptions) -> dict[str, Any]:
-        """Return the fields of a `FeatureExtractor` that its options set."""
+    def call_settings(self, options: object, batch_size: int = 500) -> dict[str, Any]:
+        """Return the fields of a `FeatureExtractor` that options set.
+
+        options: of the extractor. batch_size: where `evaluation.batch_size` is null.
+        """
         return {
-            "device": self.device if options.device == "auto" else torch.device(options.device),
-            "dtype": getattr(torch, options.dtype),
-            "batch_size": options.batch_size,
+            "device": self.device,
+            "dtype": self.dtype,
+            "batch_size": self.batch_size or batch_size,
             "resize": options.resize if isinstance(options, PretrainedOptions) else None,
         }
 

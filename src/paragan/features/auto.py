@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from paragan.core import registry
-from paragan.core.option_types import Choice, ExtractorOptions
+from paragan.core.option_types import Choice
 
 
 @dataclass(frozen=True)
-class Options(ExtractorOptions):
-    """Settings for calling the network."""
+class Options:
+    """No settings."""
 
 
-def resolve(options: Options, dataset: str, shape: tuple[int, int, int]) -> Choice:
+def resolve(dataset: str, shape: tuple[int, int, int]) -> Choice:
     """Return the extractor named as the data set if it accepts this image shape, else the judge."""
     is_made_for = dataset in registry.names("features") and registry.load_module("features", dataset).accepts(shape)
     name = dataset if is_made_for else "judge"
-    return Choice(name, registry.options("features", name)(**asdict(options)))
+    return Choice(name, registry.options("features", name)())

@@ -13,7 +13,7 @@ from paragan.features._packaged import PackagedExtractor, ResidualCnn
 
 @dataclass(frozen=True)
 class Options(PretrainedOptions):
-    """Settings for calling the network."""
+    """Images of another size."""
 
 
 EXTRACTOR = PackagedExtractor("cifar10", lambda: ResidualCnn(3, (32, 48, 96, 112)), (3, 32, 32), {32: 0})

@@ -9,15 +9,15 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Count, ExtractorOptions, ProgramPath
+from paragan.core.option_types import Count, ProgramPath
 from paragan.features._extractor import ExtractorContext, FeatureExtractor
 from paragan.layers.image_input import ImageInput
 from paragan.storage.exported_network import ExportedNetwork
 
 
 @dataclass(frozen=True)
-class Options(ExtractorOptions):
-    """File of the network, its input and its output, and settings for calling it."""
+class Options:
+    """File of the network, its input and its output."""
 
     weights: ProgramPath | None = None
     """The file, .pt2, written by `torch.export.save`; required."""
@@ -39,8 +39,6 @@ class Options(ExtractorOptions):
     """Features of an output (B, T, F) or (B, F, H, W): the first token, or the mean over tokens or
     positions; null: the output is (B, F).
     """
-    batch_size: Count = 50
-    """Images per call of the network."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
@@ -73,7 +71,7 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
             "output": output,
             "pool": options.pool,
         },
-        **{**context.call_settings(options), "resize": f"{options.resize} to {height}x{width}"},
+        **{**context.call_settings(options, 50), "resize": f"{options.resize} to {height}x{width}"},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from paragan.core.option_types import ExtractorOptions, FilePath
+from paragan.core.option_types import FilePath
 from paragan.features._extractor import OTHER_CLASSES, ExtractorContext, FeatureExtractor
 from paragan.features._inception_network import NUM_CLASSES, SIZE
 from paragan.features._inception_weights import PUBLISHED, load_published
@@ -23,13 +23,11 @@ PUBLISHED_NAMES = {
 
 
 @dataclass(frozen=True)
-class Options(ExtractorOptions):
-    """File of the public weights, and settings for calling the network."""
+class Options:
+    """File of the public weights."""
 
     weights: FilePath | None = None
     """The file of pytorch-fid or torch-fidelity; null: the one that `paragan metrics import-weights` stored."""
-    batch_size: int = 50
-    """Images per call of the network."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
@@ -45,5 +43,5 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
         takes_any_size=True,
         is_slow=True,
         published_names=PUBLISHED_NAMES,
-        **{**context.call_settings(options), "resize": "bilinear of TensorFlow 1"},
+        **{**context.call_settings(options, 50), "resize": "bilinear of TensorFlow 1"},
     )

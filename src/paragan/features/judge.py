@@ -25,7 +25,6 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.interrupt import StopRequested
-from paragan.core.option_types import ExtractorOptions
 from paragan.core.source import Source, image_specs
 from paragan.features import _classifier as classifier
 from paragan.features._classifier import build_classifier, train_classifier
@@ -41,8 +40,8 @@ _PERIOD_S = 10.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
-class Options(ExtractorOptions):
-    """Settings for calling the network."""
+class Options:
+    """No settings."""
 
 
 def prepare(options: Options, context: ExtractorContext) -> Callable[[], FeatureExtractor]:

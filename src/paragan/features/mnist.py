@@ -13,7 +13,7 @@ from paragan.features._packaged import PackagedExtractor, ResidualCnn
 
 @dataclass(frozen=True)
 class Options(PretrainedOptions):
-    """Settings for calling the network."""
+    """Images of another size."""
 
 
 EXTRACTOR = PackagedExtractor("mnist", lambda: ResidualCnn(1, (16, 32, 64, 64)), (1, 28, 28), {28: 0, 32: 2})

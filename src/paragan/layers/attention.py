@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
             raise ConfigError(
                 f"model.width: attention has {channels} channels, which must be a multiple of "
                 f"{_KEYS}; pass a multiple of {_KEYS}, or, where the model has it, "
-                "model.attention=false"
+                "model.attention=null"
             )
         self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
         self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))

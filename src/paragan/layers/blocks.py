@@ -92,18 +92,15 @@ class DownBlock(nn.Module):
 
     ReLU, 3x3, ReLU, 3x3, halve, plus a short-cut of halve and 1x1: halving before the 1x1 is the
     same function at a quarter of the work. first: the block reads the image and has no first ReLU.
-    The short-cut is x if no shape changes. hidden: channels between the two 3x3; default `outputs`.
+    The short-cut is x if no shape changes.
     """
 
-    def __init__(
-        self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap, hidden: int | None = None
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap) -> None:
         super().__init__()
-        hidden = hidden or outputs
         # not in place: the short-cut reads the same tensor
         self.act = nn.Identity() if first else nn.ReLU()
-        self.conv1 = wrap(nn.Conv2d(inputs, hidden, 3, padding=1))
-        conv2 = DownConv2d(hidden, outputs) if down else nn.Conv2d(hidden, outputs, 3, padding=1)
+        self.conv1 = wrap(nn.Conv2d(inputs, outputs, 3, padding=1))
+        conv2 = DownConv2d(outputs, outputs) if down else nn.Conv2d(outputs, outputs, 3, padding=1)
         self.conv2 = wrap(conv2)
         self.pool = nn.AvgPool2d(2) if down else nn.Identity()
         is_learned = down or inputs != outputs

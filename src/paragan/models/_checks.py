@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from paragan.core.errors import ConfigError
-from paragan.models._options import Attention, Places, Widths
+from paragan.models._options import Attention, Places
 
 _SIDES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
@@ -63,11 +63,3 @@ def attention_sides(
                 f"{known} (model.attention.{player}=SIDE), or null for none"
             )
     return chosen
-
-
-def stage_widths(given: Widths, default: Sequence[int], key: str) -> list[int]:
-    """Return the channels of all maps, or raise `ConfigError` if their number is wrong."""
-    if given is not None and len(given) != len(default):
-        counts = f"{len(given)} widths for {len(default)} maps"
-        raise ConfigError(f"model.{key}: {counts}; give one width for each, as in {list(default)}")
-    return list(default if given is None else given)

@@ -15,8 +15,8 @@ from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, Wra
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import attention_sides, lowest_side, num_doublings, stage_widths
-from paragan.models._options import AttentionOptions, Places, StageOptions
+from paragan.models._checks import attention_sides, lowest_side, num_doublings
+from paragan.models._options import Attention, NetworkOptions, Places
 
 
 class Shape(NamedTuple):
@@ -69,7 +69,7 @@ class ResidualGenerator(BlockGenerator):
     """Generator of a plan whose norms look their gain and bias up by the label."""
 
     def __init__(
-        self, options: StageOptions, plan: ResidualPlan, latent: int, colours: int, num_classes: int, wrap: Wrap
+        self, options: NetworkOptions, plan: ResidualPlan, latent: int, colours: int, num_classes: int, wrap: Wrap
     ) -> None:
         super().__init__(options, num_classes)
         self.latent = latent
@@ -81,21 +81,19 @@ class ResidualGenerator(BlockGenerator):
 class ResidualDiscriminator(BlockDiscriminator):
     """Discriminator of a plan, with spectral norm.
 
-    head: returns the last block for (features, classes). thin_from: number of the first block that
-    is as wide inside as its input; None: no block.
+    head: returns the last block for (features, classes).
     """
 
     def __init__(
         self,
-        options: StageOptions,
+        options: NetworkOptions,
         plan: ResidualPlan,
         colours: int,
         num_classes: int,
         head: Callable[[int, int], nn.Module],
-        thin_from: int | None = None,
     ) -> None:
         super().__init__(options, num_classes)
-        downs = _down_blocks(plan, colours, thin_from)
+        downs = _down_blocks(plan, colours)
         self.blocks = nn.ModuleList([*downs, head(plan.d_widths[-1], self.num_classes)])
 
 
@@ -105,27 +103,28 @@ def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
 
 
 def residual_plan(
-    options: StageOptions, shape: Shape, side: int, width: int, default_attention: Places = None
+    shape: Shape, side: int, width: int, attention: Attention = None, default_attention: Places = None
 ) -> ResidualPlan:
-    """Plan the networks at one image size. width: factor of `shape`, where no widths are given."""
-    attention = options.attention if isinstance(options, AttentionOptions) else None
+    """Plan the networks at one image size. width: factor of `shape`. attention: the setting, or its value."""
     g_maps = [side >> number for number in range(num_doublings(side) + 1)]
     d_maps = [side >> number for number in range(1, shape.halvings + 1)]
     return ResidualPlan(
         side,
-        stage_widths(options.g_widths, [width * times for times in shape.g], "g_widths"),
-        stage_widths(options.d_widths, [width * times for times in shape.d], "d_widths"),
+        [width * times for times in shape.g],
+        [width * times for times in shape.d],
         shape.halvings,
         attention_sides(attention, "g", default_attention, g_maps),
         attention_sides(attention, "d", default_attention, d_maps),
     )
 
 
-def sngan_plan(options: StageOptions, side: int, width: int | None, default_attention: Places = None) -> ResidualPlan:
+def sngan_plan(
+    side: int, width: int | None, attention: Attention = None, default_attention: Places = None
+) -> ResidualPlan:
     """Plan the networks of SNGAN and SAGAN. width: None is 128 up to 32 px and 64 above (paper)."""
     shape = shape_at(SNGAN_SHAPES, side)
     width = width or (128 if side <= 32 else 64)
-    return residual_plan(options, shape, side, width, default_attention)
+    return residual_plan(shape, side, width, attention, default_attention)
 
 
 def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:
@@ -144,12 +143,11 @@ def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
     return [SelfAttention(plan.g_widths[0], wrap)] if plan.lowest in plan.g_attention else []
 
 
-def _down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None) -> list[nn.Module]:
+def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings
-        hidden = b if thin_from is None or number < thin_from else a
-        blocks.append(DownBlock(a, b, halves, number == 0, spectral_norm, hidden))
+        blocks.append(DownBlock(a, b, halves, number == 0, spectral_norm))
         if halves and plan.side >> (number + 1) in plan.d_attention:
             blocks.append(SelfAttention(b, spectral_norm))
     return blocks

@@ -17,6 +17,7 @@ from paragan.models._options import UNetOptions
 
 _WAVES = 32  # of the time, as sines and cosines
 _SLOWEST = 1000
+_PATCH = 2  # side of the squares of pixels that are one position of the largest map
 
 
 class Encoder(nn.Module):
@@ -24,14 +25,13 @@ class Encoder(nn.Module):
 
     def __init__(self, options: UNetOptions, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
-        self.patch = options.patch
         widths = _widths(options)
         self.map_shapes = _map_shapes(options, image_side(shape, "flow_unet", 512))
         _check_bottleneck(options, shape[0])
         embed = options.embed
         self.time = nn.Sequential(nn.Linear(2 * _WAVES, embed), nn.SiLU(), nn.Linear(embed, embed))
         self.label = nn.Embedding(classes, embed) if classes else None
-        self.first = nn.Conv2d(shape[0] * options.patch**2, widths[0], 3, padding=1)
+        self.first = nn.Conv2d(shape[0] * _PATCH**2, widths[0], 3, padding=1)
         levels = pairwise((widths[0], *widths))
         self.levels = nn.ModuleList([_level(a, b, options) for a, b in levels])
         self.middle = ModulatedResidual(widths[-1], widths[-1], embed)
@@ -41,7 +41,7 @@ class Encoder(nn.Module):
         if self.label is not None:
             embedding = embedding + self.label(check_labels(y_B, len(x)))
         embedding = F.silu(embedding)
-        h = self.first(F.pixel_unshuffle(x, self.patch))
+        h = self.first(F.pixel_unshuffle(x, _PATCH))
         maps = []
         for number, level in enumerate(self.levels):
             if number:
@@ -57,12 +57,11 @@ class Decoder(nn.Module):
 
     def __init__(self, options: UNetOptions, channels: int) -> None:
         super().__init__()
-        self.patch = options.patch
         widths = _widths(options)[::-1]
         levels = pairwise((widths[0], *widths))
         self.levels = nn.ModuleList([_level(a + b, b, options) for a, b in levels])
         self.norm = _norm(widths[-1])
-        self.last = ZeroConv2d(widths[-1], channels * options.patch**2, 3, padding=1)
+        self.last = ZeroConv2d(widths[-1], channels * _PATCH**2, 3, padding=1)
 
     def forward(self, maps: list[Tensor], embedding: Tensor) -> Tensor:
         *skips, h = maps
@@ -72,7 +71,7 @@ class Decoder(nn.Module):
             h = torch.cat([h, skips.pop()], 1)
             for block in level.children():
                 h = block(h, embedding)
-        return F.pixel_shuffle(self.last(F.silu(self.norm(h))), self.patch)
+        return F.pixel_shuffle(self.last(F.silu(self.norm(h))), _PATCH)
 
 
 class ModulatedResidual(nn.Module):
@@ -123,22 +122,22 @@ def _waves(t_B: Tensor) -> Tensor:
 def _check_bottleneck(options: UNetOptions, channels: int) -> None:
     """Refuse a largest map of too few channels: the noise of all pixels is a part of the velocity, and passes there."""
     width = _widths(options)[0]
-    needed = channels * options.patch**2
+    needed = channels * _PATCH**2
     if width < needed:
         raise ConfigError(
-            f"model.width: a patch of {options.patch} x {options.patch} pixels has {needed} numbers, "
-            f"and a map of {width} channels cannot pass them on; give {needed} or more, or a smaller model.patch"
+            f"model.width: a patch of {_PATCH} x {_PATCH} pixels has {needed} numbers, "
+            f"and a map of {width} channels cannot pass them on; give {needed} or more"
         )
 
 
 def _map_shapes(options: UNetOptions, side: int) -> list[tuple[int, int]]:
     """Return channels and side of each map, that of the middle block last; `ConfigError` for a side in between."""
     widths = _widths(options)
-    factor = options.patch << (len(widths) - 1)
+    factor = _PATCH << (len(widths) - 1)
     if side % factor:
         raise ConfigError(
-            f"model.multiples: {len(widths)} maps of patches of {options.patch} need a side that is a multiple of "
-            f"{factor}, not {side}; give fewer multiples, or another patch"
+            f"model.multiples: {len(widths)} maps of patches of {_PATCH} need a side that is a multiple of "
+            f"{factor}, not {side}; give fewer multiples"
         )
-    shapes = [(width, side // options.patch >> level) for level, width in enumerate(widths)]
+    shapes = [(width, side // _PATCH >> level) for level, width in enumerate(widths)]
     return [*shapes, shapes[-1]]

@@ -22,7 +22,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockGenerator
 from paragan.models._checks import image_side
 from paragan.models._heads import residual_head
-from paragan.models._options import BigGANOptions
+from paragan.models._options import Attention, BigGANOptions, Places, WeightInit
 from paragan.models._residual import (
     LARGE_SHAPES,
     ResidualDiscriminator,
@@ -52,6 +52,17 @@ _BROCK = _STUDIO | {
 class Options(BigGANOptions):
     """BigGAN's sizes and variants."""
 
+    attention: Attention = "default"
+    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
+
+    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: half the image in
+    either, 64 at most, and none up to 32 px in the flavour `brock`.
+    """
+    flavour: Literal["studio", "brock"] = "studio"
+    """Variant of the networks: `studio` (published CIFAR and Tiny-ImageNet benchmarks) or `brock`.
+
+    `brock`: the authors' code, with D twice as wide at 32 px, and a wider G at 64 px.
+    """
     head: Literal["projection", "auxiliary"] = "projection"
     """Use of labels in D: `projection` adds a class term to the logit; `auxiliary` classifies.
 
@@ -63,6 +74,7 @@ class Generator(BlockGenerator):
     """BigGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
     model = "biggan"  # name in messages
+    weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
@@ -83,6 +95,8 @@ class Generator(BlockGenerator):
 class Discriminator(ResidualDiscriminator):
     """BigGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
+    weight_init: WeightInit = "orthogonal"
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         plan = large_plan(options, shape, "biggan")
         super().__init__(options, plan, shape[0], num_classes, partial(residual_head, options.head))
@@ -91,11 +105,15 @@ class Discriminator(ResidualDiscriminator):
 def large_plan(options: BigGANOptions, shape: tuple[int, int, int], model: str) -> ResidualPlan:
     """Plan BigGAN's networks at one image size. model: name in messages."""
     side = image_side(shape, model, 1024)
-    rows = _BROCK if options.flavour == "brock" else _STUDIO
-    has_attention = options.flavour == "studio" or side > 32
-    default = largest_map(side // 2) if has_attention else None
-    large = shape_at(rows, side)
-    return residual_plan(options, large, side, options.width, default)
+    rows = _STUDIO
+    attention: Attention = "default"
+    default: Places = largest_map(side // 2)
+    if isinstance(options, Options):
+        attention = options.attention
+        if options.flavour == "brock":
+            rows = _BROCK
+            default = default if side > 32 else None
+    return residual_plan(shape_at(rows, side), side, options.width, attention, default)
 
 
 def _vector_blocks(plan: ResidualPlan, each: int, classes: int, shared: int) -> list[nn.Module]:

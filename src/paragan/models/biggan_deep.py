@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap
@@ -25,7 +23,7 @@ from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._checks import image_side
-from paragan.models._options import Attention, AttentionOptions, Places, WeightInit
+from paragan.models._options import NetworkOptions, Places, WeightInit
 from paragan.models._residual import (
     LARGE_SHAPES,
     ResidualPlan,
@@ -42,8 +40,8 @@ _NECK = 4  # divisor of a block's channels inside
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(AttentionOptions):
-    """BigGAN-deep's sizes and variants."""
+class Options(NetworkOptions):
+    """BigGAN-deep's sizes."""
 
     latent: Count = 128
     """Length of the latent vector z."""
@@ -51,18 +49,6 @@ class Options(AttentionOptions):
     """Base number of channels; every layer has a multiple of it."""
     shared: Count = 128
     """Length of the class embedding shared by G's norms."""
-    flavour: Literal["paper", "studio"] = "paper"
-    """Variant of the networks: `paper`, or `studio` of a published 32 px benchmark.
-
-    `studio` has convolutional short-cuts, and a D that starts narrow.
-    """
-    attention: Attention = "default"
-    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
-
-    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: 64 in G, or half the
-    image up to 32 px; half the image in D, or 64 above 256 px.
-    """
-    weight_init: WeightInit = "orthogonal"
 
 
 _SHAPES = {
@@ -76,6 +62,8 @@ _SHAPES = {
 class Generator(BlockGenerator):
     """BigGAN-deep's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
+    weight_init: WeightInit = "orthogonal"
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         self.latent = options.latent
@@ -83,14 +71,13 @@ class Generator(BlockGenerator):
         classes = self.num_classes
         vector = options.latent + (options.shared if classes else 0)
         norm = vector_norm(vector, spectral_norm)
-        convolved = options.flavour == "studio"
         channels = plan.g_widths[0]
         entry = LatentEntry(vector, channels, classes, options.shared, spectral_norm, side=plan.lowest, whole=True)
         first = map(WithoutVector, first_attention(plan, spectral_norm))
         blocks: list[nn.Module] = [entry, *first]
         for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
             for outputs, up in ((a, False), (b, True)):
-                neck = UpNeck(a, outputs, up, convolved, norm, spectral_norm)
+                neck = UpNeck(a, outputs, up, norm, spectral_norm)
                 blocks.append(WithVector(neck, slice(None)))
             if plan.lowest << number in plan.g_attention:
                 blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
@@ -101,15 +88,16 @@ class Generator(BlockGenerator):
 class Discriminator(BlockDiscriminator):
     """BigGAN-deep's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
+    weight_init: WeightInit = "orthogonal"
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         plan = _plan(options, shape)
-        convolved = options.flavour == "studio"
         blocks: list[nn.Module] = [InputConv(shape[0], plan.d_widths[0], spectral_norm)]
         for number, (a, b) in enumerate(pairwise(plan.d_widths)):
             down = number < plan.halvings
-            blocks.append(DownNeck(a, b, down, convolved, spectral_norm))
-            blocks.append(DownNeck(b, b, False, convolved, spectral_norm))
+            blocks.append(DownNeck(a, b, down, spectral_norm))
+            blocks.append(DownNeck(b, b, False, spectral_norm))
             if down and plan.side >> (number + 1) in plan.d_attention:
                 blocks.append(SelfAttention(b, spectral_norm))
         self.blocks = nn.ModuleList([*blocks, ReluHead(plan.d_widths[-1], self.num_classes, spectral_norm)])
@@ -119,10 +107,10 @@ class UpNeck(nn.Module):
     """Bottleneck of G, x + 1x1 (3x3 (3x3 (1x1 x))), with norm and ReLU before each (figure 16).
 
     up: doubles the resolution before the first 3x3. The short-cut drops the last channels if the
-    block has fewer than x. convolved: the short-cut is a 1x1.
+    block has fewer than x.
     """
 
-    def __init__(self, inputs: int, outputs: int, up: bool, convolved: bool, norm: Norm, wrap: Wrap) -> None:
+    def __init__(self, inputs: int, outputs: int, up: bool, norm: Norm, wrap: Wrap) -> None:
         super().__init__()
         inside = inputs // _NECK
         self.up = up
@@ -134,7 +122,7 @@ class UpNeck(nn.Module):
         self.conv3 = wrap(_same(inside))
         self.norm4 = norm(inside)
         self.conv4 = wrap(nn.Conv2d(inside, outputs, 1))
-        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if convolved else DropChannels(outputs)
+        self.shortcut = DropChannels(outputs)
 
     def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
         h = self.conv1(self.norm1(x, c_BC).relu_())
@@ -149,10 +137,10 @@ class DownNeck(nn.Module):
     """Bottleneck of D, x + 1x1 (3x3 (3x3 (1x1 x))), with ReLU before each (figure 16).
 
     down: halves the resolution before the last 1x1. A 1x1 adds the channels that x has less than
-    the block. convolved: the short-cut is a 1x1 wherever the shape changes.
+    the block.
     """
 
-    def __init__(self, inputs: int, outputs: int, down: bool, convolved: bool, wrap: Wrap) -> None:
+    def __init__(self, inputs: int, outputs: int, down: bool, wrap: Wrap) -> None:
         super().__init__()
         inside = outputs // _NECK
         self.conv1 = wrap(nn.Conv2d(inputs, inside, 1))
@@ -161,9 +149,7 @@ class DownNeck(nn.Module):
         self.conv4 = wrap(nn.Conv2d(inside, outputs, 1))
         self.pool = nn.AvgPool2d(2) if down else nn.Identity()
         self.shortcut: nn.Module = nn.Identity()
-        if convolved and (down or inputs != outputs):
-            self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1))
-        elif inputs != outputs:
+        if inputs != outputs:
             self.shortcut = AddChannels(wrap(nn.Conv2d(inputs, outputs - inputs, 1)))
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
@@ -207,23 +193,10 @@ class AddChannels(nn.Module):
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     side = image_side(shape, "biggan_deep", 1024)
-    row = shape_at(_SHAPES, side)
-    if options.flavour == "studio":
-        row = row._replace(d=(1, *row.d[1:]))
-    elif options.g_widths is not None and any(a < b for a, b in pairwise(options.g_widths)):
-        raise ConfigError(
-            "model.g_widths: short-cuts of the flavour paper drop channels and cannot add any; "
-            "give widths that do not grow towards the image, or model.flavour=studio"
-        )
-    elif options.d_widths is not None and any(a > b for a, b in pairwise(options.d_widths)):
-        raise ConfigError(
-            "model.d_widths: short-cuts of the flavour paper add channels and cannot drop any; "
-            "give widths that do not shrink towards the smallest map, or model.flavour=studio"
-        )
-    places: Places = default_attention(side)
+    attention: Places = default_attention(side)
     if side >= 64:
-        places = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
-    return residual_plan(options, row, side, options.width, places)
+        attention = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
+    return residual_plan(shape_at(_SHAPES, side), side, options.width, attention)
 
 
 def _same(channels: int) -> nn.Conv2d:

@@ -17,7 +17,7 @@ from paragan.layers.blocks import ReluHead
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import biggan
 from paragan.models._heads import ContrastHead
-from paragan.models._options import ContrastOptions
+from paragan.models._options import ContrastOptions, WeightInit
 from paragan.models._residual import ResidualDiscriminator
 
 
@@ -36,6 +36,7 @@ class Discriminator(ResidualDiscriminator):
     """ContraGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
 
     model = "contragan"
+    weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)

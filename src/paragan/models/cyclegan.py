@@ -29,13 +29,11 @@ class Options:
     """Sizes of all four networks."""
 
     width: Count = 16
-    """Channels of a translator's first layer, doubled at each of two halvings; the paper: 64."""
+    """Channels of the first layer of a translator and of a discriminator, doubled at each halving; the paper: 64."""
     blocks: Count = 3
     """Residual blocks of a translator; the paper: 6 at 128 px, 9 from 256 px on."""
     identity: bool = True
     """Whether each translator is also called on images of its own kind, for the identity loss (section 5.2)."""
-    d_width: Count = 16
-    """Channels of a discriminator's first layer, doubled at each halving; the paper: 64."""
     d_halvings: Count = 2
     """Halvings before a discriminator's patches; the paper: 3, for patches of 70x70."""
     weight_init: WeightInit = "normal_0.02"
@@ -118,7 +116,7 @@ class Tanh(nn.Module):
 
 def patches(channels: int, options: Options) -> nn.Sequential:
     """Return PatchGAN with instance norm: C64-C128-… of the paper."""
-    widths = [options.d_width * min(2**level, 8) for level in range(options.d_halvings + 1)]
+    widths = [options.width * min(2**level, 8) for level in range(options.d_halvings + 1)]
     layers: list[nn.Module] = []
     for level, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
         stride = 2 if level < options.d_halvings else 1

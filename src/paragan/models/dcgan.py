@@ -28,6 +28,8 @@ from paragan.models._options import NetworkOptions, WeightInit
 class Options(NetworkOptions):
     """DCGAN's sizes, labels and D's norm."""
 
+    weight_init: WeightInit = "normal_0.02"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
     latent: Count = 128
     """Length of the latent vector z."""
     width: Count = 64
@@ -39,7 +41,6 @@ class Options(NetworkOptions):
     Batch norm mixes samples, so real and fake images go through D separately, and
     `gradient_penalty` refuses it.
     """
-    weight_init: WeightInit = "normal_0.02"
 
 
 class Generator(BlockGenerator):
@@ -47,6 +48,7 @@ class Generator(BlockGenerator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
+        self.weight_init = options.weight_init
         self.latent = options.latent
         side = image_side(shape, "dcgan")
         widths = _widths(side, options.width)[::-1]
@@ -60,6 +62,7 @@ class Discriminator(BlockDiscriminator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
+        self.weight_init = options.weight_init
         norm: type[nn.Module] = AffineBatchNorm if options.d_norm == "batch" else nn.Identity
         wrap = spectral_norm if options.d_norm == "spectral" else identity_wrap
         *hidden, last = _widths(image_side(shape, "dcgan"), options.width)

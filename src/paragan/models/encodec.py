@@ -35,7 +35,7 @@ class Options:
     """Sizes of both networks."""
 
     width: Count = 16
-    """Channels of the encoder's first layer, doubled by each rate; the paper: 32."""
+    """Channels of the encoder's first layer, doubled by each rate; the paper: 32. A discriminator has half as many."""
     rates: tuple[Count, ...] = (2, 4, 8)
     """Factors of the encoder's reductions; their product is the samples of a frame. The paper: 2, 4, 5, 8."""
     codebooks: Count = 4
@@ -46,22 +46,18 @@ class Options:
     """Length of a code; the paper: 128, DAC: 8."""
     windows: tuple[Count, ...] = (512, 256, 128)
     """Samples of D's windows, with hops of a quarter; the paper: 2048, 1024, 512, 256, 128."""
-    d_width: Count = 8
-    """Channels of each discriminator; the paper: 32."""
-    weight_init: WeightInit = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):
     """`audio` (B, 1, T) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
 
     latent = 0
+    weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         frame = prod(options.rates)
         _refuse_shape(shape, shape[-1] % frame, f"N a multiple of {frame}")
-        self.weight_init = options.weight_init
         widths = [options.width << level for level in range(len(options.rates) + 1)]
         last = nn.Conv1d(widths[-1], widths[-1], 7, padding=3)
         self.encoder = nn.Sequential(*_downwards(widths, options.rates), nn.ELU(), last)
@@ -87,12 +83,14 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     """Audio (B, 1, T) to a list of outputs, one for each window."""
 
+    weight_init: WeightInit = "torch"
+
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         longest = max(options.windows)
         _refuse_shape(shape, shape[-1] < longest, f"N at least {longest}, the longest of model.windows")
-        self.weight_init = options.weight_init
-        self.scales = nn.ModuleList([StftDiscriminator(window, options.d_width) for window in options.windows])
+        width = max(1, options.width // 2)
+        self.scales = nn.ModuleList([StftDiscriminator(window, width) for window in options.windows])
 
     def forward(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         return [net(audio) for net in self.scales]

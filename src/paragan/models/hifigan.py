@@ -25,7 +25,10 @@ from paragan.models._options import WeightInit
 
 SAMPLE = "audio"
 _SLOPE = 0.1
+_KERNELS = (3, 7)  # of G's residual blocks; the paper: 3, 7, 11
 _DILATIONS = (1, 3)
+_PERIODS = (2, 3, 5, 7, 11)  # of the multi-period discriminator (section 2.3)
+_FACTORS = (1, 2)  # of the multi-scale discriminator; the paper: 1, 2, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,25 +38,19 @@ class Options:
     bands: Count = 40
     """Mel bands of a frame."""
     width: Count = 128
-    """Channels of G's first layer, halved by each upsampling; the paper: 512 (V1), 256 (V3)."""
+    """Channels of G's first layer, halved by each upsampling; the paper: 512 (V1), 256 (V3).
+
+    A discriminator has a sixteenth in its first layer.
+    """
     rates: tuple[Count, ...] = (4, 4, 4)
     """Factors of G's upsampling; their product is the samples of a frame. The paper: 8, 8, 2, 2."""
-    kernels: tuple[Count, ...] = (3, 7)
-    """Kernel sizes of G's residual blocks, all uneven; the paper: 3, 7, 11."""
-    periods: tuple[Count, ...] = (2, 3, 5, 7, 11)
-    """Periods of the multi-period discriminator."""
-    scales: Count = 2
-    """Rates of the multi-scale discriminator; the paper: 3."""
-    d_width: Count = 8
-    """Channels of the first layer of each discriminator; the paper: 32 (periods), 128 (scales)."""
-    weight_init: WeightInit = "torch"
-    """Scheme of the initial weights; the authors': N(0, 0.01) in G."""
 
 
 class Generator(nn.Module):
     """`mel` (B, bands, F) to audio (B, 1, F * samples of a frame) in [-1, 1]."""
 
     latent = 0
+    weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
@@ -61,11 +58,10 @@ class Generator(nn.Module):
         if len(shape) != 2 or shape[0] != 1 or shape[1] % frame:
             found = "x".join(map(str, shape))
             raise DataError(f"hifigan generates audio of 1xN samples, N a multiple of {frame}, not {found}")
-        self.weight_init = options.weight_init
         widths = [max(1, options.width >> level) for level in range(len(options.rates) + 1)]
         self.first = nn.Conv1d(options.bands, widths[0], 7, padding=3)
         layers = zip(pairwise(widths), options.rates, strict=True)
-        self.blocks = nn.ModuleList([Upsampling(a, b, rate, options.kernels) for (a, b), rate in layers])
+        self.blocks = nn.ModuleList([Upsampling(a, b, rate) for (a, b), rate in layers])
         self.last = nn.Conv1d(widths[-1], 1, 7, padding=3)
 
     def forward(self, mel: Tensor) -> Tensor:
@@ -78,11 +74,11 @@ class Generator(nn.Module):
 class Upsampling(nn.Module):
     """Leaky ReLU, transposed convolution, mean of residual blocks."""
 
-    def __init__(self, inputs: int, outputs: int, rate: int, kernels: tuple[int, ...]) -> None:
+    def __init__(self, inputs: int, outputs: int, rate: int) -> None:
         super().__init__()
         padding = (rate + 1) // 2
         self.up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
-        self.residuals = nn.ModuleList([DilatedResidual(outputs, kernel) for kernel in kernels])
+        self.residuals = nn.ModuleList([DilatedResidual(outputs, kernel) for kernel in _KERNELS])
 
     def forward(self, h: Tensor) -> Tensor:
         h = self.up(F.leaky_relu(h, _SLOPE))
@@ -110,11 +106,13 @@ class DilatedResidual(nn.Module):
 class Discriminator(nn.Module):
     """Audio (B, 1, T) to the outputs of `mpd`, one for each period, and `msd`, one for each scale."""
 
+    weight_init: WeightInit = "torch"
+
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        self.weight_init = options.weight_init
-        self.mpd = nn.ModuleList([PeriodDiscriminator(period, options.d_width) for period in options.periods])
-        self.msd = nn.ModuleList([ScaleDiscriminator(1 << scale, options.d_width) for scale in range(options.scales)])
+        width = max(1, options.width // 16)
+        self.mpd = nn.ModuleList([PeriodDiscriminator(period, width) for period in _PERIODS])
+        self.msd = nn.ModuleList([ScaleDiscriminator(factor, width) for factor in _FACTORS])
 
     def forward(self, audio: Tensor) -> dict[str, list[tuple[Tensor, list[Tensor]]]]:
         return {"mpd": [net(audio) for net in self.mpd], "msd": [net(audio) for net in self.msd]}

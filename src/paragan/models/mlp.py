@@ -19,13 +19,15 @@ from paragan.core.option_types import Count
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._options import NetworkOptions
+from paragan.models._options import NetworkOptions, WeightInit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
     """Hidden layers of both networks."""
 
+    weight_init: WeightInit = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
     latent: Count = 100
     """Length of the latent vector z."""
     g_widths: tuple[Count, ...] = (256, 512, 1024)
@@ -40,6 +42,7 @@ class Generator(BlockGenerator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
+        self.weight_init = options.weight_init
         self.latent = options.latent
         widths = (options.latent, *options.g_widths)
         self.blocks = nn.ModuleList([*_hidden(widths, self.num_classes), ImageLayer(widths[-1], shape)])
@@ -50,6 +53,7 @@ class Discriminator(BlockDiscriminator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
+        self.weight_init = options.weight_init
         widths = (prod(shape), *options.d_widths)
         self.blocks = nn.ModuleList([*_hidden(widths, self.num_classes), LogitLayer(widths[-1])])
 

@@ -26,31 +26,28 @@ from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import downsample, upsample
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import image_side, lowest_side, num_doublings, stage_widths
-from paragan.models._options import StageOptions, Widths
+from paragan.models._checks import image_side, lowest_side, num_doublings
+from paragan.models._options import NetworkOptions
 
 _SLOPE = 0.2
+_BLOCKS = 2  # residual blocks per resolution (the authors' configurations of all data sets)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(StageOptions):
+class Options(NetworkOptions):
     """Sizes of R3GAN."""
 
     latent: Count = 64
     """Length of the latent vector z."""
     width: Count = 768
     """Channels of every feature map."""
-    g_widths: Widths = None
-    """Channels of G's maps, from the smallest up; null: `width` everywhere."""
-    d_widths: Widths = None
-    """Channels of D's maps, from the image down; null: those of G, in reverse."""
+    g_widths: tuple[Count, ...] | None = None
+    """Channels of G's maps, from the smallest up; null: `width` everywhere. D has them in reverse."""
     groups: Count = 96
     """Groups of the widest map's 3x3 convolutions, in proportion on others.
 
     Their number divides twice its width.
     """
-    blocks: Count | tuple[Count, ...] = 2
-    """Residual blocks per resolution: one number, or a list from the smallest map up."""
     embed: Count = 64
     """Length of the class embedding in G."""
 
@@ -63,7 +60,7 @@ class Generator(BlockGenerator):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         self.latent = options.latent
-        widths, _ = _widths(options, shape)
+        widths = _widths(options, shape)
         start = LearntInput(options.latent, widths[0], lowest_side(shape[1]), self.num_classes, options.embed)
         stages = _stages(options, widths, "up")
         self.blocks = nn.ModuleList([start, *stages, ColourConv(widths[-1], shape[0])])
@@ -74,7 +71,7 @@ class Discriminator(BlockDiscriminator):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
-        _, widths = _widths(options, shape)
+        widths = _widths(options, shape)[::-1]
         start = ColourConv(shape[0], widths[0])
         stages = _stages(options, widths, "down")
         head = BasisHead(widths[-1], lowest_side(shape[1]), self.num_classes)
@@ -201,27 +198,24 @@ class BasisHead(nn.Module):
             return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
 
 
-def _widths(options: Options, shape: tuple[int, int, int]) -> tuple[list[int], list[int]]:
-    """Return the channels of all maps: of G from the smallest up, of D from the image down."""
-    num = num_doublings(image_side(shape, "r3gan", 512)) + 1
-    g_widths = stage_widths(options.g_widths, [options.width] * num, "g_widths")
-    return g_widths, stage_widths(options.d_widths, g_widths[::-1], "d_widths")
+def _widths(options: Options, shape: tuple[int, int, int]) -> list[int]:
+    """Return the channels of all maps, from the smallest up, or raise `ConfigError` if their number is wrong."""
+    default = [options.width] * (num_doublings(image_side(shape, "r3gan", 512)) + 1)
+    widths = options.g_widths
+    if widths is not None and len(widths) != len(default):
+        counts = f"{len(widths)} widths for {len(default)} maps"
+        raise ConfigError(f"model.g_widths: {counts}; give one width for each, as in {default}")
+    return default if widths is None else list(widths)
 
 
 def _stages(options: Options, widths: list[int], resample: Literal["up", "down"]) -> list[Stage]:
     """Return all stages of one network."""
-    num = len(widths)
-    depths = (options.blocks,) * num if isinstance(options.blocks, int) else options.blocks
-    if len(depths) != num:
-        counts = f"{len(depths)} numbers for {num} resolutions"
-        raise ConfigError(f"model.blocks: {counts}; give one number, or {num}")
     # Fix-up draws smaller weights for more residual blocks
-    scale = sum(depths) ** -0.25
+    scale = (_BLOCKS * len(widths)) ** -0.25
     stages = []
     for number, width in enumerate(widths):
         groups = _groups(options.groups, width, max(widths))
-        depth = depths[number if resample == "up" else num - 1 - number]
-        blocks = [Residual(width, groups, scale) for _ in range(depth)]
+        blocks = [Residual(width, groups, scale) for _ in range(_BLOCKS)]
         stages.append(Stage(widths[max(0, number - 1)], width, blocks, resample if number else None))
     return stages
 

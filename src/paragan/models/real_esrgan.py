@@ -38,21 +38,18 @@ class Options:
     factor: Literal[2, 4, 8] = 4
     """Height of the generated image divided by that of `low`."""
     width: Count = 32
-    """Channels of G; the paper: 64."""
+    """Channels of G, half as many of each layer in a dense block; the paper: 64."""
     blocks: Count = 4
     """Residual-in-residual dense blocks; the paper: 23."""
-    growth: Count = 16
-    """Channels of each layer in a dense block; the paper: 32."""
     d_width: Count = 16
     """Channels of D's first layer, doubled at each of three halvings; the paper: 64."""
-    weight_init: WeightInit = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):
     """`low` (B, C, h, w) in [-1, 1] to images (B, C, factor * h, factor * w)."""
 
     latent = 0
+    weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
@@ -60,11 +57,10 @@ class Generator(nn.Module):
             found = "x".join(map(str, shape))
             factor = options.factor
             raise DataError(f"real_esrgan with factor={factor} needs images of multiples of {factor}, not {found}")
-        self.weight_init = options.weight_init
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(channels, width, 3, padding=1)
-        self.blocks = nn.ModuleList([ResidualInResidual(width, options.growth) for _ in range(options.blocks)])
+        self.blocks = nn.ModuleList([ResidualInResidual(width, max(1, width // 2)) for _ in range(options.blocks)])
         self.after_blocks = nn.Conv2d(width, width, 3, padding=1)
         self.ups = nn.ModuleList([UpConv2d(width, width) for _ in range(options.factor.bit_length() - 1)])
         self.high = nn.Conv2d(width, width, 3, padding=1)
@@ -115,9 +111,10 @@ class DenseBlock(nn.Module):
 class Discriminator(nn.Module):
     """U-Net with spectral norm: images to logits (B, H, W), one per pixel."""
 
+    weight_init: WeightInit = "torch"
+
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        self.weight_init = options.weight_init
         widths = [options.d_width << level for level in range(4)]
         self.first = nn.Conv2d(shape[0], widths[0], 3, padding=1)
         self.downs = nn.ModuleList([_normed(nn.Conv2d(a, b, 4, 2, 1, bias=False)) for a, b in pairwise(widths)])

@@ -15,7 +15,7 @@ from paragan.core.option_types import Count
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._checks import image_side
 from paragan.models._heads import residual_head
-from paragan.models._options import AttentionOptions, WeightInit
+from paragan.models._options import Attention, NetworkOptions, WeightInit
 from paragan.models._residual import (
     ResidualDiscriminator,
     ResidualGenerator,
@@ -26,9 +26,15 @@ from paragan.models._residual import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(AttentionOptions):
+class Options(NetworkOptions):
     """SAGAN's sizes, attention and labels."""
 
+    attention: Attention = "default"
+    """Sides of the maps with self-attention (channels: a multiple of 8); null: none.
+
+    A number or a list for both networks, or `{g: 64, d: [64, 32]}`. `default`: half the image in
+    either, 64 at most.
+    """
     latent: Count = 128
     """Length of the latent vector z."""
     width: Count | None = None
@@ -38,11 +44,12 @@ class Options(AttentionOptions):
 
     `auxiliary` is ACGAN, with the penalty `auxiliary`.
     """
-    weight_init: WeightInit = "glorot"
 
 
 class Generator(ResidualGenerator):
     """SAGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    weight_init: WeightInit = "glorot"
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, _plan(options, shape), options.latent, shape[0], num_classes, spectral_norm)
@@ -51,6 +58,8 @@ class Generator(ResidualGenerator):
 class Discriminator(ResidualDiscriminator):
     """SAGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
+    weight_init: WeightInit = "glorot"
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         head = partial(residual_head, options.head)
         super().__init__(options, _plan(options, shape), shape[0], num_classes, head)
@@ -58,4 +67,4 @@ class Discriminator(ResidualDiscriminator):
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     side = image_side(shape, "sagan", 512)
-    return sngan_plan(options, side, options.width, default_attention(side))
+    return sngan_plan(side, options.width, options.attention, default_attention(side))

@@ -17,16 +17,13 @@ from paragan.core.option_types import Count
 from paragan.layers.blocks import identity_wrap
 from paragan.models._checks import image_side
 from paragan.models._heads import residual_head
-from paragan.models._options import StageOptions, WeightInit
+from paragan.models._options import NetworkOptions, WeightInit
 from paragan.models._residual import ResidualDiscriminator, ResidualGenerator, ResidualPlan, sngan_plan
-
-# number of D's first block that is as narrow inside as its input
-_THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(StageOptions):
-    """SNGAN's sizes and variants."""
+class Options(NetworkOptions):
+    """SNGAN's sizes and labels."""
 
     latent: Count = 128
     """Length of the latent vector z."""
@@ -36,21 +33,17 @@ class Options(StageOptions):
     G is twice as wide up to 32 px and as wide above; above 32 px both grow towards the smallest
     map.
     """
-    flavour: Literal["studio", "mimicry", "brock"] = "studio"
-    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks).
-
-    `mimicry`: as their input, except in the first; `brock`: as their input in all of them.
-    """
     head: Literal["projection", "auxiliary"] = "projection"
     """Use of labels in D: `projection` adds a class term to the logit; `auxiliary` classifies.
 
     `auxiliary` is ACGAN, with the penalty `auxiliary`.
     """
-    weight_init: WeightInit = "glorot"
 
 
 class Generator(ResidualGenerator):
     """SNGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    weight_init: WeightInit = "glorot"
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, _plan(options, shape), options.latent, shape[0], num_classes, identity_wrap)
@@ -59,11 +52,12 @@ class Generator(ResidualGenerator):
 class Discriminator(ResidualDiscriminator):
     """SNGAN's discriminator: x_BCHW (and y_B) to logits and features (last map, summed)."""
 
+    weight_init: WeightInit = "glorot"
+
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         head = partial(residual_head, options.head)
-        thin_from = _THIN_FROM[options.flavour]
-        super().__init__(options, _plan(options, shape), shape[0], num_classes, head, thin_from)
+        super().__init__(options, _plan(options, shape), shape[0], num_classes, head)
 
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
-    return sngan_plan(options, image_side(shape, "sngan", 512), options.width)
+    return sngan_plan(image_side(shape, "sngan", 512), options.width)

@@ -61,10 +61,9 @@ class Options(NetworkOptions):
     head: Literal["projection", "contrast"] = "projection"
     """Use of labels in D: `projection` adds a class term to the logit; `contrast` embeds classes.
 
-    `contrast` is ReACGAN's StyleGAN2, with the penalty `data_to_data`.
+    `contrast` is ReACGAN's StyleGAN2, with the penalty `data_to_data`; its embeddings are four times
+    as long as D's last map is wide.
     """
-    embed: Count | None = None
-    """Dimensions of the embeddings of `contrast`; null: four times D's last width."""
 
 
 class Generator(BlockGenerator):
@@ -170,7 +169,7 @@ def _head(options: Options, features: int, classes: int) -> nn.Module:
     if not classes:
         return UnconditionalHead(features)
     if options.head == "contrast":
-        return ContrastiveHead(features, classes, options.embed or 4 * features)
+        return ContrastiveHead(features, classes, 4 * features)
     return ProjectionHead(features, classes)
 
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count, Natural
+from paragan.core.option_types import Count
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.precision import at_least_float32
@@ -26,6 +26,8 @@ from paragan.models._options import WeightInit
 from paragan.models.pix2pix import Patch, PatchHead
 
 SAMPLE = "image"
+_BLOCKS = 1  # residual blocks of each resolution; the paper: 2
+_D_HALVINGS = 2  # of the image before D's patches; the paper: 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,33 +35,26 @@ class Options:
     """Sizes of both networks."""
 
     width: Count = 64
-    """Channels of the first halving, doubled at each, at most twice; the paper: 128 before the first."""
+    """Channels of the first halving, doubled at each, at most twice; the paper: 128 before the first.
+
+    D has half as many in its first layer.
+    """
     halvings: Count = 2
     """Halvings of the image before the tokens: 2 for 8x8 tokens at 32 px; the paper: 4."""
-    blocks: Count = 1
-    """Residual blocks of each resolution; the paper: 2."""
     codes: Count = 512
     """Size of the codebook; the paper: 1024."""
     depth: Count = 8
     """Length of a code; the paper: 256, of any length."""
-    normalise: bool = True
-    """Whether codes and vectors have length 1, so that more codes are used; the paper: false."""
-    d_width: Count = 32
-    """Channels of the first layer of D; the paper: 64."""
-    d_halvings: Natural = 2
-    """Halvings of the image before D's patches; the paper: 3."""
-    weight_init: WeightInit = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):
     """`image` (B, C, H, W) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
 
     latent = 0
+    weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        self.weight_init = options.weight_init
         factor = 2**options.halvings
         if len(shape) != 3 or shape[1] % factor or shape[2] % factor:
             found = "x".join(map(str, shape))
@@ -68,11 +63,11 @@ class Generator(nn.Module):
             )
         widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
         to_codes = nn.Conv2d(widths[-1], options.depth, 1)
-        down = _downwards(shape[0], widths, options.blocks)
+        down = _downwards(shape[0], widths)
         self.encoder = nn.Sequential(*down, _norm(widths[-1]), nn.SiLU(), to_codes)
-        self.quantizer = VectorQuantizer(options.codes, options.depth, options.normalise)
+        self.quantizer = VectorQuantizer(options.codes, options.depth)
         first = nn.Conv2d(options.depth, widths[-1], 3, padding=1)
-        self.decoder = nn.Sequential(first, *_upwards(widths[::-1], options.blocks), _norm(widths[0]), nn.SiLU())
+        self.decoder = nn.Sequential(first, *_upwards(widths[::-1]), _norm(widths[0]), nn.SiLU())
         self.last = nn.Conv2d(widths[0], shape[0], 3, padding=1)
 
     def forward(self, image: Tensor) -> GeneratorOutput:
@@ -92,13 +87,14 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     """PatchGAN: images to logits (B, h, w), one per patch, and the last map."""
 
+    weight_init: WeightInit = "torch"
+
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        self.weight_init = options.weight_init
-        widths = [options.d_width * min(2**level, 8) for level in range(options.d_halvings + 1)]
+        widths = [max(1, options.width // 2) * min(2**level, 8) for level in range(_D_HALVINGS + 1)]
         patches = []
         for level, (inputs, outputs) in enumerate(pairwise((shape[0], *widths))):
-            stride = 2 if level < options.d_halvings else 1
+            stride = 2 if level < _D_HALVINGS else 1
             patches.append(Patch(inputs, outputs, stride, AffineBatchNorm(outputs) if level else None))
         self.blocks = nn.Sequential(*patches, PatchHead(widths[-1]))
 
@@ -121,20 +117,20 @@ class GroupNormResidual(nn.Module):
         return h + residual
 
 
-def _downwards(channels: int, widths: list[int], blocks: int) -> list[nn.Module]:
+def _downwards(channels: int, widths: list[int]) -> list[nn.Module]:
     """Return a 4x4 convolution of stride two and residual blocks for each width."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise((channels, *widths)):
         layers.append(nn.Conv2d(inputs, outputs, 4, 2, 1))
-        layers.extend(GroupNormResidual(outputs) for _ in range(blocks))
+        layers.extend(GroupNormResidual(outputs) for _ in range(_BLOCKS))
     return layers
 
 
-def _upwards(widths: list[int], blocks: int) -> list[nn.Module]:
+def _upwards(widths: list[int]) -> list[nn.Module]:
     """Return residual blocks and a 3x3 convolution at twice the resolution for each width."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise((*widths, widths[-1])):
-        layers.extend(GroupNormResidual(inputs) for _ in range(blocks))
+        layers.extend(GroupNormResidual(inputs) for _ in range(_BLOCKS))
         layers.append(UpConv2d(inputs, outputs))
     return layers
 
