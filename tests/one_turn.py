@@ -32,6 +32,7 @@ class Bare(nn.Module):
 def nets() -> dict[Side, nn.Module]:
     found = {Side.G: sngan.Generator(OPTIONS, SHAPE, CLASSES), Side.D: sngan.Discriminator(OPTIONS, SHAPE, CLASSES)}
     for side, net in found.items():
+        net.weight_init = "orthogonal"
         initialise(net.double(), SEED, side.value)
     found[Side.G].eval()  # batch norm would tell parts from the whole
     return found

@@ -19,8 +19,7 @@ from paragan.layers.init import SCHEMES, initialise
 from paragan.layers.update_once import begin_update, mixes_samples
 
 MODELS = [name for name in registry.names("models") if not hasattr(registry.load_module("models", name), "SAMPLE")]
-SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 6, "dropout": 0.0}
-SMALL |= {"style": 6, "mixing": 0.0, "noise": False}
+SMALL = {"groups": 4, "embed": 5, "width": 8, "latent": 6, "style": 6, "mixing": 0.0, "noise": False, "dropout": 0.0}
 WIDTHS = {"mlp": {"g_widths": (8, 12), "d_widths": (12, 8)}, "flow_unet": {"width": 12}}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
@@ -29,10 +28,9 @@ SIZES = [(1, 8, 8), (3, 16, 16)]
 
 def options(name: str, **wanted):
     """The file's options, made small, with what of `wanted` it has."""
-    kind = registry.load_module("models", name).Options
-    known = {field.name for field in dataclasses.fields(kind)}
-    small = {**SMALL, **WIDTHS.get(name, {}), **wanted}
-    return kind(**{key: value for key, value in small.items() if key in known})
+    kind = registry.options("models", name)
+    small = SMALL | WIDTHS.get(name, {}) | wanted
+    return kind(**{field.name: small[field.name] for field in dataclasses.fields(kind) if field.name in small})
 
 
 def is_conditional(name: str) -> bool:
@@ -176,8 +174,8 @@ def test_starts_are_keyed_by_seed_and_name(name, side, classes):
 
 @every_network
 def test_every_scheme_fits(name, side, classes):
+    net = build(name, side, classes)
     for scheme in SCHEMES:
-        net = build(name, side, classes)
         net.weight_init = scheme
         initialise(net, 0, side)
         assert all(parameter.isfinite().all() for parameter in net.parameters())

@@ -27,6 +27,7 @@ Y = torch.tensor([0, 1, 2, 1])
 def pair_that_tells():
     pair = nets()
     d = sngan.Discriminator(sngan.Options(width=4, head="auxiliary"), SHAPE, CLASSES)
+    d.weight_init = "orthogonal"
     initialise(d.double(), 0, "d")
     return {**pair, Side.D: d}
 

@@ -15,7 +15,7 @@ SMALL = {
     "sngan": {"width": 2},
     "biggan": {"width": 8, "shared": 4},
     "stylegan2": {"width": 4, "latent": 4, "style": 4, "mapping": 1},
-    "r3gan": {"width": 4, "groups": 2, "latent": 4, "blocks": 1},
+    "r3gan": {"width": 4, "groups": 2, "latent": 4},
 }
 
 
