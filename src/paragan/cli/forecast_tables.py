@@ -42,15 +42,12 @@ def format_forecast(plan: ForecastPlan) -> str:
 
 
 def _link_line(plan: ForecastPlan) -> str:
-    """Return what the largest number of workers needs of its links, what they have, and what was measured here."""
+    """Return what the largest number of workers needs of its links, and what they have."""
     row = plan.rows[-1]
     network = plan.cluster.network
     has = f"{network.between.bytes_per_s / _GBIT:.3g} (inside of a host {network.inside.bytes_per_s / _GBIT:.3g})"
     need = f"link: {row.workers:,} workers need {row.needed_bytes_per_s / _GBIT:.3g} Gbit/s each while they compute"
-    measured = "not measured here: pass --measure"
-    if plan.measured_link is not None:
-        measured = f"measured here between two processes: {plan.measured_link / _GBIT:.3g}"
-    return f"{need}; the network has {has}; {measured}"
+    return f"{need}; the network has {has}"
 
 
 def format_ms(seconds: float) -> str:

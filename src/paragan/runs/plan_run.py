@@ -22,7 +22,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
 from paragan.game.gan import GAN
-from paragan.hardware import device as devices, loopback
+from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, forecast_run, refuse_forecast
 from paragan.runs.measured_times import measure_times, profile_operators
 from paragan.runs.plan_settings import PlanSource, choose_settings
@@ -96,7 +96,6 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
     chosen = None
     if request.forecast is not None:
         ahead = forecast_run(request.config, request.recipe, request.forecast, found, simulated.peak_bytes, say)
-        ahead = replace(ahead, measured_link=loopback.measure()[1] if request.is_measured else None)
         if request.forecast.is_chosen:
             source = PlanSource(request.config, found, ahead.profile)
             chosen = choose_settings(source, ahead.cluster, request.forecast, request.memory_gb)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from paragan.core.errors import ConfigError
-from paragan.hardware.loopback import ASSUMED_BYTES_PER_S
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Cluster:
 
 
 _GBIT = 1e9 / 8
-_HOST = Link(1e-4, ASSUMED_BYTES_PER_S)  # gloo between processes of a host
+_HOST = Link(1e-4, 1.5e9)  # gloo between processes of a host
 
 INTERCONNECTS: Mapping[str, Interconnect] = {
     "loopback": Interconnect(

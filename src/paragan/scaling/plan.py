@@ -118,14 +118,12 @@ class ForecastPlan:
     """Simulated runs on several numbers of workers of a cluster. A forecast is no measurement.
 
     profile: measured on one worker. cluster: with one worker. rows: one for each number of workers.
-    measured_link: bytes per second between two processes of this machine; None: not measured.
     """
 
     profile: RunProfile
     cluster: Cluster
     goal: Goal
     rows: tuple[Forecast, ...]
-    measured_link: float | None = None
 
 
 @dataclass(frozen=True)
