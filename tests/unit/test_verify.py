@@ -13,7 +13,7 @@ from paragan.cli.main import main
 from paragan.core.balancer import Balancer
 from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.verify import laws
-from paragan.verify.explanation import unsupported_penalty
+from paragan.verify.diagnosis import unsupported_penalty
 from paragan.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 

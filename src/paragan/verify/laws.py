@@ -21,12 +21,13 @@ from paragan.core.types import Can, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
 from paragan.verify import double_backward, frozen_opponent
-from paragan.verify.diagnosis import NetworkTraits, inspect_network
-from paragan.verify.explanation import (
+from paragan.verify.diagnosis import (
+    NetworkTraits,
     Traits,
     explain_difference,
     explain_micro_batches,
     explain_sharding,
+    inspect_network,
     unsupported_penalty,
 )
 from paragan.verify.finding import (

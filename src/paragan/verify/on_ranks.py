@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
-from paragan.verify.explanation import explain_randomness, explain_sharding, unsupported_network, unsupported_penalty
+from paragan.verify.diagnosis import explain_randomness, explain_sharding, unsupported_network, unsupported_penalty
 from paragan.verify.finding import NO_REFERENCE_RUN, RANKS, LawResult
 from paragan.verify.laws import PreparedLaws, law_result
 from paragan.verify.reference_run import (
@@ -71,118 +70,89 @@ class Row:
         return sum(counts[:rank]), counts[rank]
 
 
-@dataclass(frozen=True)
 class RankProcesses:
-    """The law on `size` processes.
+    """The law on `size` processes, which start again after a row that a rank did not answer.
 
     command: starts a rank; it receives the rank, the number of ranks and the file of a store, and
     calls `verify_rank`. folder: for the reference run, logs and stores.
     """
 
-    command: Sequence[str]
-    size: int
-    folder: Path
+    def __init__(self, command: Sequence[str], size: int, folder: Path) -> None:
+        self._command = command
+        self._size = size
+        self._folder = folder
+        self._num_rows = 0  # so far
+        self._processes = AnsweringProcesses()
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
         """Yield the rows of the law, then the strategies that are exempt or need more ranks."""
-        strategies = ready.subject.joining_strategies
-        exempt = {name: placed.exemption for name, placed in strategies.items() if placed.exemption}
-        too_few = {name for name, placed in strategies.items() if placed.needs_hosts and not self._has_hosts}
-        names = [name for name in strategies if name not in exempt and name not in too_few]
-        rows = [Row(name, uneven) for name, uneven in product(names, (False, True))]
-        instead = self._instead(ready)
-        if instead is None:
-            refused = {name: self._refusal(ready, name) for name in names}
-            found = self._run_rows(ready, [row for row in rows if not refused[row.strategy]])
-            for row in rows:
-                reason = refused[row.strategy]
-                yield LawResult(RANKS, row.name, "not run", None, reason) if reason else next(found)
-        else:
-            yield from (replace(instead, strategy=row.name) for row in rows)
-        for name in sorted(too_few):
-            yield LawResult(RANKS, name, "not run", None, "needs 4 ranks for shards and replicas; pass --ranks 4")
-        for name, reason in exempt.items():
-            yield LawResult(RANKS, name, "exempt", None, reason)
+        if ready.plain is not None:
+            _save_trace(ready.plain, self._folder)
+        too_few = []
+        exempt = []
+        try:
+            for name, strategy in ready.subject.joining_strategies.items():
+                if strategy.exemption:
+                    exempt.append(LawResult(RANKS, name, "exempt", None, strategy.exemption))
+                elif strategy.needs_hosts and (self._size <= _HOST or self._size % _HOST):
+                    reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
+                    too_few.append(LawResult(RANKS, name, "not run", None, reason))
+                else:
+                    instead = self._instead(ready, name)
+                    for row in (Row(name, uneven=False), Row(name, uneven=True)):
+                        yield replace(instead or self._run(row, ready), strategy=row.name)
+        finally:
+            self._processes.kill()
+        yield from too_few
+        yield from exempt
 
-    @property
-    def _has_hosts(self) -> bool:
-        """Whether the ranks stand for several hosts."""
-        return self.size > _HOST and not self.size % _HOST
-
-    def _refusal(self, ready: PreparedLaws, name: str) -> str:
-        """Return why a strategy cannot train these networks on these ranks, or ""."""
-        return unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self.size)
-
-    def _instead(self, ready: PreparedLaws) -> LawResult | None:
-        """Return the result if no process is needed, or None to run the law."""
+    def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
+        """Return the result of a strategy's rows if no process is needed, or None to run them."""
         if ready.plain is None:
-            return LawResult(RANKS, "", "not run", None, NO_REFERENCE_RUN)
-        if self.size == 1:
-            return LawResult(RANKS, "", "not run", None, "--ranks 1 starts no other process")
+            return LawResult(RANKS, name, "not run", None, NO_REFERENCE_RUN)
+        if self._size == 1:
+            return LawResult(RANKS, name, "not run", None, "--ranks 1 starts no other process")
         if reason := explain_randomness(ready.traits):
-            return LawResult(RANKS, "", "exempt", None, reason)
-        return None
+            return LawResult(RANKS, name, "exempt", None, reason)
+        refusal = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
+        return LawResult(RANKS, name, "not run", None, refusal) if refusal else None
 
-    def _run_rows(self, ready: PreparedLaws, rows: Sequence[Row]) -> Iterator[LawResult]:
-        assert ready.plain is not None
-        _save_trace(ready.plain, self.folder)
-        double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
-        with _Processes(self, double) as processes:
-            for row in rows:
-                yield _found(row, processes.run(row), ready)
-
-
-def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawResult:
-    """Return the result of one row from the answers of its ranks."""
-    errors = [answer for answer in answers if "error" in answer]
-    if not errors:
-        worst = max(
-            (TraceDifference(**answer["difference"]) for answer in answers), key=lambda a: (bool(a.name), a.largest)
-        )
-        found = law_result(worst, ready.traits)
-    else:
-        first = min(errors, key=lambda e: (any(words in e["error"] for words in _SECONDARY), e["at"]))
-        found = LawResult("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
-    found = replace(found, law=RANKS, strategy=row.name)
-    return replace(found, reason=found.reason + explain_sharding(ready.traits, found))
-
-
-class _Processes:
-    """Rank processes, restarted after a row that a rank did not answer."""
-
-    def __init__(self, ranks: RankProcesses, double: bool) -> None:
-        self.ranks = ranks
-        self.double = double
-        self.number = 0
-        self.processes = AnsweringProcesses()
-
-    def __enter__(self) -> _Processes:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.processes.kill()
-
-    def run(self, row: Row) -> list[dict[str, Any]]:
-        """Return the answers of all ranks; an error for a rank that did not answer."""
-        is_fresh = not self.processes.processes
-        if is_fresh:
+    def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
+        """Return the result of a row: the largest difference of a rank, or the error that came first."""
+        is_first = not self._processes.processes
+        if is_first:
             self._start()
-        self.number += 1
-        order = {"number": self.number, "double": self.double, **asdict(row)}
-        answers = self.processes.request(order, _ROW_S + (_START_S if is_fresh else 0.0), _GRACE_S)
+        self._num_rows += 1
+        double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
+        order = {"number": self._num_rows, "double": double, **asdict(row)}
+        answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
         if any("at" not in answer for answer in answers):
-            self.processes.kill()
-            self.processes = AnsweringProcesses()
-        return [{"rank": rank, "at": time.monotonic(), **answer} for rank, answer in enumerate(answers)]
+            self._processes.kill()
+            self._processes = AnsweringProcesses()
+        errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
+        if errors:
+            rank = min(errors, key=lambda rank: _priority(errors[rank]))
+            result = LawResult(RANKS, row.name, "FAILED", None, f"rank {rank}: {errors[rank]['error']}")
+        else:
+            differences = [TraceDifference(**answer["difference"]) for answer in answers]
+            worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
+            result = replace(law_result(worst, ready.traits), law=RANKS, strategy=row.name)
+        return replace(result, reason=result.reason + explain_sharding(ready.traits, result))
 
     def _start(self) -> None:
         environment = source_environment()
         if (interface := loopback_interface()) is not None:
             environment[GLOO_INTERFACE] = interface
-        store = self.ranks.folder / f"store-{self.number}"
-        for rank in range(self.ranks.size):
-            words = [*self.ranks.command, *map(str, (rank, self.ranks.size, store))]
-            self.processes.start(words, environment, self.ranks.folder / f"rank-{rank}.log", pipes=True)
+        store = self._folder / f"store-{self._num_rows}"
+        for rank in range(self._size):
+            words = [*self._command, str(rank), str(self._size), str(store)]
+            self._processes.start(words, environment, self._folder / f"rank-{rank}.log", pipes=True)
+
+
+def _priority(answer: dict[str, Any]) -> tuple[bool, float]:
+    """Order errors: those that another rank's failure caused last, then by time."""
+    is_secondary = any(words in answer["error"] for words in _SECONDARY)
+    return is_secondary, answer.get("at", time.monotonic())
 
 
 def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder: Path, store: Path) -> None:
