@@ -70,11 +70,16 @@ def plots(found: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> dict[str, 
     """Both figures as SVG, by file name. found: of `simulated`."""
     curves = {}
     for scaling, by_name in found.items():
-        curves[scaling] = {name: [Forecast(**row) for row in rows] for name, rows in by_name.items()}
+        curves[scaling] = {name: [_forecast(row) for row in rows] for name, rows in by_name.items()}
     return {
         "published-weak-scaling.svg": _weak_plot(curves["weak"]),
         "published-strong-scaling.svg": _strong_plot(curves["strong"]),
     }
+
+
+def _forecast(row: Mapping[str, Any]) -> Forecast:
+    """A row of a result file; those of 2026-11-26 have a cost, too."""
+    return Forecast(**{name: value for name, value in row.items() if name != "cost"})
 
 
 def _weak_plot(rows_by_name: Mapping[str, list[Forecast]]) -> str:

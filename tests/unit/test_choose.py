@@ -135,15 +135,8 @@ def test_reading_that_takes_long_is_done_ahead():
     assert slow.settings["loading.prefetch"] == "auto" and "loading.prefetch" not in quick.settings
 
 
-def test_impossible_goal_is_refused_with_the_best_time():
-    with pytest.raises(
-        ConfigError, match=r"100 kimg in 0.01 hours is not possible on 4 workers: the fastest plan takes"
-    ):
-        plan(replace(GOAL, hours=0.01))
-
-
 def test_printed_plan_names_its_goal():
-    made, _ = plan(replace(GOAL, hours=10))
+    made, _ = plan(GOAL)
     text = format_decisions(made)
     assert f"images/s predicted, {made.hours:,.3g} hours to 100 kimg" in text.splitlines()[0]
     assert ParallelPlan.of(made.to_dict()) == made

@@ -28,13 +28,12 @@ def format_forecast(plan: ForecastPlan) -> str:
         f"network: {link.bytes_per_s * 8 / 1e9:g} Gbit/s, {link.latency_s * 1e6:g} us ({plan.cluster.network.source})"
     )
     hours = f"hours to {plan.goal.kimg:g} kimg"
-    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours, "cost")]
+    runs = [("workers", "batch", "step", "images/s", "efficiency", "sent per step", hours)]
     losses = [("workers", *plan.rows[0].losses)]
     for row in plan.rows:
-        cost = "" if row.cost is None else f"{row.cost:,.2f}"
         sent = format_bytes(round(sum(row.link_bytes.values())))
         times = (format_ms(row.step_s), f"{row.images_per_s:,.4g}", f"{row.efficiency:.1%}", sent)
-        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}", cost))
+        runs.append((f"{row.workers:,}", f"{row.batch:,}", *times, f"{row.hours:,.3g}"))
         losses.append((f"{row.workers:,}", *(f"{share:.1f} %" for share in row.losses.values())))
     grows = plan.goal.scaling == "weak" and plan.rows[-1].workers > 1
     note = f"\n{_LARGER_BATCH}" if grows else ""

@@ -28,10 +28,6 @@ _OPERATORS = "Also time torch's operators in both turns of measured steps, by to
 Operators = Annotated[bool, typer.Option("--operators", help=_OPERATORS)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
-_COST = "Price of the machine per hour, for the cost of the run; needs --measure."
-Cost = Annotated[float | None, typer.Option("--cost-per-hour", metavar="PRICE", min=0, help=_COST)]
-
-
 _OPERATOR_ROWS = 12  # with most time; the document has all
 _WORKERS = "Simulate the run on these numbers of workers, such as 1,8,64,1024, from a profile of one."
 WorkerCounts = Annotated[str | None, typer.Option("--workers", metavar="N,N,...", help=_WORKERS)]
@@ -47,8 +43,6 @@ ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", h
 _ASSUME = "With --workers: about the cluster, such as jitter=0.05, stragglers=0.01 or mtbf_hours=5000."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
-_HOURS = "With --choose: longest time that the run may take."
-Hours = Annotated[float | None, typer.Option("--hours", min=0, help=_HOURS)]
 _PLOT = "With --workers: SVG or PNG file for a plot of the forecast; needs matplotlib (extra `plot`)."
 PlotFile = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=_PLOT)]
 Assumptions = Annotated[list[str] | None, typer.Option("--assume", metavar="KEY=VALUE", help=_ASSUME)]
@@ -61,7 +55,6 @@ def plan_command(
     measure: Measure = False,
     operators: Operators = False,
     memory: Memory = None,
-    cost_per_hour: Cost = None,
     shape: Shape = None,
     classes: Classes = None,
     workers: WorkerCounts = None,
@@ -70,7 +63,6 @@ def plan_command(
     profile: ProfileFile = None,
     assume: Assumptions = None,
     choose: Choose = False,
-    hours: Hours = None,
     plot: PlotFile = None,
     as_json: AsJson = False,
     trust: Trust = False,
@@ -80,8 +72,6 @@ def plan_command(
     With --measure or --operators also its time, with --workers that on a cluster. Needs no data with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    if cost_per_hour is not None and not (measure or operators) and workers is None:
-        raise typer.BadParameter("the cost of a run follows from its time; pass --measure or --workers, too")
     if workers is None and (profile is not None or assume or choose or plot is not None):
         raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
@@ -89,10 +79,27 @@ def plan_command(
     from paragan.runs.forecast_run import ForecastRequest
     from paragan.runs.plan_run import PlanRequest
 
-    goal = (network, scaling, profile, assume or (), cost_per_hour, choose, hours, plot)
-    ahead = None if workers is None else ForecastRequest(_parse_counts(workers), *goal)
-    is_measured = measure or operators
-    request = PlanRequest(config, recipe, size, classes, memory, is_measured, cost_per_hour, ahead, operators)
+    forecast = None
+    if workers is not None:
+        forecast = ForecastRequest(
+            workers=_parse_counts(workers),
+            network=network,
+            scaling=scaling,
+            profile=profile,
+            assume=assume or (),
+            is_chosen=choose,
+            plot=plot,
+        )
+    request = PlanRequest(
+        config=config,
+        recipe=recipe,
+        shape=size,
+        classes=classes,
+        memory_gb=memory,
+        is_measured=measure or operators,
+        forecast=forecast,
+        is_profiled=operators,
+    )
     _print_plan(request, as_json)
 
 
@@ -186,12 +193,11 @@ _TERMS = {
 def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     if measured is None:
         return [("time", "not measured", "pass --measure")]
-    cost = "" if measured.cost is None else f"cost {measured.cost:,.2f}"
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
     g_turn = format_ms(measured.g_turn_s)
     turns = f"D turn {format_ms(measured.d_turn_s)}, G turn {g_turn}, read a batch {load}"
     return [
         ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
         ("  step", format_ms(measured.step_s), turns),
-        ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", cost),
+        ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", ""),
     ]

@@ -29,8 +29,8 @@ class ForecastRequest:
     """What to forecast. workers: numbers of them. network: a preset, or LATENCY_US,GBIT.
 
     profile: file to read, or to write if there is none; None: measure and keep nothing. assume:
-    KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. hours: that
-    the run may take then. plot: SVG or PNG file to draw.
+    KEY=VALUE words about the cluster. is_chosen: choose settings for the largest number. plot: SVG
+    or PNG file to draw.
     """
 
     workers: Sequence[int]
@@ -38,9 +38,7 @@ class ForecastRequest:
     scaling: Scaling = "weak"
     profile: Path | None = None
     assume: Sequence[str] = ()
-    cost_per_hour: float | None = None
     is_chosen: bool = False
-    hours: float | None = None
     plot: Path | None = None
 
 
@@ -64,7 +62,7 @@ def forecast_run(
         profile = measure_profile(config, recipe, found, memory, say=say)
         if request.profile is not None:
             profile.write(request.profile)
-    goal = Goal(config.train.kimg, request.scaling, request.cost_per_hour, config.every.save_kimg)
+    goal = Goal(config.train.kimg, request.scaling, config.every.save_kimg)
     game = simulated_game_of(config, profile)
     say(f"simulating {', '.join(f'{count:,}' for count in request.workers)} workers")
     plan = ForecastPlan(profile, cluster, goal, forecasts(game, cluster, goal, request.workers))

@@ -29,11 +29,7 @@ _FEWEST_ROWS = 2  # batch norm needs two samples
 
 
 def measure_times(
-    config: RunConfig,
-    found: build.Data,
-    device: torch.device,
-    cost_per_hour: float | None = None,
-    budget_s: float = BUDGET_S,
+    config: RunConfig, found: build.Data, device: torch.device, budget_s: float = BUDGET_S
 ) -> MeasuredTimes:
     """Time steps on noise, and the reading of batches; the batch grows while time is left.
 
@@ -54,7 +50,6 @@ def measure_times(
         d_turn_s = min(_seconds(device, lambda: _update_d(game, batches)) for _ in range(turns))
         g_turn_s = min(_seconds(device, lambda: _update_g(game, batches)) for _ in range(turns))
     images_per_s = batch * config.d.updates_per_step / step_s
-    hours = config.train.kimg * 1000 / images_per_s / 3600
     return MeasuredTimes(
         batch=batch,
         num_steps=number,
@@ -64,8 +59,7 @@ def measure_times(
         load_s=None if isinstance(found.train, ShapeOnlySource) else _load_s(config, found, device, batch),
         images_per_s=images_per_s,
         kimg=config.train.kimg,
-        hours=hours,
-        cost=None if cost_per_hour is None else hours * cost_per_hour,
+        hours=config.train.kimg * 1000 / images_per_s / 3600,
     )
 
 

@@ -41,7 +41,7 @@ class PlanRequest:
     """What to plan. shape, classes: those of the recipe's data if None.
 
     memory_gb: for the largest batch; None: it is not computed. is_measured: time some steps, too.
-    cost_per_hour: of the machine. forecast: of several workers; None: none. is_profiled: time the
+    forecast: of several workers; None: none. is_profiled: time the
     operators of measured steps, too.
     """
 
@@ -51,7 +51,6 @@ class PlanRequest:
     classes: int | None = None
     memory_gb: float | None = None
     is_measured: bool = False
-    cost_per_hour: float | None = None
     forecast: ForecastRequest | None = None
     is_profiled: bool = False
 
@@ -88,7 +87,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
     operators: Mapping[str, tuple[OperatorTime, ...]] = {}
     if request.is_measured:
         say("measuring some steps")
-        measured = measure_times(config, found, device, request.cost_per_hour)
+        measured = measure_times(config, found, device)
         if request.is_profiled:
             say("profiling operators")
             operators = profile_operators(config, found, device, measured.batch)

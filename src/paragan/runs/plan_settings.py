@@ -49,12 +49,11 @@ def plan_settings(
     cluster: Cluster,
     batch: int,
     memory_bytes: int | None = None,
-    hours: float | None = None,
     rule: str | None = None,
 ) -> ParallelPlan:
     """Choose the settings of a run on a cluster. batch: over all workers.
 
-    memory_bytes: of a worker. hours: that the run may take. rule: of the learning rates.
+    memory_bytes: of a worker. rule: of the learning rates.
     """
     config = source.config
     goal = PlanGoal(
@@ -63,7 +62,6 @@ def plan_settings(
         kimg=config.train.kimg,
         rule=rule,
         memory_bytes=memory_bytes,
-        hours=hours,
         is_decoded=source.data.train.is_decoded and not config.loading.prefetch,
     )
     planned = replace(config, train=replace(config.train, batch=batch))
@@ -171,7 +169,7 @@ def choose_settings(
     workers = max(request.workers)
     batch = source.config.train.batch * (workers if request.scaling == "weak" else 1)
     limit = None if memory_gb is None else round(memory_gb * 1e9)
-    return plan_settings(source, cluster.with_workers(workers), batch, limit, request.hours)
+    return plan_settings(source, cluster.with_workers(workers), batch, limit)
 
 
 def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:

@@ -53,8 +53,7 @@ class PlanGoal:
     """What a plan is for.
 
     batch: of D, over all workers. base_batch: for which the learning rates are set. kimg: length of
-    the run. rule: of the learning rates; None: by the optimiser. memory_bytes: of a worker. hours:
-    the run must not take longer.
+    the run. rule: of the learning rates; None: by the optimiser. memory_bytes: of a worker.
     """
 
     batch: int
@@ -62,7 +61,6 @@ class PlanGoal:
     kimg: float
     rule: str | None = None
     memory_bytes: int | None = None
-    hours: float | None = None
     is_decoded: bool = False
 
 
@@ -86,7 +84,6 @@ def choose_plan(
     predictions = _predict(possible, cluster)
     best = _select(possible, predictions)
     chosen = predictions[best]
-    hours = _hours(goal, chosen.images_per_s, cluster.workers)
     decisions = (
         PlannedSetting("train.batch", goal.batch, f"{local} samples on each of {cluster.workers} workers"),
         *fitted.decisions(players),
@@ -107,7 +104,7 @@ def choose_plan(
         step_s=chosen.step_s,
         images_per_s=chosen.images_per_s,
         efficiency=chosen.images_per_s / (cluster.workers * alone),
-        hours=hours,
+        hours=goal.kimg * 1000 / chosen.images_per_s / 3600,
         kimg=goal.kimg,
         decisions=decisions,
         predictions=(chosen, *(one for one in predictions if one is not chosen)),
@@ -251,14 +248,3 @@ def _prefetch(profile: RunProfile, local: int, step_s: float, is_decoded: bool) 
 def _refuse_small_batch(batch: int, workers: int) -> None:
     if batch < workers:
         raise ConfigError(f"a batch of {batch} has no sample for each of {workers} workers; pass a larger train.batch")
-
-
-def _hours(goal: PlanGoal, images_per_s: float, workers: int) -> float:
-    """Return the hours of the run; `ConfigError` for more than it may take."""
-    hours = goal.kimg * 1000 / images_per_s / 3600
-    if goal.hours is not None and hours > goal.hours:
-        raise ConfigError(
-            f"{goal.kimg:g} kimg in {goal.hours:g} hours is not possible on {workers} workers: the fastest plan takes "
-            f"{hours:.3g} hours; use more workers, or a smaller train.kimg"
-        )
-    return hours

@@ -29,12 +29,11 @@ class Goal:
     """Length of a run, and how it scales.
 
     kimg: thousands of real images. scaling: `weak`: the batch grows with the workers; `strong`: it
-    is that of one worker. cost_per_hour: of one worker. save_kimg: between two checkpoints.
+    is that of one worker. save_kimg: between two checkpoints.
     """
 
     kimg: float
     scaling: Scaling = "weak"
-    cost_per_hour: float | None = None
     save_kimg: float = 10.0
 
 
@@ -45,7 +44,7 @@ class Forecast:
     batch: of D, over all workers. step_s: mean seconds of a step, with `low_s` and `high_s`, the
     5th and 95th percentile. efficiency: images per second and worker, relative to one worker
     without network and unevenness (weak: with the same rows; strong: with the whole batch).
-    link_bytes: of a step over all links, by kind. hours, cost: to the goal. losses: shares of the
+    link_bytes: of a step over all links, by kind. hours: to the goal. losses: shares of the
     time in per cent, which add up to 100; `compute` is what one worker would need.
     """
 
@@ -59,7 +58,6 @@ class Forecast:
     efficiency: float
     link_bytes: Mapping[str, float]
     hours: float
-    cost: float | None
     losses: Mapping[str, float]
 
     @property
@@ -85,8 +83,6 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
     step_s = float(times.mean())
     failure_s = _failure_seconds(cluster, step_s, goal.save_kimg * 1000 / images * step_s / 2)
     whole_s = step_s + failure_s
-    hours = goal.kimg * 1000 / images * whole_s / 3600
-    cost = None if goal.cost_per_hour is None else hours * goal.cost_per_hour * cluster.workers
     low_s, high_s = np.percentile(times, [5, 95])
     return Forecast(
         workers=cluster.workers,
@@ -98,8 +94,7 @@ def forecast(game: GameCosts, cluster: Cluster, goal: Goal, num_steps: int = _NU
         images_per_s=images / whole_s,
         efficiency=compute_s / whole_s,
         link_bytes={kind: number / num_steps for kind, number in whole.bytes.items()},
-        hours=hours,
-        cost=cost,
+        hours=goal.kimg * 1000 / images * whole_s / 3600,
         losses=_loss_shares(compute_s, steps, failure_s),
     )
 

@@ -88,8 +88,7 @@ class MeasuredTimes:
 
     batch: of the measured steps; smaller than that of the run if those take too long. step_s,
     d_turn_s, g_turn_s, load_s: seconds of one step, one update of either player, and reading one
-    batch of images (None without data). kimg: the goal. cost: of the goal, in the unit of the
-    price per hour.
+    batch of images (None without data). kimg: the goal.
     """
 
     batch: int
@@ -101,7 +100,6 @@ class MeasuredTimes:
     images_per_s: float
     kimg: float
     hours: float
-    cost: float | None
 
 
 @dataclass(frozen=True)
