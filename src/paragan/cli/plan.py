@@ -81,24 +81,11 @@ def plan_command(
 
     forecast = None
     if workers is not None:
-        forecast = ForecastRequest(
-            workers=_parse_counts(workers),
-            network=network,
-            scaling=scaling,
-            profile=profile,
-            assume=assume or (),
-            is_chosen=choose,
-            plot=plot,
-        )
+        counts = _parse_counts(workers)
+        forecast = ForecastRequest(counts, network, scaling, profile, assume=assume or (), is_chosen=choose, plot=plot)
+    is_measured = measure or operators
     request = PlanRequest(
-        config=config,
-        recipe=recipe,
-        shape=size,
-        classes=classes,
-        memory_gb=memory,
-        is_measured=measure or operators,
-        forecast=forecast,
-        is_profiled=operators,
+        config, recipe, size, classes, memory, is_measured=is_measured, forecast=forecast, is_profiled=operators
     )
     _print_plan(request, as_json)
 

@@ -14,10 +14,10 @@ from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import DivergedError
 from paragan.core.event import Event
 from paragan.core.pieces import Pieces
+from paragan.core.shard import local_shard
 from paragan.core.types import Report
 from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor
-from paragan.engine.moments import moment_ratio
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.training_loop import TrainingLoop
@@ -248,3 +248,16 @@ class RollbackLoop(TrainingLoop):
         text = f"rollback {which}; learning rates {self._state.describe_rates()}. Reason: {reason}"
         facts = {"name": name, "to_step": step, **self._state.facts()}
         return self.event("event", {"text": text, "rollback": facts, "total_kimg": self.images / 1000})
+
+
+def moment_ratio(optimizer: Any) -> float | None:
+    """Return the norm of Adam's first moment over that of the root of its second, of local weights.
+
+    About 1 without momentum, less with it. Towards 0: a past gradient was far larger than all that
+    followed, so that the weights hardly change until it is forgotten (1 / (1 - beta2) updates for
+    each factor of 1.6). None: no such moments.
+    """
+    states = [state for state in optimizer.state.values() if "exp_avg_sq" in state]
+    first = sum(float(local_shard(state["exp_avg"]).float().square().sum()) for state in states)
+    second = sum(float(local_shard(state["exp_avg_sq"]).float().sum()) for state in states)
+    return (first / second) ** 0.5 if second > 0 else None

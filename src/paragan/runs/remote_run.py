@@ -20,8 +20,7 @@ from paragan.core.files import open_lock_file, read_bytes
 from paragan.core.printable import to_printable
 from paragan.engine.rollback_state import rollback_targets
 from paragan.runs.folder import RunFolder, try_to_lock
-from paragan.runs.mirrored_files import MirroredFiles
-from paragan.runs.run_mirror import UPLOADS, RunMirror
+from paragan.runs.run_mirror import UPLOADS, MirroredFiles, RunMirror
 from paragan.runs.run_request import RunRequest
 from paragan.storage.bucket import ObjectBucket, open_bucket
 from paragan.storage.byte_store import MissingFileError
