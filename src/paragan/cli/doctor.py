@@ -23,7 +23,6 @@ ALWAYS: tuple[Check, ...] = (
     health.disk,
     health.shared_memory,
     health.open_files,
-    health.clock,
 )
 WITH_TORCH: tuple[Check, ...] = (
     installation.torchvision,

@@ -1,4 +1,4 @@
-"""Checks of the machine: disk, shared memory, clock, limit of open files.
+"""Checks of the machine: disk, shared memory, limit of open files.
 
 A check is a function that returns a `CheckResult`; its inputs are parameters, so that tests can
 cause every result. This file must not import torch.
@@ -10,13 +10,10 @@ import os
 import resource
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import paragan
 
 Level = Literal["ok", "warn", "FAIL"]
 _GB = 1e9
@@ -64,18 +61,6 @@ def writable(place: str = ".") -> CheckResult:
         cure = "change to a writable folder, or use one with train --out DIR"
         return CheckResult("this folder", "FAIL", f"cannot be written: {error.strerror}", cure)
     return CheckResult("this folder", "ok", f"can be written: {Path(place).resolve()}")
-
-
-def clock(now: Callable[[], float] = time.time, installed: float | None = None) -> CheckResult:
-    """Check that the clock is not before the installation of paragan. installed: POSIX seconds."""
-    installed = os.path.getmtime(paragan.__file__) if installed is None else installed
-    days = (installed - now()) / 86400
-    utc = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
-    if days > 1:
-        found = f"{utc}, {days:.0f} days before paragan was installed"
-        cure = "set the clock: records and file times depend on it"
-        return CheckResult("clock", "warn", found, cure)
-    return CheckResult("clock", "ok", utc)
 
 
 def open_files(limit: int | None = None) -> CheckResult:

@@ -5,13 +5,14 @@ torch is imported only if this process trains, or to count the accelerators.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from paragan.config import RunConfig
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
 from paragan.core.interrupt import Interrupt, install
 from paragan.core.printable import to_printable
 from paragan.core.process_environment import num_cores
@@ -19,9 +20,10 @@ from paragan.distributed.launch import exit_status, launcher, mpiexec
 from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
-from paragan.runs.memory_advice import advise_on_memory, describe_shortage
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start_grid import start_grid
+
+_STATE = ("weights", "gradients", "optimizer", "ema")
 
 
 def start_training(request: RunRequest) -> int:
@@ -41,9 +43,38 @@ def start_training(request: RunRequest) -> int:
             try:
                 return train_run(request, interrupt)
             except (RuntimeError, MemoryError) as error:
-                shortage = describe_shortage(error)
+                shortage = _describe_shortage(error)
             # Outside of the handler, because the error refers to what fills the memory.
-            raise ConfigError(f"{shortage}; {advise_on_memory(request)}")
+            raise ConfigError(f"{shortage}; {_advise_on_memory(request)}")
+
+
+def _describe_shortage(error: Exception) -> str:
+    """Return what an error says about memory that ran out; raise any other error again."""
+    if not is_out_of_memory(error):
+        raise error
+    found = str(error).partition("\n")[0][:200] or type(error).__name__
+    return f"out of memory: {found}"
+
+
+def _advise_on_memory(request: RunRequest) -> str:
+    """Return what a step needs by its plan, and what divides it between ranks."""
+    from paragan.runs.plan_run import PlanRequest, plan_run
+
+    gc.collect()
+    small = "lower train.batch or the model's width"
+    if request.model is not None or request.config.grid is not None:
+        return small
+    try:
+        memory = plan_run(PlanRequest(request.config, request.name)).memory
+    except (ParaganError, RuntimeError, MemoryError):
+        return small  # without the numbers
+    state = sum(memory.terms.get(name, 0) for name in _STATE)
+    needs = f"a step needs {memory.peak_bytes / 1e9:.2f} GB in addition to the libraries, by its plan"
+    parts = f"{state / 1e9:.2f} GB of them for weights, gradients, optimizer and average"
+    return (
+        f"{needs}, {parts}: pass devices=2 g.strategy=zero3 d.strategy=zero3, or pipeline for both, "
+        f"which divide these between ranks; or {small}"
+    )
 
 
 def mirroring(request: RunRequest) -> AbstractContextManager[None]:

@@ -9,14 +9,7 @@ from typing import Literal
 from paragan.core.errors import ParaganError
 from paragan.core.outside_code import reraise_as_config_error
 
-CALLED = "called in float64"
 DETERMINISTIC = "deterministic"
-TWICE = "twice differentiable"
-FROZEN = "frozen means frozen"
-STOPPING = "stopping is invisible"
-PARTS = "parts are the whole"
-ONE = "one is none"
-RANKS = "ranks are the batch"
 NO_REFERENCE_RUN = f"there is no reference run to compare with; see {DETERMINISTIC}"
 SPECTRAL = (
     "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's; use "

@@ -20,7 +20,6 @@ from paragan.core.pieces import StoredTensors
 from paragan.core.types import Can, Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
-from paragan.verify import double_backward, frozen_opponent
 from paragan.verify.diagnosis import (
     NetworkTraits,
     Traits,
@@ -30,20 +29,9 @@ from paragan.verify.diagnosis import (
     inspect_network,
     unsupported_penalty,
 )
-from paragan.verify.finding import (
-    CALLED,
-    DETERMINISTIC,
-    FROZEN,
-    NO_REFERENCE_RUN,
-    ONE,
-    PARTS,
-    STOPPING,
-    TWICE,
-    LawResult,
-    failed_result,
-    passed_result,
-    run_law,
-)
+from paragan.verify.double_backward import check_double_backward
+from paragan.verify.finding import DETERMINISTIC, NO_REFERENCE_RUN, LawResult, failed_result, passed_result, run_law
+from paragan.verify.frozen_opponent import check_frozen_opponent
 from paragan.verify.reference_run import (
     NAMES,
     NEAR,
@@ -55,6 +43,9 @@ from paragan.verify.reference_run import (
     compare_traces,
 )
 
+_STOPPING = "stopping is invisible"
+_PARTS = "parts are the whole"
+_ONE = "one is none"
 _WAIT_S = 60.0
 
 
@@ -81,17 +72,17 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
     """
     traits: dict[Side, NetworkTraits] = {}
     for side in Side:
-        called = run_law(CALLED, side.value.upper(), partial(_look, subject, side, traits))
+        called = run_law("called in float64", side.value.upper(), partial(_look, subject, side, traits))
         if called.result == "FAILED":
             yield called
             return
-    yield (twice := run_law(TWICE, "D", lambda: double_backward.check_double_backward(subject, traits[Side.D])))
+    twice = run_law("twice differentiable", "D", lambda: check_double_backward(subject, traits[Side.D]))
+    yield twice
     if twice.result == "FAILED":  # so that one fault is reported once
         subject = subject.without(Can.DOUBLE_BACKWARD)
     for side in Side:
-        yield run_law(
-            FROZEN, side.value.upper(), partial(frozen_opponent.check_frozen_opponent, subject, side, traits[side])
-        )
+        check = partial(check_frozen_opponent, subject, side, traits[side])
+        yield run_law("frozen means frozen", side.value.upper(), check)
     plain: list[Trace] = []
     yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, traits, plain))
     for comparison in comparisons:
@@ -180,7 +171,7 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
         second.steps()
         return found | {STEPS: second.weights()}
 
-    found = compare_with_plain(ready, STOPPING, "none", play, 0.0)
+    found = compare_with_plain(ready, _STOPPING, "none", play, 0.0)
     if found.result == "FAILED" and found.difference is not None:
         why = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
         found = replace(found, reason=f"{why}; {found.reason}")
@@ -191,10 +182,10 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     for side in Side:
         if reason := explain_micro_batches(ready.subject, ready.traits, side):
-            yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
+            yield LawResult(_PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
-            yield compare_with_plain(ready, PARTS, side.value.upper(), game, NEAR)
+            yield compare_with_plain(ready, _PARTS, side.value.upper(), game, NEAR)
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -204,9 +195,9 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
         alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
         for name in alone:
             if refused := unsupported_penalty(ready.subject, name):
-                yield LawResult(ONE, name, "not run", None, refused)
+                yield LawResult(_ONE, name, "not run", None, refused)
                 continue
-            found = compare_with_plain(ready, ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
+            found = compare_with_plain(ready, _ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
             yield replace(found, reason=found.reason + explain_sharding(ready.traits, found))
     finally:
         if world is not None:

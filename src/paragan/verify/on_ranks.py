@@ -28,7 +28,7 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.verify.diagnosis import explain_randomness, explain_sharding, unsupported_network, unsupported_penalty
-from paragan.verify.finding import NO_REFERENCE_RUN, RANKS, LawResult
+from paragan.verify.finding import NO_REFERENCE_RUN, LawResult
 from paragan.verify.laws import PreparedLaws, law_result
 from paragan.verify.reference_run import (
     ReferenceRun,
@@ -39,6 +39,7 @@ from paragan.verify.reference_run import (
     exact_arithmetic,
 )
 
+_RANKS = "ranks are the batch"
 _START_S = 120.0  # Python and torch on a busy machine
 _TALK_S = 60.0  # one exchange
 _ROW_S = 240.0
@@ -93,10 +94,10 @@ class RankProcesses:
         try:
             for name, strategy in ready.subject.joining_strategies.items():
                 if strategy.exemption:
-                    exempt.append(LawResult(RANKS, name, "exempt", None, strategy.exemption))
+                    exempt.append(LawResult(_RANKS, name, "exempt", None, strategy.exemption))
                 elif strategy.needs_hosts and (self._size <= _HOST or self._size % _HOST):
                     reason = "needs 4 ranks for shards and replicas; pass --ranks 4"
-                    too_few.append(LawResult(RANKS, name, "not run", None, reason))
+                    too_few.append(LawResult(_RANKS, name, "not run", None, reason))
                 else:
                     instead = self._instead(ready, name)
                     for row in (Row(name, uneven=False), Row(name, uneven=True)):
@@ -109,13 +110,13 @@ class RankProcesses:
     def _instead(self, ready: PreparedLaws, name: str) -> LawResult | None:
         """Return the result of a strategy's rows if no process is needed, or None to run them."""
         if ready.plain is None:
-            return LawResult(RANKS, name, "not run", None, NO_REFERENCE_RUN)
+            return LawResult(_RANKS, name, "not run", None, NO_REFERENCE_RUN)
         if self._size == 1:
-            return LawResult(RANKS, name, "not run", None, "--ranks 1 starts no other process")
+            return LawResult(_RANKS, name, "not run", None, "--ranks 1 starts no other process")
         if reason := explain_randomness(ready.traits):
-            return LawResult(RANKS, name, "exempt", None, reason)
+            return LawResult(_RANKS, name, "exempt", None, reason)
         refusal = unsupported_penalty(ready.subject, name) or unsupported_network(ready.subject, name, self._size)
-        return LawResult(RANKS, name, "not run", None, refusal) if refusal else None
+        return LawResult(_RANKS, name, "not run", None, refusal) if refusal else None
 
     def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
         """Return the result of a row: the largest difference of a rank, or the error that came first."""
@@ -132,11 +133,11 @@ class RankProcesses:
         errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}
         if errors:
             rank = min(errors, key=lambda rank: _priority(errors[rank]))
-            result = LawResult(RANKS, row.name, "FAILED", None, f"rank {rank}: {errors[rank]['error']}")
+            result = LawResult(_RANKS, row.name, "FAILED", None, f"rank {rank}: {errors[rank]['error']}")
         else:
             differences = [TraceDifference(**answer["difference"]) for answer in answers]
             worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
-            result = replace(law_result(worst, ready.traits), law=RANKS, strategy=row.name)
+            result = replace(law_result(worst, ready.traits), law=_RANKS, strategy=row.name)
         return replace(result, reason=result.reason + explain_sharding(ready.traits, result))
 
     def _start(self) -> None:
