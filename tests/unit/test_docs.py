@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from paragan.runs import profile_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -38,7 +37,6 @@ def test_python_block_runs(page, before, block, folders, monkeypatch):
     monkeypatch.chdir(folders[page])
     monkeypatch.setenv("PARAGAN_CACHE", str(folders[page] / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
-    monkeypatch.setattr(profile_run, "workers_of_host", lambda threads: 1)  # others are started in test_profile.py
     for command in re.findall(r"before: (.*) -->", before):  # what the reader has done by then, in short
         assert main(shlex.split(command)) == 0
     exec(compile(block, "block", "exec"), {"__name__": "block"})  # noqa: S102 our own page
