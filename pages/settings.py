@@ -34,7 +34,7 @@ _SECTIONS = {
     "The run": "", "loading": "loading", "train": "train", "every": "every", "evaluation": "evaluation",
     "g and d": "g", "init": "init", "grid": "grid",
 }  # fmt: skip
-# Records and what `replay` sets, which nobody writes by hand.
+# Records, and what `replay` sets: a user writes none of them.
 _OF_THE_RUN = (
     *("history", "init.sha256", "g.init.sha256", "d.init.sha256"),
     *("asynchronous.order", "parameter_server.order"),
