@@ -189,7 +189,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "who"), WAYS, ids="-".join)
+@pytest.mark.parametrize(("name", "who"), WAYS)
 def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
     monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", {"players": 0, "stack": 1 << 30}[who])
     one, other = cells(**GAMES[name]), cells(**GAMES[name])

@@ -221,3 +221,14 @@ def test_run_on_another_machine_rolls_back_to_a_checkpoint_that_is_not_the_newes
     said = capsys.readouterr()
     assert f"rollback 1 of 3, to the players of step {int(targets[-1].name[5:])}" in said.out
     assert "cannot roll back" not in said.err
+
+
+def test_damaged_checkpoint_to_roll_back_to_does_not_stop_the_mirror_or_a_restart(bucket, cache, capsys):
+    guarded = ("rollback={}", "every.keep=1")
+    assert train(*guarded, "train.kimg=0.032") == 0
+    name = "checkpoints/step-000000000/g.safetensors"
+    bucket.write(name, bucket.content(name)[:-1])
+    shutil.rmtree(cache)
+    assert train(*guarded) == 0
+    assert "the run cannot roll back to step-000000000" in capsys.readouterr().err
+    assert stored(bucket, 4)
