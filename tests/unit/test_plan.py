@@ -220,7 +220,6 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["cellular-mnist", "--shape", "1x28x28"], "plan supports one pair of networks, not a grid; pass grid=null"),
         (["digits", "scheme=parameter_server", "--workers", "4"], "scheme parameter_server has no forecast; leave"),
         (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
-        (["digits", "--cost-per-hour", "2"], "pass --measure"),
         (["digits", "--memory", "0"], "--memory"),
         (["digit"], "did you mean 'digits'?"),
         (["digits", "--workers", "1,2", "g.strategy=pipeline"], "strategy pipeline has no forecast on other numbers"),

@@ -40,7 +40,7 @@ class Networks:
         latent = self._latent(before)
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
-        chosen = from_memory.Networks(*self.origin, latent, conditional)
+        chosen = from_memory.PassedNetworks(*self.origin, latent, conditional)
         return replace(config, model=Choice(from_memory.FROM_MEMORY, chosen))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:

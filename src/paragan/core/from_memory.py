@@ -13,7 +13,7 @@ FROM_MEMORY = "from_memory"  # the recorded name
 
 
 @dataclass(frozen=True)
-class Networks:
+class PassedNetworks:
     """Record of networks."""
 
     generator: str
@@ -35,7 +35,7 @@ class Networks:
 
 
 @dataclass(frozen=True)
-class Tensors:
+class PassedTensors:
     """Record of data."""
 
     tensors: dict[str, str] = field(default_factory=dict)
@@ -83,4 +83,4 @@ class PassedTerm:
         return f"the term {self.term} was passed from Python and is not in the run folder; run that program again"
 
 
-RECORDS = {"models": Networks, "datasets": Tensors, "losses": PassedLoss, "penalties": PassedTerm}  # by category
+RECORDS = {"models": PassedNetworks, "datasets": PassedTensors, "losses": PassedLoss, "penalties": PassedTerm}  # by category
