@@ -12,8 +12,9 @@ import torch
 from paragan import build
 from paragan.config import read_recipe
 from paragan.core import registry
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can, Rows, Side
+from paragan.core.types import Rows, Side
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.models import contragan, flow_unet, sngan, stylegan2
@@ -55,7 +56,7 @@ def penalty(name: str, side: Side, **wanted):
 def stirred(made=None):
     """A pair; a D that compares for what compares, one that tells classes for what asks it, a G with styles."""
     pair = nets()
-    if made is not None and Can.COUPLED in made.needs:
+    if made is not None and Capability.COUPLED in made.needs:
         pair[Side.D] = contragan.Discriminator(contragan.Options(width=4, embed=6), SHAPE, CLASSES)
     if made is not None and made.name == "auxiliary":
         pair[Side.D] = sngan.Discriminator(dataclasses.replace(OPTIONS, head="auxiliary"), SHAPE, CLASSES)
@@ -80,7 +81,7 @@ def test_says_what_it_is(name):
     assert made.name == name
     assert made.interval >= 1
     assert isinstance(made.side, Side)
-    assert made.needs <= frozenset(Can)
+    assert made.needs <= frozenset(Capability)
 
 
 @pytest.mark.parametrize(("name", "side"), CASES)
@@ -113,7 +114,7 @@ def test_lazy_is_as_much_stronger(name, side):
 @pytest.mark.parametrize(("name", "side"), CASES)
 def test_parts_are_the_whole(name, side):
     made = penalty(name, side)
-    if Can.COUPLED in made.needs:
+    if Capability.COUPLED in made.needs:
         pytest.skip("what couples samples is refused in parts")
     pair = stirred(made)
     whole, uneven = (play(turn(side, made), pair, parts) for parts in (1, 4))

@@ -83,11 +83,11 @@ def test_texts_of_any_length_in_one_bucket_on_ranks(tmp_path, two_ranks, plain):
 
 @pytest.mark.distributed
 def test_texts_of_any_length_are_refused_on_ranks(tmp_path, two_ranks):
-    with pytest.raises(Exception, match="does not support 'words' of any length on several ranks"):
+    with pytest.raises(Exception, match=r"'words' .* any length, .* scheme asynchronous"):
         two_ranks.run(f"{CASES}:train", folder=str(tmp_path), nets="ragged", pair="none", parts=1, scheme=LATE)
 
 
 def test_another_batch_of_g_is_refused_before_a_file_is_written(tmp_path):
-    with pytest.raises(pg.ConfigError, match=r"scheme\.g_batch=4 does not support networks on named tensors"):
+    with pytest.raises(pg.ConfigError, match=r"named tensors .* scheme\.g_batch=4"):
         cases.trainer(tmp_path / "run", scheme={**LATE, "g_batch": 4}).run()
     assert not (tmp_path / "run").exists()

@@ -156,8 +156,11 @@ def test_what_compares_a_batch_that_is_dealt_is_refused():
         scheme._roles = Roles(World(size=workers + 1), ALONE, {side: range(1) for side in Side})
         scheme.refuse(plain, {})
         for gan, found in ((compared, "contrastive"), (averaged, "the loss")):
-            expected = f"parameter_server does not support {found} with 2 workers: it compares all samples"
-            with pytest.raises(ConfigError, match=expected) if workers > 1 else nullcontext():
+            with (
+                pytest.raises(ConfigError, match=f"{found} .* scheme parameter_server")
+                if workers > 1
+                else nullcontext()
+            ):
                 scheme.refuse(gan, {})
 
 
@@ -167,5 +170,5 @@ def test_a_loss_scale_is_refused():
     gan.g.calling = Calling(torch.float16, scaled=True)
     scheme.refuse(gan, {})  # a process alone
     scheme._roles = Roles(World(size=3), ALONE, {side: range(1) for side in Side})
-    with pytest.raises(ConfigError, match="does not support precision fp16"):
+    with pytest.raises(ConfigError, match=r"g.precision=fp16 .* scheme parameter_server"):
         scheme.refuse(gan, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -167,12 +168,12 @@ REFUSED = {
     "balancer=adaptive_weight penalties=[]": "but G has none; add one, such as the penalty l1",
     "balancer={name: gradient_balancer, weights: {l2: 1}}": "balancer.weights.l2: G has no such term; its terms are ",
     "balancer={name: adaptive_weight, last_layer: blocks.3.linear} train.executor=compile scheme=synchronous": (
-        "train.executor=compile does not support balancer.last_layer; set train.executor=eager"
+        "balancer.last_layer=blocks.3.linear .* train.executor=compile .* use train.executor=eager"
     ),
     "balancer={name: adaptive_weight, last_layer: blocks.3.linear} scheme=shared_fakes": (
-        "balancer.last_layer=blocks.3.linear does not support generated images that both players share"
+        "balancer.last_layer=blocks.3.linear .* scheme shared_fakes"
     ),
-    "balancer=gradient_normalization grid.shape=2x2": "grid does not support the balancer gradient_normalization",
+    "balancer=gradient_normalization grid.shape=2x2": "balancer gradient_normalization .* a grid",
 }
 
 
@@ -180,11 +181,11 @@ REFUSED = {
 def test_what_does_not_fit_is_refused_in_one_line(words, tmp_path):
     with pytest.raises(pg.ConfigError) as caught:
         trainer([*SETTINGS[:-1], *_words(words)], tmp_path)
-    assert REFUSED[words] in str(caught.value) and "\n" not in str(caught.value)
+    assert re.search(REFUSED[words], str(caught.value)) and "\n" not in str(caught.value)
 
 
 def test_ranks_that_differ_are_refused():
-    with pytest.raises(pg.ConfigError, match=r"g.strategy does not support the balancer gradient_balancer, .* use ddp"):
+    with pytest.raises(pg.ConfigError, match=r"balancer gradient_balancer .* strategy local_sgd .* ddp"):
         game("gradient_balancer", lambda: local_sgd.Strategy(local_sgd.Options()), ALONE)
 
 

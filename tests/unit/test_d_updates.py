@@ -12,7 +12,7 @@ from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.game.state import state_of
 from paragan.game.state_buffers import attach_state
-from paragan.schemes import asynchronous, extragradient, synchronous
+from paragan.schemes import synchronous
 from tests.tiny_run import SMALL, TINY
 
 BATCH = 8
@@ -66,14 +66,6 @@ def test_coin_of_each_batch_of_a_step():
         synchronous.step(gan, stream)
     assert gan.d.version == sum(rng.fraction(4, "d/update", n) < 0.5 for n in range(15))
     assert gan.clock.images == 15 * BATCH
-
-
-def test_schemes_without_pauses_refuse_them():
-    for scheme in (extragradient.Scheme(), asynchronous.Scheme()):
-        with pytest.raises(
-            pg.ConfigError, match=r"does not support d.update_probability: every step has an update of D"
-        ):
-            scheme.refuse(game(update_probability=0.5), tensors={})
 
 
 def test_g_has_no_pauses(tmp_path):

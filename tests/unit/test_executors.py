@@ -182,11 +182,11 @@ def test_other_errors_stay_what_they_are():
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["d.strategy=zero3"], "d.strategy=zero3, which shards weights"),
-        (["g.recompute=true"], "g.recompute=true"),
-        (["scheme=asynchronous"], "a scheme whose players train at the same time in one process"),
-        (["train.executor=graphs"], "needs an accelerator; use train.executor=eager"),
-        (["grid={shape: 2x2}"], "not available for a grid"),
+        (["d.strategy=zero3"], "strategy zero3"),
+        (["g.recompute=true"], "g.recompute"),
+        (["scheme=asynchronous"], "scheme asynchronous"),
+        (["train.executor=graphs"], "which a CPU does not have; use train.executor=eager"),
+        (["grid={shape: 2x2}"], "a grid"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(tmp_path, words, found, capsys):

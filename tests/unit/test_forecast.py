@@ -65,7 +65,7 @@ def test_train_refuses_to_plan_a_scheme_without_forecast_before_it_measures(tmp_
     monkeypatch.setattr(profile_run, "measure_profile", lambda *given, **named: pytest.fail("measured"))
     assert main(["train", "digits", "scheme=parameter_server", "--plan", "auto", "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("scheme parameter_server has no forecast; leave --workers (of plan) or --plan")
+    assert line.startswith("--workers (of plan) or --plan (of train)") and "scheme parameter_server" in line
 
 
 def test_workers_that_fail_before_they_save_are_refused():

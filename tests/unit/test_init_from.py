@@ -143,7 +143,6 @@ def test_a_source_that_has_changed_is_refused(tmp_path, source):
         (["init={path: .}"], "init.path . holds no weights; give a run folder with a checkpoint"),
         (["init=3"], "init: must be a map of path, sha256, not 3"),
         (["init.sha256=x"], "init.path is required; pass init.path=VALUE"),
-        (["grid.shape=1x1"], "init is not available for a grid"),
     ],
 )
 def test_weights_that_cannot_be_taken_are_one_line(tmp_path, source, words, said, monkeypatch, capsys):

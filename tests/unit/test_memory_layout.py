@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -256,14 +257,12 @@ def test_layout_is_not_searched_where_it_does_not_apply(tmp_path, monkeypatch, w
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["g.channel_multiple=8", "train.executor=compile"], "g.channel_multiple is for eager networks"),
-        (["d.channel_multiple=8", "d.recompute=true"], "d.channel_multiple does not support d.recompute"),
-        (["d.channel_multiple=8", "grid.shape=2x2"], "d.channel_multiple is not available for a grid"),
-        (["train.layout=auto", "grid.shape=2x2"], "train.layout=auto is not available for a grid"),
+        (["g.channel_multiple=8", "train.executor=compile"], "g.channel_multiple=8 .* train.executor=compile"),
+        (["d.channel_multiple=8", "d.recompute=true"], "d.channel_multiple=8 .* d.recompute"),
         (["g.layout={pad: {blocks.1.conv: [8, 8]}}"], "g.layout: this setting was removed"),
     ],
 )
 def test_layout_that_cannot_work_is_refused_in_one_line(tmp_path, capsys, words, message):
     assert train(tmp_path, *words) == 2
     printed = capsys.readouterr().err
-    assert message in printed and "Traceback" not in printed
+    assert re.search(message, printed) and "Traceback" not in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -217,18 +218,18 @@ def test_command_prints_one_screen_and_the_document(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cellular-mnist", "--shape", "1x28x28"], "plan supports one pair of networks, not a grid; pass grid=null"),
-        (["digits", "scheme=parameter_server", "--workers", "4"], "scheme parameter_server has no forecast; leave"),
+        (["cellular-mnist", "--shape", "1x28x28"], "grid needs .* paragan plan"),
+        (["digits", "scheme=parameter_server", "--workers", "4"], "--workers .* forecast .* scheme parameter_server"),
         (["sngan-cifar10"], "pass --shape CxHxW and --classes N"),
         (["digits", "--memory", "0"], "--memory"),
-        (["digit"], "did you mean 'digits'?"),
-        (["digits", "--workers", "1,2", "g.strategy=pipeline"], "strategy pipeline has no forecast on other numbers"),
+        (["digit"], "did you mean 'digits'"),
+        (["digits", "--workers", "1,2", "g.strategy=pipeline"], "--workers .* forecast .* strategy pipeline"),
     ],
 )
 def test_command_refuses_in_one_line(words, message, capsys):
     assert main(["plan", *words]) == 2
     error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
+    assert re.search(message, error) and "Traceback" not in error
 
 
 def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():

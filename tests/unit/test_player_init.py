@@ -170,5 +170,7 @@ def test_other_paths_are_one_line(tmp_path, capsys, monkeypatch):
         tmp_path, capsys, "g.init=text.safetensors"
     )
     assert "g.init.path nowhere does not exist; give a run folder" in refused(tmp_path, capsys, "g.init=nowhere")
-    assert "g.init is not available for a grid" in refused(tmp_path, capsys, "g.init=x", "grid.shape=1x1")
+    assert "g.init needs weights to start from, which a grid does not have" in refused(
+        tmp_path, capsys, "g.init=x", "grid.shape=1x1"
+    )
     assert "g.init.path . holds no weights" in refused(tmp_path, capsys, "g.init={path: .}")

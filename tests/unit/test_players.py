@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -152,17 +153,16 @@ def test_players_survive_writing_and_reading_a_config(words):
         (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
         (
             ["players.denoiser.train=[weight]", "players.denoiser.precision=pure"],
-            "players.denoiser.freeze do not support players.denoiser.precision=pure",
+            "players.denoiser.precision=pure .* players.denoiser.train",
         ),
-        (["scheme=asynchronous"], "scheme asynchronous does not support players"),
-        (["grid.shape=1x2"], "players are not available for a grid"),
+        (["scheme=asynchronous"], "the setting players .* scheme asynchronous"),
         (["model=mlp"], "players.denoiser: model mlp has none"),
     ],
 )
 def test_player_that_does_not_fit_is_refused_in_one_line(tmp_path, words, capsys, more, problem):
     assert main(["train", "digits", *words, *more, "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err.strip()
-    assert problem in error and "Traceback" not in error
+    assert re.search(problem, error) and "Traceback" not in error
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

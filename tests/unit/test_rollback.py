@@ -222,9 +222,8 @@ def test_rollback_of_a_checkpoint_with_an_invalid_state_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("scheme=parameter_server",), "rollback does not support scheme parameter_server"),
-        (("grid.shape=2x2",), "rollback is not available for a grid"),
-        (("evaluation.mode=background",), "set evaluation.mode=inline"),
+        (("scheme=parameter_server",), "rollback .* scheme parameter_server"),
+        (("evaluation.mode=background",), "rollback .* evaluation.mode=background .* set evaluation.mode=inline"),
     ],
 )
 def test_rollback_is_refused_by_name(tmp_path, words, text):

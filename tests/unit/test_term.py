@@ -116,7 +116,7 @@ def test_a_penalty_that_is_no_value_per_sample_is_refused(function, found):
 
 
 def test_a_penalty_of_weights_that_is_no_value_per_sample_is_refused():
-    gan = game(OtherRows(lambda images: images.mean(0), frozenset({pg.Can.WHOLE_WEIGHTS})))
+    gan = game(OtherRows(lambda images: images.mean(0), frozenset({pg.Capability.WHOLE_WEIGHTS})))
     gan.g.net.forward = gan.g.net.image.forward  # shared images have nothing else
     with pytest.raises(pg.ConfigError, match=r"loss 'mine' has shape \(2,\) for 8 samples"):
         shared_fakes.Scheme().step(gan, batches())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
-from paragan.config import parse_recipe
 from paragan.core.errors import ConfigError
 from tests.unit.test_trained_part import SETTINGS, network, train, with_lora
 
@@ -22,22 +23,17 @@ def refused(tmp_path, settings):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"g.train": ["nothing.*"]}, "g.train: no parameter of the network matches 'nothing.*'"),
+        ({"g.train": ["nothing.*"]}, r"g.train: no parameter of the network matches 'nothing\.\*'"),
         ({"d.freeze": ["*"]}, "d: Discriminator has no weight to train"),
         ({"g.adapter": {"name": "lora", "match": ["*.bias"]}}, "is a vector; leave it out"),
-        ({"g.adapter": "lora", "g.precision": "pure"}, "g.freeze do not support g.precision=pure"),
+        ({"g.adapter": "lora", "g.precision": "pure"}, "g.precision=pure .* g.adapter"),
         ({"d.adapter": "lora", "model": {"name": "sngan", "width": 8}}, "has spectral norm or another parametrization"),
-        ({"g.adapter": "lora", "g.strategy": "tensor"}, "g.adapter does not support strategy tensor"),
-        ({"d.train": ["*.bias"], "d.strategy": "pipeline"}, "d.train does not support strategy pipeline"),
+        ({"g.adapter": "lora", "g.strategy": "tensor"}, "g.adapter .* strategy tensor"),
+        ({"d.train": ["*.bias"], "d.strategy": "pipeline"}, "d.train .* strategy pipeline"),
     ],
 )
 def test_part_that_cannot_train_is_refused_before_the_first_step(tmp_path, settings, message):
-    assert message in refused(tmp_path, settings)
-
-
-def test_part_of_a_network_of_a_grid_is_refused():
-    with pytest.raises(ConfigError, match=r"g.adapter, g.train and g.freeze are not available for a grid"):
-        parse_recipe("data: digits\nmodel: mlp\nloss: hinge\ngrid: {shape: 1x2}\ng: {train: ['*.bias']}\n", "a")
+    assert re.search(message, refused(tmp_path, settings))
 
 
 def test_weight_of_several_layers_is_refused():

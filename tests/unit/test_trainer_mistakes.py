@@ -73,8 +73,6 @@ MISTAKES = {
     "data is of type int; pass a mapping of tensors, a Dataset, a function of the epoch, or a paragan.Source": {
         "data": 3
     },
-    
-    
     "settings: evaluation.features=judge is not available for tensors from Python; leave it out: it scores images of a "
     "data set": {"settings": {**TINY, "evaluation.features": "judge"}},
 }  # fmt: skip

@@ -14,13 +14,14 @@ from paragan.coevolution.data_shares import ClassSubsetPrior, DataShares
 from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
 from paragan.core import rng
+from paragan.core.capabilities import GRID, check
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.option_types import Choice
 from paragan.game.gan import GAN
+from paragan.game.needs import game_needs
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.state_buffers import refuse_state
 
 
 def build_cell(
@@ -51,7 +52,7 @@ def _build_game(config: RunConfig, number: int, data: Data, device: torch.device
     assert config.grid is not None
     try:
         game = build.gan(config, data, device)
-        refuse_state(game, "grid")
+        check(GRID, game_needs(game))
         return game
     except ConfigError as error:
         is_named = "grid.cells." in str(error)

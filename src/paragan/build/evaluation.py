@@ -14,6 +14,7 @@ import torch
 from paragan.build.data import Data
 from paragan.config import RunConfig
 from paragan.core.answering_processes import source_environment
+from paragan.core.capabilities import NAMED_TENSORS, NETWORKS_FROM_MEMORY, check
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.source import Source, describe_tensors
@@ -64,12 +65,13 @@ def scorer(
 ) -> Callable[[Player, Prior], Score] | None:
     """Return the function that scores a generator player; None: scoring is off."""
     if not found.is_image:
-        return _tensor_scorer(config.evaluation, found, prior)
+        return _tensor_scorer(config, found, prior)
     return scorers.build_scorer(resolved(config, context.train), context)
 
 
-def _tensor_scorer(options: EvaluationOptions, found: Data, prior: Prior) -> TensorEvaluator | None:
+def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvaluator | None:
     """Return what scores samples of named tensors by the metrics that the config names."""
+    options = config.evaluation
     sample = prior.arguments[0]
     if options.features is not None:
         tensors = describe_tensors(found.train.tensors)
@@ -79,8 +81,7 @@ def _tensor_scorer(options: EvaluationOptions, found: Data, prior: Prior) -> Ten
         )
     if options.metrics is None:
         return None
-    if options.mode == "background":
-        raise ConfigError("evaluation.mode=background is not available for named tensors; leave it at inline")
+    check(NAMED_TENSORS, config.needs)
     inputs = prior.generator_arguments or ()
     how = (options.metrics, options.sampling, options.resamples)
     return TensorEvaluator(found.held_out, options.num_images, sample, inputs, *how)
@@ -109,10 +110,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     if options.mode == "inline" or options.features is None:
         return None
     if config.model.name == FROM_MEMORY:
-        raise ConfigError(
-            "evaluation.mode=background is not available for networks from memory, which another process cannot "
-            "build; name a model, or leave it at inline"
-        )
+        check(NETWORKS_FROM_MEMORY, config.needs)
     threads = str(torch.get_num_threads())
     program = (sys.executable, "-P", "-m", "paragan.runs.score_checkpoints")
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))

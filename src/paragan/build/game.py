@@ -24,10 +24,10 @@ from paragan.game.gan import GAN
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.scheme import FunctionScheme, Scheme
-from paragan.game.state_buffers import attach_state, refuse_state
+from paragan.game.state_buffers import attach_state
 from paragan.game.tensor_validation import validate_on
 from paragan.game.turn_validation import validate
-from paragan.game.validation import refuse_invalid_counts, refuse_unsupported
+from paragan.game.validation import check_player, refuse_invalid_counts
 
 
 def gan(
@@ -57,7 +57,7 @@ def gan(
     loss = adversarial(config.loss, model)
     mine = penalties(config, found, model)
     for side, seat in players.items():
-        refuse_unsupported(options[side], seat, mine[side], loss.needs, config.loss.name)
+        check_player(options[side], seat, mine[side], loss.needs, config.loss.name)
         refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     nets = {side: players[side].net if side in players else makers[side].construct() for side in Side}
     latents = prior(config, found, device, nets, model)
@@ -69,8 +69,6 @@ def gan(
     attach_state(game)
     if is_validated:  # on a separate pair, so that no state changes
         _validate(game, makers, found, turns)
-    if roles.is_split:
-        refuse_state(game, f"scheme.{config.scheme.name}", roles.has_server)
     return game
 
 
@@ -96,7 +94,7 @@ def scheme(config: RunConfig) -> Scheme:
     """Return the scheme of a run: its module's `Scheme`, or its function `step`."""
     module = registry.load_module("schemes", config.scheme.name)
     if not hasattr(module, "Scheme"):
-        return FunctionScheme(module.step)
+        return FunctionScheme(module.step, getattr(module, "capabilities", FunctionScheme.capabilities))
     made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
     return made
 

@@ -9,19 +9,17 @@ from typing import Any
 from paragan.build.data import batches, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
-from paragan.build.loop import loop_class, refuse_execution, with_bases
+from paragan.build.loop import check_execution, loop_class, with_bases
 from paragan.build.players import describe_micro_batches
 from paragan.build.sample_sheets import fixed_samples
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.training_loop import TrainingLoop
-from paragan.game.scheme import Scheme
 from paragan.hardware import device as devices
 
 
@@ -42,13 +40,11 @@ def trainer(
     found = open_data(config, world.group is not None, model)
     devices.return_large_blocks(device, found.train.shape if found.is_image else ())
     order = scheme(config)
-    _refuse_players(config, order)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
     order.refuse(game, found.train.tensors)
     if not reading:
-        in_threads = order.is_concurrent and not roles.is_split
-        refuse_execution(config, device, game, world.size, in_threads)
+        check_execution(config, device, order, game, world.size)
     describe_micro_batches(game.slots.values(), say)
     collective: dict[str, Any] = {"world": roles.batch_world, "stop": never if roles.is_split else stop}
     context = extractor_context(config, found, folder, say, device, must_save=not reading, **collective)
@@ -66,12 +62,6 @@ def trainer(
         background=None if reading else background_scores(config, folder),
     )
     return with_bases(config, loop, model, say)
-
-
-def _refuse_players(config: RunConfig, order: Scheme) -> None:
-    if config.players and not order.any_players:
-        problem = f"scheme {config.scheme.name} does not support players: it trains G and D only"
-        raise ConfigError(f"{problem}; use synchronous, dmd2, or asynchronous with staleness: 0 and reuse: false")
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

@@ -22,15 +22,13 @@ from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
 from paragan.coevolution.topology import topology_of
 from paragan.config import RunConfig
-from paragan.core.errors import ConfigError
+from paragan.core.capabilities import GRID, Capability, Need, check
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.evaluation.evaluator import Evaluator
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
-
-_SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,10 @@ class GridFactory:
         the config says. Raises `ConfigError` for settings that a grid does not support.
         """
         assert config.grid is not None
-        _check_supported(config, config.grid)
+        check(build.scheme(config).holder, config.needs)
         device = device or devices.select_device(config.train.threads)
         data = data or build.open_data(config, shared=config.workers is not None)
-        if data.has_pairs:
-            raise ConfigError("grid does not support paired data; use a data set of images or remove grid")
+        check(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
         makers = {side: build.maker(config, side, data, device) for side in Side}
         judge = evaluation.evaluator(
             config,
@@ -115,17 +112,3 @@ class GridFactory:
     def has_different_losses(self) -> bool:
         """Whether cells use different or drawn losses."""
         return bool(self.options.losses) or len(self.losses) > 1
-
-
-def _check_supported(config: RunConfig, options: GridOptions) -> None:
-    """Raise `ConfigError` for settings that a grid does not support, before data is read."""
-    if config.scheme.name not in _SCHEMES:
-        raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
-    if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
-        raise ConfigError(
-            f"grid.opponents=random does not work with scheme {config.scheme.name}, whose G and "
-            "D turns share images; use synchronous or skipping"
-        )
-    for side, player in (("g", config.g), ("d", config.d)):
-        if player.precision == "pure":
-            raise ConfigError(f"{side}.precision: a grid does not support pure; use fp32 or bf16")

@@ -11,43 +11,46 @@ import torch
 from paragan.build.initial_weights import initial_paths, initialised
 from paragan.config import RunConfig
 from paragan.core import registry
-from paragan.core.errors import ConfigError
+from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check, needed
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.engine.rollback import RollbackLoop
 from paragan.engine.training_loop import TrainingLoop
-from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
+from paragan.game.needs import game_needs
+from paragan.game.player import Player
+from paragan.game.scheme import Scheme
+from paragan.hardware import executors
 
 
 def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
-    """Return the constructor of the loop on these roles.
-
-    Raises `ConfigError` for a rollback with the scheme `parameter_server`.
-    """
+    """Return the constructor of the loop on these roles."""
     period = _sync_period(config, roles)
     if config.rollback is None or reading:
         return partial(TrainingLoop, roles=roles, sync_period=period)
-    if config.scheme.name == "parameter_server":
-        problem = "rollback does not support scheme parameter_server, whose workers count turns by the step"
-        raise ConfigError(f"{problem}; use another scheme, or leave rollback out")
     return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
-def refuse_execution(
-    config: RunConfig,
-    device: torch.device,
-    game: GAN,
-    num_ranks: int,
-    in_threads: bool,
-) -> None:
-    """Raise `ConfigError` for an executor or offload that this run does not support."""
-    side = next((name for name, player in config.player_options.items() if player.offload), None)
-    if device.type == "cpu" and side is not None:
-        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
-    options = {Side(name): player for name, player in config.player_options.items()}
-    refuse_unsupported_executor(config.train.executor, game, options, num_ranks, in_threads)
+def check_execution(config: RunConfig, device: torch.device, order: Scheme, game: GAN, num_ranks: int) -> None:
+    """Raise `ConfigError` if scheme, executor, strategies or device do not have what the settings need."""
+    found = ALL if device.type != "cpu" else ALL - {Capability.OFFLOAD}
+    if not executors.can_record(device):
+        found -= {Capability.GRAPHS}
+    check(Holder(f"a {device.type.upper()}", found), config.needs)
+    check(order.holder, config.needs)
+    check_executor(config, game, num_ranks)
+
+
+def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
+    """Raise `ConfigError` if strategies do not have what the executor needs, or it what the game and settings need."""
+    compiled = [need for need in config.needs if need.capability in (Capability.COMPILE, Capability.GRAPHS)]
+    for player in game.slots.values():
+        if isinstance(player, Player):
+            check(player.strategy.holder, compiled)
+    if config.train.executor in EXECUTORS:
+        ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
+        check(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
 
 
 def with_bases(

@@ -10,11 +10,11 @@ from torch import nn
 
 from paragan.config import choose
 from paragan.core import registry
+from paragan.core.capabilities import Capability, check, needed
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Choice
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
 from paragan.game.options import PlayerOptions
@@ -38,24 +38,12 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
-    _refuse_strategy(side, options, strategy)
     net = _prepared(strategy, make, options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
     calling = _calling(options, net, make.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
     return Player(side, net, strategy, scaled_policy, calling, ema, base=base)
-
-
-def _refuse_strategy(side: Side, options: PlayerOptions, strategy: Strategy) -> None:
-    """Raise `ConfigError` for a strategy that trains only whole networks, or shards what is to be padded."""
-    key = f"{side.value}.{'adapter' if options.adapter else 'train' if options.train else 'freeze'}"
-    if options.trains_part and Can.PART not in strategy.can:
-        name = options.strategy.name if options.strategy else "of this run"
-        raise ConfigError(f"{key} does not support strategy {name}; use ddp, zero1, zero2 or zero3")
-    if options.channel_multiple > 1 and Can.WHOLE_WEIGHTS not in strategy.can:
-        problem = f"{side.value}.channel_multiple does not support a strategy that shards weights"
-        raise ConfigError(f"{problem}; set {side.value}.strategy=ddp, or leave it out")
 
 
 def _prepared(strategy: Strategy, make: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:
@@ -107,8 +95,8 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     if world.group is None:
         chosen = choose("parallel", "none")
     strategy = _make_strategy(chosen, options, device)
-    if world.size > 1 and not strategy.joins_ranks:
-        raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
+    ranks = needed((world.size > 1, f"{side.value} on {world.size} ranks", Capability.RANKS))
+    check(strategy.holder, (*ranks, *options.needs(side.value)))
     return strategy
 
 

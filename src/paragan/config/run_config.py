@@ -9,11 +9,13 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
 from paragan.config.field_types import fields_of
 from paragan.core import registry, strict_yaml
+from paragan.core.capabilities import BACKGROUND, EXECUTORS, GRID, Capability, Need, missing, needed
 from paragan.core.option_types import Category, Choice, Interval
 from paragan.core.settings_tree import flatten
 from paragan.engine.options import Change, EveryOptions, InitOptions, LoadingOptions, RollbackOptions, TrainOptions
@@ -92,23 +94,12 @@ class RunConfig:
         if self.grid is None and self.workers is not None:
             problem = f"workers={self.workers} needs a grid"
             raise ValueError(f"{problem}; set grid.shape, or pass devices={self.workers} for one pair")
-        for key, init in (("init", self.init), ("g.init", self.g.init), ("d.init", self.d.init)):
-            if self.grid is not None and init is not None:
-                raise ValueError(f"{key} is not available for a grid; leave it out")
-        if self.grid is not None and self.train.executor != "eager":
-            raise ValueError(
-                f"train.executor={self.train.executor} is not available for a grid; leave it at "
-                "eager and set grid.executor instead"
-            )
-        self._refuse_players()
-        self._refuse_layout()
-        self._refuse_part()
-        if self.grid is not None and self.evaluation.mode != "inline":
-            raise ValueError("evaluation.mode=background is not available for a grid; leave it at inline")
-        if self.rollback is not None and self.evaluation.mode != "inline":
-            raise ValueError("rollback needs scores at fixed steps; set evaluation.mode=inline, or leave rollback out")
-        if self.grid is not None and self.rollback is not None:
-            raise ValueError("rollback is not available for a grid; leave it out")
+        for name in self.players:
+            if not _PLAYER.fullmatch(name) or name in ("g", "d"):
+                raise ValueError(
+                    f"players: the name {name!r} is invalid; use lowercase letters, digits and _, and not g or d"
+                )
+        self._check_capabilities()
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
             raise ValueError(
                 f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "
@@ -124,43 +115,41 @@ class RunConfig:
         if twice is not None:
             raise ValueError(f"writers has {twice} twice; name each writer once")
 
-    def _refuse_players(self) -> None:
-        """Raise `ValueError` for further players of a grid, and for invalid names."""
-        if self.players and self.grid is not None:
-            raise ValueError("players are not available for a grid; leave them out")
-        for name in self.players:
-            if not _PLAYER.fullmatch(name) or name in ("g", "d"):
-                raise ValueError(
-                    f"players: the name {name!r} is invalid; use lowercase letters, digits and _, and not g or d"
-                )
-
-    def _refuse_layout(self) -> None:
-        """Raise `ValueError` for a layout that the executor, a grid or a player does not support."""
-        if self.grid is not None and self.train.layout == "auto":
-            raise ValueError("train.layout=auto is not available for a grid; leave it out")
+    def _check_capabilities(self) -> None:
+        """Raise `ValueError` for a setting that needs what another one does not have."""
+        holders = [GRID] if self.grid is not None else []
+        holders += [BACKGROUND] if self.evaluation.mode == "background" else []
+        checks = [(holder, self.needs) for holder in holders]
         for name, player in self.player_options.items():
-            if player.channel_multiple == 1:
-                continue
-            key = f"{player_key(name)}.channel_multiple"
-            if self.grid is not None:
-                raise ValueError(f"{key} is not available for a grid; leave it out")
-            if self.train.executor in ("compile", "graphs"):
-                problem = f"{key} is for eager networks, not train.executor={self.train.executor}"
-                raise ValueError(f"{problem}; leave one of them out")
-            if player.recompute:
-                raise ValueError(f"{key} does not support {player_key(name)}.recompute; leave one of them out")
-
-    def _refuse_part(self) -> None:
-        """Raise `ValueError` for a player that trains a part where the whole network has to train."""
-        for name, player in self.player_options.items():
-            if not player.trains_part:
-                continue
             key = player_key(name)
-            problem = "" if self.grid is None else "are not available for a grid"
-            if player.precision == "pure":
-                problem = f"do not support {key}.precision=pure"
-            if problem:
-                raise ValueError(f"{key}.adapter, {key}.train and {key}.freeze {problem}; leave them out")
+            checks += [(holder, player.needs(key)) for holder in player.holders(key)]
+        for holder, needs in checks:
+            if problem := missing(holder, needs):
+                raise ValueError(problem)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the settings need of a scheme, strategy, executor, grid or command."""
+        executor = self.train.executor
+        is_scored = self.evaluation.features is not None or self.evaluation.metrics is not None
+        own = needed(
+            (self.grid is not None, "grid", Capability.GRID),
+            (self.grid and self.grid.opponents == "random", "grid.opponents=random", Capability.RANDOM_OPPONENTS),
+            (self.grid and self.grid.age and self.workers, "grid.age", Capability.LATE_EXCHANGE),
+            (self.players, "the setting players", Capability.EXTRA_PLAYERS),
+            (self.init is not None, "init", Capability.INITIAL_WEIGHTS),
+            (executor == "auto", "train.executor=auto", Capability.CHOICE),
+            (self.train.layout == "auto", "train.layout=auto", Capability.CHOICE),
+            (self.rollback is not None, "rollback", Capability.ROLLBACK),
+            (is_scored and self.evaluation.mode == "background", "evaluation.mode=background", Capability.BACKGROUND),
+        )
+        of_players = (player.needs(player_key(name)) for name, player in self.player_options.items())
+        eager = "use train.executor=eager"
+        if executor in EXECUTORS:
+            own += (Need(f"train.executor={executor}", Capability.COMPILE, eager),)
+        if executor == "graphs":
+            own += (Need("train.executor=graphs", Capability.GRAPHS, eager),)
+        return (*own, *chain.from_iterable(of_players))
 
     @property
     def player_options(self) -> dict[str, PlayerOptions]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from paragan.core.errors import ConfigError
+from paragan.core.capabilities import Capability, Need, needed
 from paragan.core.outputs import identity, sum_of
 from paragan.core.types import Rows
 
@@ -71,21 +71,20 @@ class Balancer(ABC):
     # Read-only default: a balancer with state assigns a new dict.
     state: dict[str, Tensor] = {}  # noqa: RUF012
 
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What it needs of the scheme, G's strategy and the executor."""
+        return needed(
+            (True, f"balancer {self.name}", Capability.BALANCER),
+            (self.layer is not None, f"balancer.last_layer={self.layer}", Capability.LAYER_GRADIENTS),
+        )
+
     def begin(self, names: Sequence[str]) -> None:  # noqa: B027 most need nothing
         """Receive the names of all terms of G, before the first update; `ConfigError` if wrong."""
 
     @abstractmethod
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         """Return factors of terms by name, 0-dim, equal on all ranks; 1 for others."""
-
-
-def refuse_shared_images(balancer: Balancer | None) -> None:
-    """Raise `ConfigError` for a balancer of a layer: G's turn does not call it."""
-    if balancer is not None and balancer.layer is not None:
-        raise ConfigError(
-            f"balancer.last_layer={balancer.layer} does not support generated images that both players share; "
-            "use scheme synchronous, or leave last_layer out, to compare gradients at G's output"
-        )
 
 
 def state_before(balancer: Balancer | None) -> list[tuple[Tensor, Tensor]]:

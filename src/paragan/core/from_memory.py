@@ -83,4 +83,9 @@ class PassedTerm:
         return f"the term {self.term} was passed from Python and is not in the run folder; run that program again"
 
 
-RECORDS = {"models": PassedNetworks, "datasets": PassedTensors, "losses": PassedLoss, "penalties": PassedTerm}  # by category
+RECORDS = {
+    "models": PassedNetworks,
+    "datasets": PassedTensors,
+    "losses": PassedLoss,
+    "penalties": PassedTerm,
+}  # by category

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core.types import Can
+from paragan.core.capabilities import Capability
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,6 @@ class Loss:
     compares: bool = False
 
     @property
-    def needs(self) -> frozenset[Can]:
+    def needs(self) -> frozenset[Capability]:
         """Abilities that the strategies of both players must have."""
-        return frozenset({Can.COUPLED}) if self.compares else frozenset()
+        return frozenset({Capability.COUPLED}) if self.compares else frozenset()

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.balancer import Balancer
+from paragan.core.capabilities import Capability
 from paragan.core.outputs import Outputs, identity
-from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs, Update
+from paragan.core.types import LossTerms, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import WeightSchedule, weight_at
 
 
@@ -78,7 +79,7 @@ class Penalty(ABC):
     """Weight of the term in the loss."""
     interval: int = 1
     """Due at every n-th update; its weight is multiplied by n, so that the average force stays."""
-    needs: frozenset[Can] = frozenset()
+    needs: frozenset[Capability] = frozenset()
     """Abilities that the player's strategy must have."""
     per_sample: bool = False
     """Whether a network that mixes the samples of its batch is refused."""

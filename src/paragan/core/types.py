@@ -50,16 +50,6 @@ def player_label(name: str) -> str:
     return name.upper() if len(name) == 1 else name
 
 
-class Can(enum.Enum):
-    """Abilities of a strategy; a loss or penalty that needs a missing one is refused."""
-
-    DOUBLE_BACKWARD = "double backward"
-    COUPLED = "terms that mix samples"
-    PARTS = "micro-batches"
-    WHOLE_WEIGHTS = "terms that read whole weights"
-    PART = "training of a part of the network"
-
-
 @dataclass(frozen=True)
 class Rows:
     """Row numbers first, first + stride, … (`count` of them) of global batch number `step`.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from paragan.core import registry
 from paragan.core.balancer import ADVERSARIAL, Balancer
+from paragan.core.capabilities import check
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty, PlayerSlot
-from paragan.core.types import Can
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.player import Player
 
@@ -35,16 +35,9 @@ def _ends_at_zero(penalty: Penalty) -> bool:
 
 
 def _refuse_unsupported(balancer: Balancer, g: Player) -> None:
-    if Can.COUPLED not in g.strategy.can:
-        raise ConfigError(
-            f"g.strategy does not support the balancer {balancer.name}, which needs the gradients of the whole batch "
-            "in every update; use ddp, zero1, zero2 or zero3"
-        )
+    check(g.strategy.holder, balancer.needs)
     if balancer.layer is None:
         return
-    if len(g.strategy.parameter_names(g.net)) > len(list(g.net.named_parameters())):
-        problem = f"balancer.last_layer={balancer.layer} is not supported by a strategy that divides G's layers"
-        raise ConfigError(f"{problem} between ranks; leave it out, to compare at G's output, or set g.strategy=zero3")
     names = [name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None]
     if balancer.layer not in names:
         problem = f"balancer.last_layer={balancer.layer} is no layer of G with weights"

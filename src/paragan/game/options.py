@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from paragan.core.capabilities import ALL, Capability, Holder, Need, needed
 from paragan.core.option_types import (
     TORCH_OPTIMISERS,
     Category,
@@ -220,6 +221,32 @@ class PlayerOptions:
     or only the adapters."""
     freeze: tuple[str, ...] = ()
     """Patterns over names of parameters that do not train, even if `train` matches them."""
+
+    def needs(self, key: str) -> tuple[Need, ...]:
+        """Return what the settings need of the strategy, the executor and the grid. key: of the player."""
+        return needed(
+            (self.precision == "pure", f"{key}.precision=pure", Capability.PURE),
+            (self.channel_multiple > 1, f"{key}.channel_multiple={self.channel_multiple}", Capability.PADDING),
+            (self.micro_batches > 1, f"{key}.micro_batches={self.micro_batches}", Capability.PARTS),
+            (self.norm_ranks is not None, f"{key}.norm_ranks={self.norm_ranks}", Capability.NORM_RANKS),
+            (self.recompute, f"{key}.recompute", Capability.RECOMPUTE),
+            (self.offload, f"{key}.offload", Capability.OFFLOAD),
+            (self.init is not None, f"{key}.init", Capability.INITIAL_WEIGHTS),
+            (self.trains_part, f"{key}.{self._part}", Capability.PART),
+        )
+
+    def holders(self, key: str) -> tuple[Holder, ...]:
+        """Return the settings that other settings of the player do not fit."""
+        found = []
+        if self.recompute:
+            found.append(Holder(f"{key}.recompute", ALL - {Capability.PADDING}, f"leave {key}.recompute out"))
+        if self.trains_part:
+            found.append(Holder(f"{key}.{self._part}", ALL - {Capability.PURE}, f"leave {key}.{self._part} out"))
+        return tuple(found)
+
+    @property
+    def _part(self) -> str:
+        return "adapter" if self.adapter else "train" if self.train else "freeze"
 
     @property
     def trains_part(self) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from paragan.core.capabilities import ALL, Capability, Holder, check
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, TensorSpec
 from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
+from paragan.game.needs import game_needs
 
 
 class Batches(Protocol):
@@ -45,14 +46,8 @@ class Scheme(ABC):
 
     is_concurrent: bool = False
     """Whether the players train at the same time, in threads or on separate ranks."""
-    needs_local_players: bool = False
-    """Whether both players must be `Player` objects of this process."""
-    any_players: bool = False
-    """Whether it trains further players (`GAN.further`), too."""
-    shares_fakes: bool = False
-    """Whether D trains on the images of G's turn, with their graph: G's turn begins in D's."""
-    has_forecast: bool = True
-    """Whether `simulate` describes its step, so that `plan --workers` can forecast it."""
+    capabilities: frozenset[Capability] = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS}
+    """What it has of what settings and terms need."""
 
     @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
@@ -80,30 +75,35 @@ class Scheme(ABC):
             timeline.update(Side.D)
         timeline.update(Side.G)
 
-    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:  # noqa: B027  # optional
-        """Raise `ConfigError` for a game that this scheme cannot train. tensors: of a sample."""
+    @property
+    def name(self) -> str:
+        """Name of its module."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def holder(self) -> Holder:
+        """Its name and capabilities, for checks."""
+        return Holder(f"scheme {self.name}", self.capabilities, "use scheme synchronous")
+
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        """Raise `ConfigError` for a game that needs what this scheme does not have. tensors: of a sample."""
+        check(self.holder, game_needs(gan, tensors))
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return delays since the last call by side, for the record; empty if no player waits."""
         return {}
 
 
-def refuse_pauses(gan: GAN, name: str) -> None:
-    """Raise `ConfigError` for a game in which D skips turns, for a scheme that runs all of them."""
-    if gan.d_pauses:
-        raise ConfigError(
-            f"scheme {name} does not support {gan.d_pauses}: every step has an update of D; use scheme synchronous, "
-            "shared_fakes or skipping"
-        )
-
-
 @dataclass(frozen=True)
 class FunctionScheme(Scheme):
     """A scheme that is one function, `step(gan, batches)`, such as `schemes/synchronous.py`."""
 
-    any_players = True
-
     function: Callable[[GAN, Iterator[Batch]], Report]
+    capabilities: frozenset[Capability] = ALL - {Capability.GRID}
+
+    @property
+    def name(self) -> str:
+        return self.function.__module__.rpartition(".")[2]
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Call the function."""

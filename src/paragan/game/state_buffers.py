@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paragan.core.balancer import Balancer
-from paragan.core.errors import ConfigError
 from paragan.core.protocols import Adaptive, Penalty, adaptive, state_tensors
 from paragan.core.types import Side
 from paragan.game.gan import GAN
@@ -21,26 +20,6 @@ def attach_state(game: GAN) -> None:
             for owner in owners:
                 owner.state.update({name: value.to(device) for name, value in owner.state.items()})
             player.state = state_tensors(*owners)
-
-
-def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
-    """Raise `ConfigError` if the game has state that `where`, a scheme or grid, cannot move.
-
-    A balancer is refused, too. all_penalties: False checks only these and the augmentation.
-    """
-    if game.balancer is not None:
-        raise ConfigError(
-            f"{where} does not support the balancer {game.balancer.name}; leave it out, or train one "
-            "pair with scheme synchronous, shared_fakes or skipping"
-        )
-    owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
-    owners += game.d_penalties if all_penalties else ()
-    for owner in owners:
-        if owner.state:
-            raise ConfigError(
-                f"{where} does not support {owner.name}, which has state from step to step; leave "
-                f"{owner.name} out, or train one pair with scheme synchronous or shared_fakes"
-            )
 
 
 def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive | Balancer]:

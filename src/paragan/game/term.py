@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, mean_per_sample
 from paragan.core.protocols import Penalty, PenaltyContext
-from paragan.core.types import Can, Side, TurnInputs
+from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import WeightSchedule
 
 
@@ -30,7 +31,7 @@ class Term(Penalty):
     function: Callable[[Outputs, TurnInputs], Tensor]
     weight: float | WeightSchedule = 1.0
     interval: int = 1
-    needs: frozenset[Can] = frozenset()
+    needs: frozenset[Capability] = frozenset()
     per_sample: bool = False
     side: Side = Side.G
     needs_real: bool = False

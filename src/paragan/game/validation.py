@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core.capabilities import ALL, Capability, Holder, check
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput, mean_per_sample
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Network, Penalty
-from paragan.core.types import Can, Rows, Side
+from paragan.core.types import Rows, Side
+from paragan.game.needs import term_needs
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -134,41 +136,23 @@ def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, d
         raise ConfigError(f"model {model} makes {what}, which does not fit data {data}; use {fix}")
 
 
-def refuse_unsupported(
+def check_player(
     options: PlayerOptions,
     player: Player,
     penalties: tuple[Penalty, ...],
-    loss_needs: frozenset[Can] = frozenset(),
+    loss_needs: frozenset[Capability] = frozenset(),
     loss: str = "",
 ) -> None:
-    """Raise `ConfigError` if strategy or network does not support a player's settings."""
-    can = player.strategy.can
-    comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
-    comparing += [f"the penalty {one.name}" for one in penalties if Can.COUPLED in one.needs]
-    if options.micro_batches > 1 and comparing:
-        raise ConfigError(
-            f"{player.side.value}.micro_batches={options.micro_batches} does not support "
-            f"{comparing[0]}, which compares the samples of a batch; set "
-            f"{player.side.value}.micro_batches=1"
-        )
-    for need in loss_needs - can:
-        raise ConfigError(f"strategy {_name(options)} does not support {need.value}, which loss {loss} needs; use none")
-    for penalty in penalties:
-        if penalty.per_sample and player.plain_network.mixes:
-            raise ConfigError(
-                f"penalty {penalty.name} does not support batch norm, which {player.side.value} "
-                "has; choose another norm (dcgan: model.d_norm=spectral)"
-            )
-        for need in penalty.needs - can:
-            raise ConfigError(
-                f"strategy {_name(options)} does not support {need.value}, which penalty "
-                f"{penalty.name} needs; use another strategy, or leave the penalty out"
-            )
-    if options.micro_batches > 1 and Can.PARTS not in can:
-        raise ConfigError(
-            f"strategy {_name(options)} does not support {player.side.value}.micro_batches="
-            f"{options.micro_batches}; set it to 1"
-        )
+    """Raise `ConfigError` if the player's terms and settings need what strategy or network does not have."""
+    key = player.side.value
+    terms = tuple(term_needs(penalties, loss_needs, f"loss {loss}"))
+    check(player.strategy.holder, (*terms, *options.needs(key)))
+    if options.micro_batches > 1:
+        name = f"{key}.micro_batches={options.micro_batches}"
+        check(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), terms)
+    if player.plain_network.mixes:
+        norms = "choose another norm (dcgan: model.d_norm=spectral)"
+        check(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
 
 
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
@@ -193,7 +177,3 @@ def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world:
             f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "
             "update of G; set d.updates_per_step, or use a smaller g learning rate"
         )
-
-
-def _name(options: PlayerOptions) -> str:
-    return "ddp" if options.strategy is None else options.strategy.name

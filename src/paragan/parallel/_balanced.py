@@ -12,13 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from paragan.core.balancer import Balancer, TermGradients, refuse_shared_images
+from paragan.core.balancer import Balancer, TermGradients
+from paragan.core.capabilities import ALL, Capability, Holder, check
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput, sum_of
 from paragan.core.protocols import Turn
 from paragan.core.shard import gather_full
 from paragan.core.types import LossTerms
 
+_SHARED_IMAGES = Holder(
+    "a turn of G on images that both players share", ALL - {Capability.LAYER_GRADIENTS}, "use scheme synchronous"
+)
 _OUTPUT = ""  # the generated tensor, next to the names of additional tensors
 
 Gradients = dict[str, Tensor]  # by name of a generated tensor
@@ -98,7 +102,7 @@ def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
             f"{rows.count} are available here; use a strategy that reduces gradients (ddp, zero1, zero2, zero3)"
         )
     if turn.feed.fakes is not None:
-        refuse_shared_images(balancer)
+        check(_SHARED_IMAGES, balancer.needs)
 
 
 class _WithoutHooks(nn.Module):

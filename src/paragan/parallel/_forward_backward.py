@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from paragan.core.balancer import Balancer
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs
 from paragan.core.phases import Phase, thread_clock
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
-from paragan.core.types import Can, LossTerms, Rows, Side, TurnInputs
+from paragan.core.types import LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
 from paragan.parallel._balanced import PartGradients, recorded_layer, refuse_balancer, term_gradients
 from paragan.parallel._reduction import NO_REDUCTION, Reduction
@@ -179,7 +180,7 @@ class _TurnRun:
 
     def _terms(self, turn: Turn, feed: TurnInputs, given: GeneratorOutput | None = None) -> LossTerms:
         """Return the terms of one micro-batch. given: replaces G's output."""
-        if any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
+        if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         context = self._context(turn, feed, run_networks(turn, self.nets, feed, given))
         terms = turn.objective(context.outputs, feed)
@@ -244,7 +245,7 @@ def _without_late(turn: Turn) -> Turn:
 
 
 def _needs_no_image(penalty: Penalty) -> bool:
-    return Can.WHOLE_WEIGHTS in penalty.needs or not penalty.uses_outputs
+    return Capability.WHOLE_WEIGHTS in penalty.needs or not penalty.uses_outputs
 
 
 _NOTHING = GeneratorOutput(torch.empty(0))  # of a turn without networks

@@ -13,14 +13,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
 from paragan.core.phases import Phase, phase
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local_shard
 from paragan.core.traffic import Collective
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _strategy
@@ -34,8 +34,7 @@ from paragan.parallel._reduction import Reduction
 class Sharded(_strategy.Strategy):
     """Strategy of FSDP2 whose optimiser steps plain tensors, this rank's shards."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
-    joins_ranks = True
+    capabilities = ALL - {Capability.WHOLE_WEIGHTS, Capability.PURE, Capability.PADDING, Capability.COMPILE}
     name = "zero3"
     reshards_after_forward = True
 
@@ -44,9 +43,6 @@ class Sharded(_strategy.Strategy):
         return mesh_of(world)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        if self.memory.weight_dtype is not None:
-            problem = f"precision pure is not supported by strategy {self.name!r}, which shards weights"
-            raise ConfigError(f"{problem}; use bf16, or zero1")
         mesh = self.mesh(world)
 
         def cut(net: nn.Module) -> nn.Module:
@@ -80,7 +76,7 @@ class Sharded(_strategy.Strategy):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        twice = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
+        twice = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
         with reduced_last(nets[turn.side].module) if twice else nullcontext():
             return super().forward_backward(turn, nets, parts, scale)
 

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core.capabilities import ALL, Capability, Holder
 from paragan.core.dist import ALONE, World
 from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, Shape
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import gather_full, layout_of, local_shard
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import LossTerms, Side
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.parallel import _blocks, _forward_backward
@@ -58,9 +59,8 @@ class Strategy:
     A method that is not overridden is that of no parallelism. A strategy holds no state; a placed network does.
     """
 
-    can: frozenset[Can] = frozenset(Can)
-    joins_ranks: bool = False
-    """Whether several ranks train one network."""
+    capabilities: frozenset[Capability] = ALL - {Capability.RANKS}
+    """What it has of what settings and terms need."""
     needs_hosts: bool = False
     """Whether it requires several hosts with several ranks each."""
     exemption: str = ""
@@ -69,6 +69,12 @@ class Strategy:
     def __init__(self, options: Any = None, memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         self.options = options
         self.memory = memory
+
+    @property
+    def holder(self) -> Holder:
+        """Its name and capabilities, for checks."""
+        name = type(self).__module__.rpartition(".")[2]
+        return Holder(f"strategy {name}", self.capabilities, "use another strategy, such as ddp")
 
     @property
     def sync_period(self) -> int:
@@ -102,7 +108,7 @@ class Strategy:
     @property
     def spans_norms(self) -> bool:
         """Whether statistics of batch norm span ranks."""
-        return self.joins_ranks and self.memory.norm_ranks != 1
+        return Capability.RANKS in self.capabilities and self.memory.norm_ranks != 1
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         """Return what the ranks exchange in one update of the player, for forecasts.
@@ -187,7 +193,7 @@ class Strategy:
 
     def world(self, net: nn.Module) -> World:
         """Return the ranks that share the batches of the network's player."""
-        return placement_of(net).world if self.joins_ranks else ALONE
+        return placement_of(net).world if Capability.RANKS in self.capabilities else ALONE
 
     def rank_weight(self, net: nn.Module) -> float:
         """Return 1 / ranks, the weight of a number that is equal on all ranks of the batch."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from paragan.core.capabilities import ALL
 from paragan.core.dist import World
 from paragan.core.exchange import RankExchange
 from paragan.core.protocols import Turn
@@ -32,7 +33,7 @@ from paragan.parallel._reduction import Reduction
 class Strategy(_strategy.Strategy):
     """torch's DistributedDataParallel around the network of one player."""
 
-    joins_ranks = True
+    capabilities = ALL
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())

@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.exchange import RankExchange
@@ -36,7 +37,6 @@ from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
 from paragan.core.traffic import Collective
-from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm
@@ -67,8 +67,7 @@ class Options:
 class Strategy(_strategy.Strategy):
     """Local SGD: strategy that averages weights over ranks every `every` updates."""
 
-    can = frozenset(Can) - {Can.COUPLED}
-    joins_ranks = True
+    capabilities = ALL - {Capability.COUPLED, Capability.BALANCER}
     exemption = "ranks differ between two averagings by design"
     options: Options
 

@@ -17,16 +17,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, Shape
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.core.protocols import Turn
-from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.parallel import _strategy, ddp, zero1, zero2, zero3
 from paragan.parallel._network_parts import (
@@ -74,13 +73,17 @@ class Options:
 class Strategy(_strategy.Strategy):
     """Pipeline over the blocks of a network."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS, Can.PART}
-    joins_ranks = True
+    capabilities = (
+        ALL
+        - {Capability.WHOLE_WEIGHTS, Capability.PART, Capability.PADDING, Capability.COMPILE}
+        - {Capability.FORECAST, Capability.NORM_RANKS, Capability.LAYER_GRADIENTS}
+    )
     options: Options
 
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, memory)
         self._copies = _OF_COPIES[options.data].Strategy(None, memory)
+        self.capabilities = self.capabilities & self._copies.capabilities
 
     def refusal(self, net: nn.Module, num_ranks: int) -> str:
         stages = num_ranks if self.options.stages is None else self.options.stages
@@ -92,9 +95,6 @@ class Strategy(_strategy.Strategy):
         return ""
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        if self.memory.norm_ranks is not None:
-            problem = "norm_ranks is not supported by strategy pipeline, whose batch norm has the statistics of a"
-            raise ConfigError(f"{problem} micro-batch on all ranks; leave it out, or set micro_batches of the strategy")
         ranks = rank_groups(world, self.options.stages, "pipeline.stages")
         return self._copies.prepare(self._cut_network(make, ranks), ranks.copies)
 
@@ -105,9 +105,6 @@ class Strategy(_strategy.Strategy):
     def training_module(self, net: nn.Module) -> nn.Module:
         return self._copies.training_module(net)
 
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
-        raise ConfigError("strategy pipeline has no forecast on other numbers of workers; leave --workers out")
-
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         here = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in here]
@@ -116,7 +113,7 @@ class Strategy(_strategy.Strategy):
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         here = pipelined(net)
         of_copies = self._copies.reduction(turn, net)
-        differentiates = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
+        differentiates = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:

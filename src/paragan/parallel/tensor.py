@@ -17,13 +17,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import RankExchange
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.shard import local_shard
-from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
 from paragan.layers.split import Split, class_tables, split_layers
 from paragan.parallel import ddp
@@ -49,7 +48,11 @@ class Options:
 class Strategy(ddp.Strategy):
     """Tensor parallelism of chosen layers, data parallelism of the rest."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS, Can.PART}
+    capabilities = (
+        ALL
+        - {Capability.WHOLE_WEIGHTS, Capability.PART, Capability.PURE, Capability.OFFLOAD}
+        - {Capability.PADDING, Capability.COMPILE, Capability.FORECAST}
+    )
     options: Options
 
     def __init__(self, options: Options = Options(), memory: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
@@ -65,9 +68,6 @@ class Strategy(ddp.Strategy):
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         if world.size == 1:
             return super().prepare(make, world)
-        if self.memory.weight_dtype is not None or self.memory.offload:
-            option = "offload" if self.memory.offload else "precision pure"
-            raise ConfigError(f"{option} is not supported by strategy tensor, which splits weights; use zero3")
         ranks = rank_groups(world, self.options.ranks, "tensor.ranks")
 
         def split(net: nn.Module) -> nn.Module:
@@ -84,9 +84,6 @@ class Strategy(ddp.Strategy):
             return super().prepare_average(make, world)
         ranks = rank_groups(world, self.options.ranks, "tensor.ranks")
         return build_sharded(make, lambda net: split_layers(net, ranks.group, self._splits(net)))
-
-    def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
-        raise ConfigError("strategy tensor has no forecast on other numbers of workers; leave --workers out")
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, "tensor")

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.option_types import Positive
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
 from paragan.penalties._similarity import batch_embeddings
 
@@ -33,7 +34,7 @@ class Penalty(protocols.Penalty):
 
     name = "contrastive"
     uses_discriminator = True
-    needs = frozenset({Can.COUPLED})
+    needs = frozenset({Capability.COUPLED})
 
     def __init__(self, options: Options) -> None:
         self.weight = options.weight

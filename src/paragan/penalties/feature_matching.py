@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
 
@@ -33,7 +34,7 @@ class Penalty(protocols.Penalty):
 
     name = "feature_matching"
     side = Side.G
-    needs = frozenset({Can.COUPLED})
+    needs = frozenset({Capability.COUPLED})
     needs_real = True
     uses_discriminator = True
 

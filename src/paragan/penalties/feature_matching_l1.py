@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.discriminator_weights import discriminator_weights
 from paragan.core.option_types import Combine, NotNegative
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._feature_layers import feature_layers
 from paragan.penalties._options import PenaltyOptions
@@ -58,7 +59,7 @@ class Penalty(protocols.Penalty):
         self.options = options
         self.weight = options.weight
         if options.relative:
-            self.needs = frozenset({Can.COUPLED})
+            self.needs = frozenset({Capability.COUPLED})
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         real = context.outputs.real

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core import protocols, rng
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
 
@@ -37,7 +38,7 @@ class Penalty(protocols.Penalty):
 
     name = "gradient_penalty"
     side = Side.D
-    needs = frozenset({Can.DOUBLE_BACKWARD})
+    needs = frozenset({Capability.DOUBLE_BACKWARD})
     per_sample = True
 
     def __init__(self, options: Options) -> None:

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.option_types import Fraction, Natural
 from paragan.core.outputs import mean_per_sample
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
 
@@ -41,7 +42,7 @@ class Penalty(protocols.Penalty):
 
     name = "lecam"
     side = Side.D
-    needs = frozenset({Can.COUPLED})
+    needs = frozenset({Capability.COUPLED})
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
 
@@ -38,7 +39,7 @@ class Penalty(protocols.Penalty):
     """
 
     name = "orthogonal"
-    needs = frozenset({Can.WHOLE_WEIGHTS})
+    needs = frozenset({Capability.WHOLE_WEIGHTS})
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols, rng
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import LazyOptions
 
@@ -51,7 +52,7 @@ class Penalty(protocols.Penalty):
 
     name = "path_length"
     side = Side.G
-    needs = frozenset({Can.DOUBLE_BACKWARD, Can.COUPLED})
+    needs = frozenset({Capability.DOUBLE_BACKWARD, Capability.COUPLED})
     uses_outputs = False
 
     def __init__(self, options: Options) -> None:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
+from paragan.core.capabilities import Capability
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.penalties._options import GammaOptions
 
 
@@ -42,7 +43,7 @@ class Penalty(protocols.Penalty):
 
     name = "r1"
     side = Side.D
-    needs = frozenset({Can.DOUBLE_BACKWARD})
+    needs = frozenset({Capability.DOUBLE_BACKWARD})
 
     def __init__(self, options: GammaOptions) -> None:
         self.weight = options.weight

@@ -18,11 +18,12 @@ from torch import nn
 
 from paragan import build
 from paragan.config import RunConfig
+from paragan.core.capabilities import Capability
 from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import is_out_of_memory
 from paragan.core.network_factory import Model
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.hardware import precision
 from paragan.hardware.executors import error_line, synchronized_time
@@ -86,7 +87,7 @@ def _why_plain(config: RunConfig, world: World) -> str | None:
     if config.g.recompute or config.d.recompute:
         return "activations that are recomputed are not padded"
     strategies = [build.strategy_on_ranks(player, world.device) for player in (config.g, config.d)]
-    if world.size > 1 and any(Can.WHOLE_WEIGHTS not in strategy.can for strategy in strategies):
+    if world.size > 1 and any(Capability.WHOLE_WEIGHTS not in strategy.capabilities for strategy in strategies):
         return "sharded weights are not padded"
     return None
 

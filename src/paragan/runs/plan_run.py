@@ -17,7 +17,7 @@ from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
-from paragan.core.errors import ConfigError
+from paragan.core.capabilities import PLAN, check
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
@@ -104,12 +104,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
 
 def _refuse(request: PlanRequest) -> None:
     """Raise `ConfigError` for what cannot be planned."""
-    if request.config.grid is not None:
-        raise ConfigError(
-            "plan supports one pair of networks, not a grid; pass grid=null for the plan of one of its pairs"
-        )
-    if request.config.players:
-        raise ConfigError("plan supports one pair of networks, not players; plan a recipe without them")
+    check(PLAN, request.config.needs)
     if request.forecast is not None:
         refuse_forecast(request.config, request.forecast)
 

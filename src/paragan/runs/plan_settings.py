@@ -13,10 +13,11 @@ import torch
 from paragan import build
 from paragan.config import RunConfig, dump, parse_recipe
 from paragan.config.sections import ANY
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.process_environment import num_cores
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.forecast_run import ForecastRequest, cluster_of, simulated_game_of
@@ -150,7 +151,7 @@ def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margi
 
 def _supports_local_sgd(game: GAN) -> bool:
     terms = (*game.g_penalties, *game.d_penalties)
-    return not game.loss.compares and not any(Can.COUPLED in term.needs for term in terms)
+    return not game.loss.compares and not any(Capability.COUPLED in term.needs for term in terms)
 
 
 def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
+from paragan.core.capabilities import REPLAY, check
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.from_memory import FROM_MEMORY
@@ -127,9 +128,7 @@ def _trains_d(config: RunConfig, step: int) -> bool:
 def _refuse_unrepeatable(config: RunConfig) -> None:
     if config.model.name == FROM_MEMORY:
         raise ConfigError(config.model.options.missing())
-    if config.grid is not None and config.grid.age and config.workers is not None:
-        problem = f"does not support grid.age={config.grid.age}: workers that do not wait use what has arrived"
-        raise ConfigError(f"replay {problem}; run the same command with grid.age=0 to repeat it")
+    check(REPLAY, config.needs)
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:

@@ -13,12 +13,12 @@ from torch import nn
 
 from paragan import build
 from paragan.build.data import batch_stream
+from paragan.build.loop import check_executor
 from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.core.types import Batch, Rows, Side, present_tensors
-from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices, executors
 
@@ -86,8 +86,7 @@ class TrialRun:
 
     def stepper_of(self, config: RunConfig, game: GAN) -> Callable[[], object]:
         """Return a function that makes one step of this game."""
-        players = {Side(name): options for name, options in config.player_options.items()}
-        refuse_unsupported_executor(config.train.executor, game, players, self.ranks)
+        check_executor(config, game, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:

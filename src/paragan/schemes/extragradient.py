@@ -8,27 +8,22 @@ earlier updates of D are plain. It may diverge against delayed opponents where p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PlayerSlot
-from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report
 from paragan.game import scheme
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.scheme import refuse_pauses
 
 
 class Scheme(scheme.Scheme):
     """Look-ahead step of both players, then the update from the weights before it."""
 
-    needs_local_players = True
-
-    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
-        """Raise `ConfigError` if D skips turns."""
-        refuse_pauses(gan, "extragradient")
+    capabilities = ALL - {Capability.EXTRA_PLAYERS, Capability.PAUSES, Capability.RANDOM_OPPONENTS, Capability.STACKED}
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         g_player = _local_player(gan.g)

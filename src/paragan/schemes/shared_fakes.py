@@ -6,11 +6,10 @@ train pix2pix this way). With k > 1 the earlier updates of D draw other fakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
-from paragan.core.balancer import refuse_shared_images
-from paragan.core.source import TensorSpec
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
@@ -20,11 +19,11 @@ from paragan.game.gan import GAN
 class Scheme(scheme.Scheme):
     """Scheme of k updates of D, the last on the fakes of G's turn, then that turn."""
 
-    shares_fakes = True
-
-    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
-        """Raise `ConfigError` for a balancer of a layer, which G's turn does not call."""
-        refuse_shared_images(gan.balancer)
+    capabilities = (
+        ALL
+        - {Capability.EXTRA_PLAYERS, Capability.LAYER_GRADIENTS}
+        - {Capability.RANDOM_OPPONENTS, Capability.RECORDED}
+    )
 
     def simulate(self, timeline: Timeline) -> None:
         for _ in range(timeline.d_updates):

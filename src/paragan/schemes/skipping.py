@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.option_types import Count
 from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
@@ -23,6 +24,8 @@ class Options:
 
 class Scheme(scheme.Scheme):
     """Scheme of one update of G per step, and D's k updates in every n-th step."""
+
+    capabilities = ALL - {Capability.EXTRA_PLAYERS}
 
     def __init__(self, options: Options = Options()) -> None:
         self.options = options

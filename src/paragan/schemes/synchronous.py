@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from paragan.core.capabilities import ALL
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
+
+capabilities = ALL
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.overrides import TorchFunctionMode
 
+from paragan.core.capabilities import Capability, missing
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.game import network
+from paragan.game.needs import term_needs
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import preserved_state, uses_random_numbers
 from paragan.layers.update_once import mixing_layers
@@ -240,7 +242,7 @@ def explain_randomness(traits: Traits) -> str:
 def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side) -> str:
     """Return why a turn in micro-batches is refused, or differs by design from one batch; or ""."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
-    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
+    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Capability.COUPLED in p.needs]
     if names:
         return f"{names[0]} compares the samples of a batch, so micro-batches are refused"
     for ran in (Side.G, Side.D) if side is Side.G else (Side.D,):  # G's turn runs D, too
@@ -251,7 +253,7 @@ def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side)
 
 def explain_sharding(traits: Traits, found: LawResult) -> str:
     """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
-    is_sharded = Can.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).can
+    is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).capabilities
     for side, of in traits.items():
         if of.used_outside and found.result == "FAILED" and is_sharded:
             weight, block = of.used_outside[0]
@@ -264,14 +266,9 @@ def explain_sharding(traits: Traits, found: LawResult) -> str:
 
 def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     """Return why `build` would refuse the penalties or the balancer under this strategy, or ""."""
-    abilities = make_strategy(name).can
-    balancer = subject.game.balancer
-    if balancer is not None and Can.COUPLED not in abilities:
-        return f"balancer {balancer.name} needs {Can.COUPLED.value}, which {name} does not support"
-    for penalty in subject.penalties:
-        for need in penalty.needs - abilities:
-            return f"penalty {penalty.name} needs {need.value}, which {name} does not support"
-    return ""
+    holder = make_strategy(name).holder
+    balancer = () if subject.game.balancer is None else subject.game.balancer.needs
+    return missing(holder, (*balancer, *term_needs(subject.penalties, frozenset(), "")))
 
 
 def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:

@@ -15,9 +15,10 @@ from functools import partial
 import numpy as np
 import torch
 
+from paragan.core.capabilities import Capability
 from paragan.core.dist import ALONE, World
 from paragan.core.pieces import StoredTensors
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
 from paragan.verify.diagnosis import (
@@ -79,7 +80,7 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
     twice = run_law("twice differentiable", "D", lambda: check_double_backward(subject, traits[Side.D]))
     yield twice
     if twice.result == "FAILED":  # so that one fault is reported once
-        subject = subject.without(Can.DOUBLE_BACKWARD)
+        subject = subject.without(Capability.DOUBLE_BACKWARD)
     for side in Side:
         check = partial(check_frozen_opponent, subject, side, traits[side])
         yield run_law("frozen means frozen", side.value.upper(), check)

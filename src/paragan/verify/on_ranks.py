@@ -21,11 +21,11 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
+from paragan.core.capabilities import Capability
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
 from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.verify.diagnosis import explain_randomness, explain_sharding, unsupported_network, unsupported_penalty
 from paragan.verify.finding import NO_REFERENCE_RUN, LawResult
@@ -124,7 +124,7 @@ class RankProcesses:
         if is_first:
             self._start()
         self._num_rows += 1
-        double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
+        double = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
         order = {"number": self._num_rows, "double": double, **asdict(row)}
         answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
         if any("at" not in answer for answer in answers):
@@ -166,7 +166,7 @@ def verify_rank(networks: Callable[[], VerifiedNetworks], rank: int, size: int, 
         for line in sys.stdin:
             order = json.loads(line)
             row = Row(order["strategy"], order["uneven"])
-            chosen = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
+            chosen = subject if order["double"] else subject.without(Capability.DOUBLE_BACKWARD)
             prefixed = dist.PrefixStore(f"row {order['number']}", base)
             answer = _run_row(chosen, plain, row, rank, size, prefixed)
             reply({"at": time.monotonic(), **answer})

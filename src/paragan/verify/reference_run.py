@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import registry, rng
+from paragan.core.capabilities import Capability
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.protocols import Penalty
-from paragan.core.types import Batch, Can, Rows, Side, present_tensors
+from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
@@ -58,14 +59,14 @@ class VerifiedNetworks:
     def joining_strategies(self) -> dict[str, Strategy]:
         """Strategies to verify, by name: those in which several ranks train one network."""
         found = {name: make_strategy(name) for name in (*registry.names("parallel"), *self.strategies)}
-        return {name: strategy for name, strategy in found.items() if strategy.joins_ranks}
+        return {name: strategy for name, strategy in found.items() if Capability.RANKS in strategy.capabilities}
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
         """Penalties of both players."""
         return (*self.game.g_penalties, *self.game.d_penalties)
 
-    def without(self, need: Can) -> VerifiedNetworks:
+    def without(self, need: Capability) -> VerifiedNetworks:
         """Return a copy without the penalties that need this capability."""
 
         def rest(penalties: tuple[Penalty, ...]) -> tuple[Penalty, ...]:

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 from paragan import parallel
+from paragan.core.capabilities import Capability
 from paragan.core.layout import TensorLayout
-from paragan.core.types import Can
 from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import Placement, Reduction, attach_placement, clip, norm_of, placement_of
@@ -56,8 +56,7 @@ def hide_whole(module, inputs, output, *, name) -> None:
 class Strategy(parallel.Strategy):
     """Tensor columns over ranks."""
 
-    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
-    joins_ranks = True
+    capabilities = frozenset(Capability) - {Capability.WHOLE_WEIGHTS}
 
     def prepare(self, make, world):
         net = self.apply_memory_options(make())

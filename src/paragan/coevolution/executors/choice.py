@@ -11,6 +11,7 @@ from paragan.coevolution.executors.stacked import RecordedSteps, StackedExecutor
 from paragan.coevolution.executors.stacked_adam import can_stack
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Executor
+from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.core.weight_schedule import WeightSchedule
@@ -49,7 +50,7 @@ def select_executor(
 def unstackable_reason(cells: Sequence[Cell]) -> str | None:
     """Return why these cells cannot be stacked; None if they can."""
     first = cells[0]
-    if first.scheme.needs_local_players:
+    if Capability.STACKED not in first.scheme.capabilities:
         return "the scheme needs the players themselves"
     for cell in cells:
         for side, player in cell.players.items():
@@ -92,6 +93,6 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
         return "the weight of a loss changes from step to step"
     if cells[0].gan.augment is not None:
         return "the augmentation draws random numbers in every step"
-    if cells[0].scheme.shares_fakes:
+    if Capability.RECORDED not in cells[0].scheme.capabilities:
         return "the scheme uses G's images in D's turn before G's turn"
     return None

@@ -11,9 +11,11 @@ players take turns, and there may be more than two. Sources: the ParaGAN poster 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from paragan.core.capabilities import ALL, Capability, Holder, check
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
@@ -22,9 +24,7 @@ from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
-from paragan.game.scheme import refuse_pauses
-from paragan.game.state_buffers import refuse_state
-from paragan.game.term_weights import schedule_texts
+from paragan.game.needs import game_needs
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._options import AsynchronousOptions as Options
@@ -46,7 +46,6 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def __init__(self, options: Options = _DEFAULTS) -> None:
         super().__init__()
         self.options = options
-        self.any_players = options.takes_turns
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Assign ranks to the players. Collective: every rank must call this.
@@ -104,8 +103,8 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
             given = ", ".join(side.value for side in self._roles.ranks)
             names = ", ".join(side.value for side in gan.slots)
             raise ConfigError(f"scheme.ranks has {given}, and the players are {names}; give ranks to each")
+        super().refuse(gan, tensors)
         if not self.options.takes_turns:
-            self._refuse_game(gan, tensors)
             return
         for name in _NOT_IN_TURNS:
             if getattr(self.options, name) != getattr(_DEFAULTS, name):
@@ -114,37 +113,29 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
                     f"scheme.reuse=false); leave it out, or pass scheme.reuse=true"
                 )
 
-    def _refuse_game(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
-        """Raise `ConfigError` if a player needs more of the other than fakes and what belongs to them."""
-        if "condition" in tensors and not gan.prior.reads_batches:
-            raise ConfigError(
-                "scheme asynchronous does not support paired data: only images and labels travel "
-                "between G and D; use scheme shared_fakes"
-            )
-        if gan.g_needs_real:
-            raise ConfigError(
-                "scheme asynchronous does not support losses and penalties that need real images "
-                "in G's turn; use scheme synchronous, or loss hinge"
-            )
-        refuse_pauses(gan, "asynchronous")
-        if self.options.g_batch is not None and any(schedule_texts(gan.adversarial, gan.penalties)):
-            raise ConfigError(
-                f"scheme.g_batch={self.options.g_batch} does not support weights that change: their time is "
-                "counted in batches of D; leave g_batch out"
-            )
-        if self.options.g_batch is not None and gan.prior.reads_batches:
-            raise ConfigError(
-                f"scheme.g_batch={self.options.g_batch} does not support networks on named tensors: G's turn uses the "
-                "batch that D's uses; leave g_batch out"
-            )
-        ragged = [name for name in gan.prior.judged if name in tensors and -1 in tensors[name].shape]
-        if ragged and self._roles is not None and self._roles.is_split:
-            raise ConfigError(
-                f"scheme asynchronous does not support {ragged[0]!r} of any length on several ranks: the size of a "
-                "message must be known; pass a list of tensors and one bucket, or use scheme synchronous"
-            )
-        # G's thread would read the state at any moment
-        refuse_state(gan, "asynchronous", all_penalties=False)
+    @property
+    def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
+        """Those of players that take turns, on the same ranks or not, or that train at the same time."""
+        is_split = self._roles is not None and self._roles.is_split
+        found = ALL - {Capability.GRID}
+        if not is_split:
+            found -= {Capability.COMPILE}  # torch compiles in one thread at a time
+        if is_split or not self.options.takes_turns:
+            # G's thread, or another rank, would read the state at any moment
+            found -= {Capability.BALANCER, Capability.AUGMENT_STATE}
+        if self.options.takes_turns:
+            return found
+        # only fakes, with their labels or named tensors, travel between the players
+        found -= {Capability.EXTRA_PLAYERS, Capability.PAIRS, Capability.REAL_IN_G_TURN, Capability.PAUSES}
+        if self.options.g_batch is not None:
+            found -= {Capability.SCHEDULES, Capability.BATCH_INPUTS}  # counted in batches of D, which G's turns lack
+        return found - {Capability.RAGGED} if is_split else found  # a message has a known size
+
+    @property
+    def holder(self) -> Holder:
+        g_batch = self.options.g_batch
+        found = super().holder
+        return found if g_batch is None else replace(found, name=f"{found.name} with scheme.g_batch={g_batch}")
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
@@ -158,7 +149,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         options = self.options
         if options.takes_turns:
             return TurnStep(gan, roles)
-        refuse_pauses(gan, "asynchronous")  # before G waits for an update of D
+        check(self.holder, game_needs(gan))  # before G waits for an update of D
         limits = StalenessLimit(options, gan.d.updates_per_step)
         buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)

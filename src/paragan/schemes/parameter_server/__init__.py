@@ -13,17 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
+from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
 from paragan.core.option_types import FilePath, Natural
 from paragan.core.roles import Roles, colocated_roles, server_roles
-from paragan.core.source import TensorSpec
-from paragan.core.types import Batch, Can, Report, Side
+from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
-from paragan.game.player import Player
-from paragan.game.scheme import refuse_pauses
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._update_order import read_order
@@ -51,8 +46,6 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
     Equals `synchronous` in a process without other ranks.
     """
 
-    has_forecast = False
-
     def __init__(self, options: Options = Options()) -> None:
         super().__init__()
         self.options = options
@@ -67,25 +60,16 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
         """Return the workers: all ranks but the server."""
         return {side: range(min(1, num_ranks - 1), num_ranks) for side in Side}
 
-    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
-        """Raise `ConfigError` if a player's update needs more than gradients."""
+    @property
+    def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
+        """With a server those of updates that need only the sum of gradients."""
+        found = ALL - {Capability.GRID, Capability.EXTRA_PLAYERS, Capability.ROLLBACK, Capability.FORECAST}
         if not self._has_server:
-            return
-        refuse_pauses(gan, "parameter_server")
-        players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
-        if any(player.calling.dtype is torch.float16 for player in players):
-            problem = "scheme parameter_server does not support precision fp16"
-            raise ConfigError(f"{problem}: workers do not share a loss scale; use bf16")
-        penalties = (*gan.g_penalties, *gan.d_penalties)
-        comparing = [penalty.name for penalty in penalties if Can.COUPLED in penalty.needs]
-        comparing += ["the loss"] * gan.loss.compares
-        num_workers = 1 if self._roles is None else self._roles.world.size - 1
-        if num_workers > 1 and comparing:
-            raise ConfigError(
-                f"scheme parameter_server does not support {comparing[0]} with {num_workers} "
-                "workers: it compares all samples of a batch, and each worker has a part; use "
-                "scheme synchronous"
-            )
+            return found
+        found -= {Capability.PAUSES, Capability.LOSS_SCALE, Capability.BALANCER}
+        found -= {Capability.TERM_STATE, Capability.AUGMENT_STATE}
+        has_workers = self._roles is not None and self._roles.world.size > 2
+        return found - {Capability.COUPLED} if has_workers else found  # each has a part of the batch
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Run one step in the open session, or in a new one."""
