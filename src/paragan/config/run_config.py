@@ -131,7 +131,6 @@ class RunConfig:
     def needs(self) -> tuple[Need, ...]:
         """What the settings need of a scheme, strategy, executor, grid or command."""
         executor = self.train.executor
-        is_scored = self.evaluation.features is not None or self.evaluation.metrics is not None
         own = needed(
             (self.grid is not None, "grid", Capability.GRID),
             (self.grid and self.grid.opponents == "random", "grid.opponents=random", Capability.RANDOM_OPPONENTS),
@@ -141,7 +140,7 @@ class RunConfig:
             (executor == "auto", "train.executor=auto", Capability.CHOICE),
             (self.train.layout == "auto", "train.layout=auto", Capability.CHOICE),
             (self.rollback is not None, "rollback", Capability.ROLLBACK),
-            (is_scored and self.evaluation.mode == "background", "evaluation.mode=background", Capability.BACKGROUND),
+            (self.evaluation.mode == "background", "evaluation.mode=background", Capability.BACKGROUND),
         )
         of_players = (player.needs(player_key(name)) for name, player in self.player_options.items())
         eager = "use train.executor=eager"
