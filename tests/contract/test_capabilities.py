@@ -14,7 +14,7 @@ import paragan
 from paragan import build
 from paragan.config import choose, read_recipe
 from paragan.core import registry
-from paragan.core.capabilities import ALL, HOLDERS, Capability, Need, check
+from paragan.core.capabilities import ALL, HOLDERS, Capability, Need, check_capabilities
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
@@ -60,10 +60,10 @@ def test_capability_is_had_by_a_holder_and_refused_by_name_by_the_others(capabil
     assert len(refused) < len(TABLE)
     for holder in TABLE:
         if holder not in refused:
-            check(holder, [need])
+            check_capabilities(holder, [need])
     for holder in refused:
         with pytest.raises(ConfigError) as caught:
-            check(holder, [need])
+            check_capabilities(holder, [need])
         text = f"the toy needs {capability.value}, which {holder.name} does not have; use another"
         assert str(caught.value).startswith(text) and holder.instead in str(caught.value)
 
@@ -115,7 +115,7 @@ def test_grid_refuses_a_setting_of_one_pair_by_name(word):
 def test_grid_is_refused_by_a_scheme_of_one_pair(scheme):
     config = read_recipe("digits", [f"scheme={scheme}", "grid.shape=1x2"])
     with pytest.raises(ConfigError, match=f"^grid needs training of several cells, which scheme {scheme} does not"):
-        check(build.scheme(config).holder, config.needs)
+        check_capabilities(build.scheme(config).holder, config.needs)
 
 
 class ToyScheme(Scheme):
@@ -140,7 +140,7 @@ def test_new_scheme_refuses_the_needs_of_a_game_without_code():
     with pytest.raises(ConfigError, match=r"^data of pairs needs an input image"):
         ToyScheme().refuse(gan, image_specs((1, 8, 8), has_pairs=True))
     with pytest.raises(ConfigError, match=r"^rollback needs a return .* scheme test_capabilities"):
-        check(ToyScheme().holder, read_recipe("digits", ["rollback={}"]).needs)
+        check_capabilities(ToyScheme().holder, read_recipe("digits", ["rollback={}"]).needs)
 
 
 def test_new_strategy_refuses_terms_and_settings_without_code():

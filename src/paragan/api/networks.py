@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from paragan.api.object_module import class_name
 from paragan.config import RunConfig
 from paragan.core import from_memory
-from paragan.core.capabilities import NETWORKS_FROM_MEMORY, Capability, check, needed
+from paragan.core.capabilities import NETWORKS_FROM_MEMORY, Capability, check_capabilities, needed
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.core.outputs import DiscriminatorOutput
@@ -34,7 +34,7 @@ class Networks:
 
     def recorded_in(self, config: RunConfig) -> RunConfig:
         """Return the config with `model.name: from_memory` and the origin of both networks."""
-        check(NETWORKS_FROM_MEMORY, needed((config.grid is not None, "grid", Capability.GRID)))
+        check_capabilities(NETWORKS_FROM_MEMORY, needed((config.grid is not None, "grid", Capability.GRID)))
         before = config.model.options
         latent = self._latent(before)
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0

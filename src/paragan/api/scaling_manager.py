@@ -12,7 +12,7 @@ from paragan.api.estimator import Estimator
 from paragan.api.networks import Networks
 from paragan.api.training import in_python_words, local_run_folder, program_name
 from paragan.config import RunConfig
-from paragan.core.capabilities import SCALING_MANAGER, check
+from paragan.core.capabilities import SCALING_MANAGER, check_capabilities
 from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
 from paragan.distributed.launch.join import destroy_groups
@@ -69,7 +69,7 @@ class ScalingManager:
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
-        check(SCALING_MANAGER, config.needs)
+        check_capabilities(SCALING_MANAGER, config.needs)
         self._place = from_environment()
         self._out = local_run_folder(out, program_name())
         self._fresh = fresh

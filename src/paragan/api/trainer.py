@@ -29,7 +29,7 @@ from paragan.api.training import Run, local_run_folder, program_name, run_in_fol
 from paragan.build.merged_generator import merged
 from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
-from paragan.core.capabilities import DATA_FROM_MEMORY, check
+from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
@@ -237,7 +237,7 @@ def _refuse_settings(config: RunConfig, source: Source, held_out: Source | None)
             "settings: loading.prefetch is not available for a Dataset, whose draws would be mixed with "
             "those of the networks; leave it out, or pass a paragan.Source with a separate generator"
         )
-    check(DATA_FROM_MEMORY, config.needs)
+    check_capabilities(DATA_FROM_MEMORY, config.needs)
     if config.evaluation.features is not None:
         name = config.evaluation.features.name
         raise ConfigError(f"settings: evaluation.features={name} {needs}: it scores images of a data set")

@@ -14,7 +14,7 @@ from paragan.coevolution.data_shares import ClassSubsetPrior, DataShares
 from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
 from paragan.core import rng
-from paragan.core.capabilities import GRID, check
+from paragan.core.capabilities import GRID, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
 from paragan.core.option_types import Choice
@@ -52,7 +52,7 @@ def _build_game(config: RunConfig, number: int, data: Data, device: torch.device
     assert config.grid is not None
     try:
         game = build.gan(config, data, device)
-        check(GRID, game_needs(game))
+        check_capabilities(GRID, game_needs(game))
         return game
     except ConfigError as error:
         is_named = "grid.cells." in str(error)

@@ -14,7 +14,7 @@ import torch
 from paragan.build.data import Data
 from paragan.config import RunConfig
 from paragan.core.answering_processes import source_environment
-from paragan.core.capabilities import NAMED_TENSORS, NETWORKS_FROM_MEMORY, check
+from paragan.core.capabilities import NAMED_TENSORS, NETWORKS_FROM_MEMORY, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.source import Source, describe_tensors
@@ -81,7 +81,7 @@ def _tensor_scorer(config: RunConfig, found: Data, prior: Prior) -> TensorEvalua
         )
     if options.metrics is None:
         return None
-    check(NAMED_TENSORS, config.needs)
+    check_capabilities(NAMED_TENSORS, config.needs)
     inputs = prior.generator_arguments or ()
     how = (options.metrics, options.sampling, options.resamples)
     return TensorEvaluator(found.held_out, options.num_images, sample, inputs, *how)
@@ -110,7 +110,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     if options.mode == "inline" or options.features is None:
         return None
     if config.model.name == FROM_MEMORY:
-        check(NETWORKS_FROM_MEMORY, config.needs)
+        check_capabilities(NETWORKS_FROM_MEMORY, config.needs)
     threads = str(torch.get_num_threads())
     program = (sys.executable, "-P", "-m", "paragan.runs.score_checkpoints")
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))

@@ -22,7 +22,7 @@ from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
 from paragan.coevolution.topology import topology_of
 from paragan.config import RunConfig
-from paragan.core.capabilities import GRID, Capability, Need, check
+from paragan.core.capabilities import GRID, Capability, Need, check_capabilities
 from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
@@ -67,10 +67,10 @@ class GridFactory:
         the config says. Raises `ConfigError` for settings that a grid does not support.
         """
         assert config.grid is not None
-        check(build.scheme(config).holder, config.needs)
+        check_capabilities(build.scheme(config).holder, config.needs)
         device = device or devices.select_device(config.train.threads)
         data = data or build.open_data(config, shared=config.workers is not None)
-        check(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
+        check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")] * data.has_pairs)
         makers = {side: build.maker(config, side, data, device) for side in Side}
         judge = evaluation.evaluator(
             config,

@@ -11,7 +11,7 @@ import torch
 from paragan.build.initial_weights import initial_paths, initialised
 from paragan.config import RunConfig
 from paragan.core import registry
-from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check, needed
+from paragan.core.capabilities import ALL, EXECUTORS, Capability, Holder, check_capabilities, needed
 from paragan.core.network_factory import Model
 from paragan.core.roles import Roles
 from paragan.core.types import Side
@@ -37,8 +37,8 @@ def check_execution(config: RunConfig, device: torch.device, order: Scheme, game
     found = ALL if device.type != "cpu" else ALL - {Capability.OFFLOAD}
     if not executors.can_record(device):
         found -= {Capability.GRAPHS}
-    check(Holder(f"a {device.type.upper()}", found), config.needs)
-    check(order.holder, config.needs)
+    check_capabilities(Holder(f"a {device.type.upper()}", found), config.needs)
+    check_capabilities(order.holder, config.needs)
     check_executor(config, game, num_ranks)
 
 
@@ -47,10 +47,10 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
     compiled = [need for need in config.needs if need.capability in (Capability.COMPILE, Capability.GRAPHS)]
     for player in game.slots.values():
         if isinstance(player, Player):
-            check(player.strategy.holder, compiled)
+            check_capabilities(player.strategy.holder, compiled)
     if config.train.executor in EXECUTORS:
         ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
-        check(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
+        check_capabilities(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
 
 
 def with_bases(

@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan.config import choose
 from paragan.core import registry
-from paragan.core.capabilities import Capability, check, needed
+from paragan.core.capabilities import Capability, check_capabilities, needed
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Choice
@@ -96,7 +96,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
         chosen = choose("parallel", "none")
     strategy = _make_strategy(chosen, options, device)
     ranks = needed((world.size > 1, f"{side.value} on {world.size} ranks", Capability.RANKS))
-    check(strategy.holder, (*ranks, *options.needs(side.value)))
+    check_capabilities(strategy.holder, (*ranks, *options.needs(side.value)))
     return strategy
 
 

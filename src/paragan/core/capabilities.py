@@ -94,7 +94,7 @@ def missing(holder: Holder, needs: Iterable[Need]) -> str:
     return ""
 
 
-def check(holder: Holder, needs: Iterable[Need]) -> None:
+def check_capabilities(holder: Holder, needs: Iterable[Need]) -> None:
     """Raise `ConfigError` for the first need that the holder does not fulfil."""
     if problem := missing(holder, needs):
         raise ConfigError(problem)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paragan.core import registry
 from paragan.core.balancer import ADVERSARIAL, Balancer
-from paragan.core.capabilities import check
+from paragan.core.capabilities import check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Penalty, PlayerSlot
 from paragan.core.weight_schedule import WeightSchedule
@@ -35,7 +35,7 @@ def _ends_at_zero(penalty: Penalty) -> bool:
 
 
 def _refuse_unsupported(balancer: Balancer, g: Player) -> None:
-    check(g.strategy.holder, balancer.needs)
+    check_capabilities(g.strategy.holder, balancer.needs)
     if balancer.layer is None:
         return
     names = [name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paragan.core.capabilities import ALL, Capability, Holder, check
+from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import World
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, TensorSpec
@@ -87,7 +87,7 @@ class Scheme(ABC):
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
         """Raise `ConfigError` for a game that needs what this scheme does not have. tensors: of a sample."""
-        check(self.holder, game_needs(gan, tensors))
+        check_capabilities(self.holder, game_needs(gan, tensors))
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return delays since the last call by side, for the record; empty if no player waits."""

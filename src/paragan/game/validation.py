@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.core.capabilities import ALL, Capability, Holder, check
+from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.loss import Loss
@@ -146,13 +146,13 @@ def check_player(
     """Raise `ConfigError` if the player's terms and settings need what strategy or network does not have."""
     key = player.side.value
     terms = tuple(term_needs(penalties, loss_needs, f"loss {loss}"))
-    check(player.strategy.holder, (*terms, *options.needs(key)))
+    check_capabilities(player.strategy.holder, (*terms, *options.needs(key)))
     if options.micro_batches > 1:
         name = f"{key}.micro_batches={options.micro_batches}"
-        check(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), terms)
+        check_capabilities(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), terms)
     if player.plain_network.mixes:
         norms = "choose another norm (dcgan: model.d_norm=spectral)"
-        check(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
+        check_capabilities(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
 
 
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:

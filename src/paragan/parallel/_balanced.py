@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from paragan.core.balancer import Balancer, TermGradients
-from paragan.core.capabilities import ALL, Capability, Holder, check
+from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput, sum_of
 from paragan.core.protocols import Turn
@@ -102,7 +102,7 @@ def refuse_balancer(turn: Turn, balancer: Balancer, is_alone: bool) -> None:
             f"{rows.count} are available here; use a strategy that reduces gradients (ddp, zero1, zero2, zero3)"
         )
     if turn.feed.fakes is not None:
-        check(_SHARED_IMAGES, balancer.needs)
+        check_capabilities(_SHARED_IMAGES, balancer.needs)
 
 
 class _WithoutHooks(nn.Module):

@@ -10,7 +10,7 @@ import torch
 
 from paragan import build
 from paragan.config import RunConfig
-from paragan.core.capabilities import Capability, Need, check
+from paragan.core.capabilities import Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.runs.profile_run import measure_profile, updates_fingerprint
@@ -86,9 +86,9 @@ def refuse_forecast(config: RunConfig, request: ForecastRequest) -> None:
 def refuse_simulation(config: RunConfig) -> None:
     """Raise `ConfigError` for a scheme or strategies whose steps are not simulated."""
     workers = [Need("--workers (of plan) or --plan (of train)", Capability.FORECAST)]
-    check(build.scheme(config).holder, workers)
+    check_capabilities(build.scheme(config).holder, workers)
     for options in (config.g, config.d):
-        check(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
+        check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, workers)
 
 
 def _read_profile_of(config: RunConfig, path: Path) -> RunProfile:

@@ -17,7 +17,7 @@ from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
-from paragan.core.capabilities import PLAN, check
+from paragan.core.capabilities import PLAN, check_capabilities
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Side
@@ -104,7 +104,7 @@ def plan_run(request: PlanRequest, say: Say = _ignore) -> Plan:
 
 def _refuse(request: PlanRequest) -> None:
     """Raise `ConfigError` for what cannot be planned."""
-    check(PLAN, request.config.needs)
+    check_capabilities(PLAN, request.config.needs)
     if request.forecast is not None:
         refuse_forecast(request.config, request.forecast)
 

@@ -14,7 +14,7 @@ from paragan.checkpoint.manifest import STATE, read_json
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
-from paragan.core.capabilities import REPLAY, check
+from paragan.core.capabilities import REPLAY, check_capabilities
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import read_json_lines
 from paragan.core.from_memory import FROM_MEMORY
@@ -128,7 +128,7 @@ def _trains_d(config: RunConfig, step: int) -> bool:
 def _refuse_unrepeatable(config: RunConfig) -> None:
     if config.model.name == FROM_MEMORY:
         raise ConfigError(config.model.options.missing())
-    check(REPLAY, config.needs)
+    check_capabilities(REPLAY, config.needs)
 
 
 def _last_in_order(path: Path, config: RunConfig, recorded: RecordedRun, start: int, step: int) -> int:

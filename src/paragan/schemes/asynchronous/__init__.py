@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from paragan.core.capabilities import ALL, Capability, Holder, check
+from paragan.core.capabilities import ALL, Capability, Holder, check_capabilities
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
@@ -149,7 +149,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         options = self.options
         if options.takes_turns:
             return TurnStep(gan, roles)
-        check(self.holder, game_needs(gan))  # before G waits for an update of D
+        check_capabilities(self.holder, game_needs(gan))  # before G waits for an update of D
         limits = StalenessLimit(options, gan.d.updates_per_step)
         buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
