@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -21,12 +19,11 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import ImageSize
 from paragan.datasets import _image_decoding, _image_paths, folder
 from paragan.datasets._file_readers import list_images
-from paragan.storage.shard_folder import ShardFolder, has_shards, sample_key
+from paragan.datasets._samples import FileSamples, Samples, ShardSamples
+from paragan.storage.shard_folder import ShardFolder, has_shards
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
-_READ_AHEAD = 64  # samples
-_READ_AHEAD_BYTES = 8 << 20
 _SIZES: tuple[int, ...] = get_args(ImageSize)
 # largest size suggested by default; larger networks are slow without an accelerator
 _DEFAULT_SIDE = 64
@@ -69,15 +66,17 @@ def check_dataset(
         raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
     if path and not is_url(path) and not Path(path).exists():
         raise DataError(f"no folder {path!r}; pass the folder of your images")
-    checked = _check_shards(path) if has_shards(path) else _check_files(path)
-    report = DatasetReport(path, len(checked.names), classes=checked.classes, warnings=checked.warnings)
+    samples, warnings = _open(path)
+    counts = Counter([] if samples.labels is None else samples.labels.tolist())
+    classes = {name: counts[label] for label, name in enumerate(samples.class_names)}
+    report = DatasetReport(path, len(samples), classes=classes, warnings=warnings)
     sides = []
     kinds: Counter[str] = Counter()
-    first_names: dict[bytes, str] = {}
-    for number, name in enumerate(checked.names, start=1):
-        where = checked.where(name)
+    first_rows: dict[bytes, int] = {}
+    for row in range(len(samples)):
+        where = samples.where(row)
         try:
-            image = _image_decoding.decode_image(checked.read(name), where)
+            image = _image_decoding.decode_image(next(samples.read(row, row + 1)), where)
             _image_decoding.convert_image(image, where, channels=3, background=255)
         except DataError as error:
             report.damaged.append(str(error))
@@ -85,79 +84,31 @@ def check_dataset(
             sides.append(min(image.size))
             report.not_square += image.width != image.height
             kinds[_image_decoding.image_kind(image)] += 1
-            first = first_names.setdefault(_digest(image), name)
-            if first is not name:
-                report.duplicates.append((name, first))
-        progress(number, len(checked.names))
-    report.damaged += checked.damaged_files(report.damaged)
+            first = first_rows.setdefault(_digest(image), row)
+            if first != row:
+                report.duplicates.append((samples.name(row), samples.name(first)))
+        progress(row + 1, len(samples))
+    if isinstance(samples, ShardSamples):
+        report.damaged += _damaged_files(samples.folder, report.damaged)
     report.kinds = dict(kinds.most_common())
     _add_advice(report, np.array(sides), size)
     return report
 
 
-@dataclass(frozen=True)
-class _CheckedImages:
-    """Images to check, by name, and a check of the files that contain them, given the messages so far."""
-
-    names: Sequence[str]
-    read: Callable[[str], bytes]
-    where: Callable[[str], str]
-    classes: dict[str, int]
-    warnings: tuple[str, ...] = ()
-    damaged_files: Callable[[list[str]], list[str]] = lambda damaged: []
-
-
-def _check_files(path: str) -> _CheckedImages:
+def _open(path: str) -> tuple[Samples, tuple[str, ...]]:
+    """Return the images, and warnings about their class folders."""
+    if has_shards(path):
+        return ShardSamples(ShardFolder(path)), ()
     files, paths = list_images(path)
-    parts = [_image_paths.split_paths(paths, split, 0.1, path) for split in ("train", "held_out")]
-    warnings = folder.class_folder_warnings(files, paths, parts[0], "train")
-    names = list(map(os.fsdecode, paths))
-    return _CheckedImages(names, files.read, files.where, _count_classes(parts), warnings)
+    part = _image_paths.split_paths(paths, "train", 0.1, path)
+    return FileSamples(files, paths), folder.class_folder_warnings(files, paths, part, "train")
 
 
-def _check_shards(path: str) -> _CheckedImages:
-    shards = ShardFolder(path)
-    ahead = _ReadAhead(shards)
-    labels = shards.index["label"].tolist() if shards.description.class_names else []
-    counts = Counter(labels)
-    classes = {name: counts[label] for label, name in enumerate(shards.description.class_names)}
-
-    def damaged_files(damaged: list[str]) -> list[str]:
-        """Return a message for each file that is damaged outside of the images named already."""
-        changed = list(shards.damaged_files())
-        unnamed = [file for file in changed if not any(line.startswith(f"{file}: ") for line in damaged)]
-        return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
-
-    names = list(map(sample_key, range(len(shards))))
-    return _CheckedImages(
-        names, lambda name: ahead.read(int(name)), lambda name: shards.where(int(name)), classes, (), damaged_files
-    )
-
-
-class _ReadAhead:
-    """Samples of shards in their order, read a few at a time: remote ones are one request."""
-
-    def __init__(self, shards: ShardFolder) -> None:
-        self._shards = shards
-        self._rows = range(0)
-        self._contents: list[bytes] = []
-
-    def read(self, row: int) -> bytes:
-        """Return the image of a sample; `DataError` that names it if it is damaged."""
-        if row not in self._rows:
-            sizes = self._shards.index["num_bytes"][row : row + _READ_AHEAD].astype(np.int64)
-            self._rows = range(row, row + max(1, int((sizes.cumsum() <= _READ_AHEAD_BYTES).sum())))
-            try:
-                self._contents = self._shards.read_rows(self._rows)
-            except DataError:  # of any of them
-                self._rows = range(0)
-                return self._shards.read(row)
-        return self._contents[self._rows.index(row)]
-
-
-def _count_classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
-    counts = Counter(chain.from_iterable(part.labels.tolist() for part in parts if part.labels is not None))
-    return {name: counts[label] for label, name in enumerate(parts[0].class_names)}
+def _damaged_files(shards: ShardFolder, damaged: list[str]) -> list[str]:
+    """Return a message for each file that is damaged outside of the images named already."""
+    changed = list(shards.damaged_files())
+    unnamed = [file for file in changed if not any(line.startswith(f"{file}: ") for line in damaged)]
+    return [f"{file}: size or sha256 differs from dataset.json" for file in unnamed]
 
 
 def _digest(image: Image.Image) -> bytes:

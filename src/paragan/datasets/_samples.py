@@ -18,7 +18,7 @@ from paragan.datasets import _image_paths, npz
 from paragan.datasets._damaged_images import exclude_damaged
 from paragan.datasets._file_readers import FileReader
 from paragan.datasets._image_decoding import decode_image
-from paragan.storage.shard_folder import ShardFolder
+from paragan.storage.shard_folder import ShardFolder, sample_key
 
 
 class Samples(ABC):
@@ -43,7 +43,20 @@ class Samples(ABC):
 
     @abstractmethod
     def where(self, row: int) -> str:
-        """Return the name of a sample in messages."""
+        """Return the name of a sample in messages, with the file or folder that holds it."""
+
+    def name(self, row: int) -> str:
+        """Return the name of a sample among the others."""
+        return self.where(row)
+
+    def _split_by_folders(self, paths: list[bytes], where: str) -> _image_paths.PathList:
+        """Set classes and splits as data set `folder` finds them; return the sorted paths in the order of rows."""
+        part, self.num_train = _image_paths.all_paths(paths, where)
+        self.labels = part.labels
+        self.class_names = part.class_names
+        is_split = self.num_train is not None
+        self.split_hashes = np.zeros(len(part.paths), np.uint32) if is_split else _image_paths.split_hashes(paths)
+        return part.paths
 
     @abstractmethod
     def _stamps(self) -> Iterator[str]:
@@ -65,13 +78,8 @@ class FileSamples(Samples):
     def __init__(self, files: FileReader, paths: list[bytes], damaged: str = "stop") -> None:
         if damaged == "skip":
             paths, self.notices = exclude_damaged(files, paths, decode_image, "prepare", files.name)
-        part, self.num_train = _image_paths.all_paths(paths, files.name)
-        self.labels = part.labels
-        self.class_names = part.class_names
-        is_split = self.num_train is not None
-        self.split_hashes = np.zeros(len(part.paths), np.uint32) if is_split else _image_paths.split_hashes(paths)
+        self._paths = self._split_by_folders(paths, files.name)
         self._files = files
-        self._paths = part.paths
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the files, unchanged."""
@@ -81,6 +89,10 @@ class FileSamples(Samples):
     def where(self, row: int) -> str:
         """Return the file."""
         return self._files.where(self._paths[row])
+
+    def name(self, row: int) -> str:
+        """Return the path in the folder or archive."""
+        return self._paths[row]
 
     def _stamps(self) -> Iterator[str]:
         for path in self._paths:
@@ -138,6 +150,10 @@ class ShardSamples(Samples):
     def where(self, row: int) -> str:
         """Return shard and sample."""
         return self.folder.where(row)
+
+    def name(self, row: int) -> str:
+        """Return the name in the shard."""
+        return sample_key(row)
 
     def _stamps(self) -> Iterator[str]:
         yield self.folder.description.index.sha256

@@ -59,23 +59,13 @@ class TarSamples(Samples):
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the files, unchanged."""
-        handle = -1
-        is_open = -1
-        try:
-            for row in range(start, stop):
-                tar, offset, num_bytes = map(int, self._places[row])
-                if tar != is_open:
-                    if handle >= 0:
-                        os.close(handle)
-                    handle = os.open(self._tars[tar], os.O_RDONLY)
-                    is_open = tar
-                data = os.pread(handle, num_bytes, offset)
-                if len(data) != num_bytes:
-                    raise DataError(f"{self.where(row)}: the tar file is cut; copy it again")
-                yield data
-        finally:
-            if handle >= 0:
-                os.close(handle)
+        for row in range(start, stop):
+            tar, offset, num_bytes = map(int, self._places[row])
+            with open_regular_file(self._tars[tar]) as file:
+                data = os.pread(file.fileno(), num_bytes, offset)
+            if len(data) != num_bytes:
+                raise DataError(f"{self.where(row)}: the tar file is cut; copy it again")
+            yield data
 
     def where(self, row: int) -> str:
         """Return tar file and member."""
@@ -93,13 +83,8 @@ class TarSamples(Samples):
 
     def _use_folders(self, found: list[TarMember]) -> list[TarMember]:
         visible = {m.path: m for m in found if not _image_paths.is_hidden(os.fsencode(m.path))}
-        paths = sorted(map(os.fsencode, visible))
-        part, self.num_train = _image_paths.all_paths(paths, str(self._tars[0]))
-        self.labels = part.labels
-        self.class_names = part.class_names
-        is_split = self.num_train is not None
-        self.split_hashes = np.zeros(len(part.paths), np.uint32) if is_split else _image_paths.split_hashes(paths)
-        return [visible[path] for path in part.paths]
+        paths = self._split_by_folders(sorted(map(os.fsencode, visible)), str(self._tars[0]))
+        return [visible[path] for path in paths]
 
     def _stamps(self) -> Iterator[str]:
         for row, path in enumerate(self._paths):
