@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.core.exchange import RankExchange
-from paragan.core.traffic import Collective
+from paragan.core.traffic import Collective, RankExchange
 from paragan.scaling.cluster import INTERCONNECTS, Interconnect, Link
 from paragan.scaling.collectives import collective_seconds, exchange_bytes, hidden_seconds, latency_seconds
 

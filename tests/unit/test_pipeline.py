@@ -14,9 +14,8 @@ import torch
 from paragan.coevolution.executors.inputs import CellStreams
 from paragan.core.errors import DataError
 from paragan.core.source import Source, image_specs
-from paragan.loading.device_copy import DeviceCopy
 from paragan.loading.loader import Loader
-from paragan.loading.pipeline import Pipeline
+from paragan.loading.pipeline import DeviceCopy, Pipeline
 
 CPU = torch.device("cpu")
 WAIT_S = 30.0

@@ -1,7 +1,8 @@
-"""Bytes that travel on links for what ranks pass to a collective operation."""
+"""Collective operations of ranks: what a strategy sends in one update, and the bytes on links for it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -18,6 +19,22 @@ class Collective(Enum):
     REDUCE_SCATTER = "reduce_scatter"
     BROADCAST = "broadcast"
     LINK = "link"
+
+
+@dataclass(frozen=True)
+class RankExchange:
+    """A collective of the ranks of one player.
+
+    num_bytes: of the whole tensor. every: updates between two exchanges. count: collectives that
+    share these bytes, each with its own latency. overlaps: whether it runs during the backward
+    pass, in buckets.
+    """
+
+    kind: Collective
+    num_bytes: int
+    every: int = 1
+    count: int = 1
+    overlaps: bool = False
 
 
 def link_bytes(collective: Collective, num_bytes: float, num_ranks: int) -> float:

@@ -11,10 +11,40 @@ from paragan.core.capabilities import ALL, Capability, Holder, check_capabilitie
 from paragan.core.dist import World
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, TensorSpec
-from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
+
+
+class Timeline(Protocol):
+    """Clocks of all ranks of a simulated run, to which a scheme describes its step.
+
+    step: number of the step, from 0. Calls move the clocks of the ranks of a side.
+    """
+
+    step: int
+
+    @property
+    def d_updates(self) -> int:
+        """Updates of D in a step."""
+
+    def load(self) -> None:
+        """Read one batch of real samples on the ranks of D."""
+
+    def generate(self) -> None:
+        """Generate one batch on the ranks of G, without its graph."""
+
+    def update(self, side: Side, has_fakes: bool = False) -> None:
+        """Run one update of a player and its exchanges. has_fakes: G's images exist already."""
+
+    def send_fakes(self, version: int, share: float = 1.0) -> None:
+        """Send G's images of a version to the ranks of D, as a share of their bytes; does not wait."""
+
+    def send_state(self, version: int, share: float = 1.0) -> None:
+        """Send D's state to every rank of G, as a share of its bytes; does not wait."""
+
+    def wait(self, receiver: Side, version: int) -> None:
+        """Let each rank of a side wait for the message of that version, if there is one."""
 
 
 class Batches(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor
 from paragan.core.types import Batch
 from paragan.loading.control_law import Counters, Sizes
 from paragan.loading.controller import Controller
-from paragan.loading.device_copy import DeviceCopy
 from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.stage_threads import LoadingStatistics
@@ -111,3 +111,36 @@ class Pipeline(BatchStream):
             self._end_stages()
             self._stages.join(_JOIN_S)
             self._stages = None
+
+
+class DeviceCopy:
+    """The copy of the next batch from pinned memory, on a stream of its own: it overlaps with computation."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.Stream(device)
+        self._position: int | None = None
+        self._copied: dict[str, Tensor] = {}
+
+    def start(self, position: int, tensors: Mapping[str, Tensor]) -> None:
+        """Start to copy the pinned tensors of the batch of a position."""
+        with self._stream:
+            self._copied = {name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()}
+        self._position = position
+
+    def finish(self, position: int) -> dict[str, Tensor] | None:
+        """Return the copied tensors of a position, or None if another was copied.
+
+        The current stream of the device waits for them; this thread does not.
+        """
+        copied = self._copied
+        copied_position = self._position
+        self._copied = {}
+        self._position = None
+        if position != copied_position:
+            return None
+        current = torch.accelerator.current_stream(self._device)
+        current.wait_stream(self._stream)
+        for tensor in copied.values():
+            tensor.record_stream(current)  # or its memory would be reused while it is read
+        return copied

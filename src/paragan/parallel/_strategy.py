@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from paragan.core.capabilities import ALL, Capability, Holder
 from paragan.core.dist import ALONE, World
-from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, Shape
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn

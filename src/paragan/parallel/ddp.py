@@ -20,9 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.capabilities import ALL
 from paragan.core.dist import World
-from paragan.core.exchange import RankExchange
 from paragan.core.protocols import Turn
-from paragan.core.traffic import Collective
+from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _strategy

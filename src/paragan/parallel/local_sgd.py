@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.exchange import RankExchange
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase

@@ -15,10 +15,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.exchange import RankExchange
 from paragan.core.layout import Layout, TensorLayout
 from paragan.core.phases import Phase, phase
-from paragan.core.traffic import Collective
+from paragan.core.traffic import Collective, RankExchange
 from paragan.parallel import ddp
 from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._placement import placement_of

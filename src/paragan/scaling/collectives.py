@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from paragan.core.exchange import RankExchange
-from paragan.core.traffic import Collective, link_bytes
+from paragan.core.traffic import Collective, RankExchange, link_bytes
 from paragan.scaling.cluster import Interconnect, Link
 
 _FIRST_BUCKET = 1 << 20  # bytes; torch's DDP reduces these first

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.core.exchange import RankExchange
-from paragan.core.traffic import Collective
+from paragan.core.traffic import Collective, RankExchange
 from paragan.core.types import Rows, Side
 from paragan.game.scheme import Scheme
 from paragan.scaling.cluster import Cluster, Interconnect, Link

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from paragan.core.capabilities import ALL, Capability
-from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
+from paragan.game.scheme import Timeline
 
 
 class Scheme(scheme.Scheme):

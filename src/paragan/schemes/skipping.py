@@ -8,10 +8,10 @@ from itertools import islice
 
 from paragan.core.capabilities import ALL, Capability
 from paragan.core.option_types import Count
-from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game import scheme
 from paragan.game.gan import GAN
+from paragan.game.scheme import Timeline
 
 
 @dataclass(frozen=True)

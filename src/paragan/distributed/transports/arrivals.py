@@ -64,10 +64,6 @@ class ReceiveBuffer:
                 self._closed.add(peer)
             self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
 
-    def failure_of(self, peer: int) -> WorkerError | None:
-        """Return why nothing more comes from a worker; None while something may."""
-        return self._failures.get(peer)
-
     def mark_failed(self, peer: int, error: WorkerError) -> None:
         """Record why nothing more comes from a worker. The first reason counts."""
         with self._changed:

@@ -20,7 +20,6 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
-from paragan.core.timeline import Timeline
 from paragan.core.types import Batch, Report, Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
