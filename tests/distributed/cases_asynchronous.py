@@ -18,7 +18,7 @@ from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.policy import Policy
 from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
-from paragan.loading.batch_rows import BatchRows
+from paragan.loading.loader import BatchRows
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes.asynchronous import Options, Scheme

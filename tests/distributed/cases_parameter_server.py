@@ -18,7 +18,7 @@ from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import num_bytes
-from paragan.loading.batch_rows import BatchRows
+from paragan.loading.loader import BatchRows
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from paragan.schemes.parameter_server import Options, Scheme, worker

@@ -24,10 +24,9 @@ from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
-from paragan.loading.batch_rows import BatchRows
 from paragan.loading.host_budget import Claim, HostBudget
 from paragan.loading.iterable_stream import IterableStream
-from paragan.loading.loader import BatchStream, Loader
+from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
 
 _MAX_THREADS = 4  # enough for the training speed of most games

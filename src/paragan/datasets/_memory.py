@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,6 @@ from paragan.core.errors import DataError
 from paragan.core.source import Source, StreamedSource, TensorSpec, describe_tensors
 from paragan.datasets._in_memory import compute_fingerprint
 from paragan.datasets._ragged import Padding
-from paragan.datasets._sample_tensors import as_tensor, refuse_other_names, sample_tensors
 
 Sample = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class DatasetSource(Source):
         if not len(self):
             problem = f"data: {type(dataset).__name__} has no samples: its length is 0"
             raise DataError(f"{problem}; pass at least one sample")
-        first = sample_tensors(self._drawn(0, 0, 0), 0)
+        first = _sample_tensors(self._drawn(0, 0, 0), 0)
         self._padding = padding.checked(first)
         self.tensors = self._padding.specs(first)
         self.fingerprint = compute_fingerprint(_name_of(type(dataset)), len(self), self.tensors)
@@ -107,7 +107,7 @@ class IterableSource(StreamedSource):
         first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples")
-        tensors = sample_tensors(first, 0)
+        tensors = _sample_tensors(first, 0)
         self._padding = padding.checked(tensors)
         self.tensors = self._padding.specs(tensors)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
@@ -131,13 +131,13 @@ class IterableSource(StreamedSource):
 
 def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     """Return all samples by name: a tensor, or a list of tensors that may differ in length."""
-    refuse_other_names(data)
+    _refuse_other_names(data)
     found: dict[str, Tensor | list[Tensor]] = {}
     for name, held in data.items():
         if not isinstance(held, (list, tuple)):
-            found[name] = as_tensor(held, name, "the mapping")
+            found[name] = _as_tensor(held, name, "the mapping")
             continue
-        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
+        rows = [_as_tensor(row, name, f"sample {number}") for number, row in enumerate(held)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
         found[name] = torch.stack(rows) if has_numbers else rows
     return found
@@ -151,7 +151,7 @@ def _stacked(samples: list[tuple[int, Any]], declared: Mapping[str, TensorSpec],
     """Stack samples, each with its number; pad ragged ones. Raises `DataError` for other tensors."""
     rows: dict[str, list[Tensor]] = {}
     for number, sample in samples:
-        tensors = sample_tensors(sample, number)
+        tensors = _sample_tensors(sample, number)
         found = padding.specs(tensors)
         if found != declared:
             text = f"data: sample {number} has {describe_tensors(found)}, the first {describe_tensors(declared)}"
@@ -178,3 +178,39 @@ def _seeded(key: int) -> Iterator[None]:
         finally:
             random.setstate(before[0])
             np.random.set_state(before[1])
+
+
+def _as_tensor(value: Any, name: str, owner: str) -> Tensor:
+    """Return a value as a tensor. Raises `DataError` for one that has no numbers."""
+    is_read_only = isinstance(value, np.ndarray) and not value.flags.writeable
+    try:
+        with _without_warning() if is_read_only else nullcontext():
+            return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        found = f"{owner} has {name!r} of type {type(value).__name__}"
+        hint = "pass a tensor, an array of numbers or a number, or leave it out"
+        raise DataError(f"data: {found}; {hint}") from None
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """Ignore that torch cannot protect an array; samples are copied before they change."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        yield
+
+
+def _sample_tensors(sample: Any, row: int) -> dict[str, Tensor]:
+    """Return the tensors of a sample by name. Raises `DataError` for another sample."""
+    if not isinstance(sample, Mapping) or not sample:
+        problem = f"data: sample {row} is a {type(sample).__name__}"
+        raise DataError(f"{problem}; return a mapping of names to tensors")
+    _refuse_other_names(sample)
+    return {name: _as_tensor(value, name, f"sample {row}") for name, value in sample.items()}
+
+
+def _refuse_other_names(sample: Mapping[Any, Any]) -> None:
+    """Raise `DataError` for a name that is no text."""
+    for name in sample:
+        if not isinstance(name, str):
+            raise DataError(f"data: the name {name!r} is no text; use one such as 'audio'")

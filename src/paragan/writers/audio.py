@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import wave
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from paragan.core.event import Event
-from paragan.core.files import create_subfolder
+from paragan.core.files import atomic_write, create_subfolder
 from paragan.core.option_types import Count, Interval
 
 
@@ -30,8 +34,6 @@ class Writer:
 
     def write(self, event: Event) -> None:
         """Write the audio of an event, if it has any: tensors (B, 1, T) in [-1, 1]."""
-        from paragan.storage.wave_file import save_wave
-
         for row, samples_B in event.tensors.items():
             if samples_B.dim() != 3 or samples_B.shape[1] != 1:
                 continue
@@ -39,7 +41,18 @@ class Writer:
             start = "" if row == "data" else f"step-{event.step:07d}-"
             for number, sample_1T in enumerate(samples_B[: self._options.num], 1):
                 path = self._folder / "samples" / f"{start}{row}-{number}.wav"
-                save_wave(sample_1T[0], path, self._options.sample_rate)
+                _save_wave(sample_1T[0], path, self._options.sample_rate)
 
     def close(self) -> None:
         """Do nothing: no resources are open."""
+
+
+def _save_wave(audio_T: Tensor, path: Path, sample_rate: int) -> None:
+    """Write audio in [-1, 1], (T,), as 16 bit, atomically; louder values are clipped. sample_rate: in Hz."""
+    clipped = audio_T.detach().float().nan_to_num().clamp(-1, 1)
+    samples = (clipped * 32767).round().to(torch.int16).cpu()
+    with atomic_write(path) as file, wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(sample_rate)
+        written.writeframes(samples.numpy().astype("<i2").tobytes())
