@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 
 from paragan.loading.control_law import ControlLaw, Limits, Sizes
-from paragan.loading.host_budget import Claim, HostBudget
 from paragan.loading.stage_size import SHRINK_BELOW, Reason
 from tests.pipeline_model import PipelineModel, burst, lognormal
 
@@ -114,48 +113,3 @@ def test_law_single_slow_reads_get_more_depth_and_no_more_readers():
     sizes = model.trace[-1][1].sizes
     assert sizes.depth > LEAST.depth
     assert sizes.readers <= 2 * LEAST.readers
-
-
-def two_ranks(tmp_path, latencies, end_s, threads=24, num_bytes=60 * MIB):
-    """Two ranks on one budget, in turns; the threads and bytes that both use after each turn."""
-    budgets = [
-        HostBudget(threads, num_bytes, Claim(LEAST.readers, MIB), rank, 2, tmp_path / "budget") for rank in (0, 1)
-    ]
-    models = [PipelineModel(latency, 0.02, LEAST, seed) for seed, latency in enumerate(latencies)]
-    laws = [ControlLaw(LEAST) for _ in models]
-    used = []
-    while models[0].time_s < end_s:
-        for model, law, budget in zip(models, laws, budgets, strict=True):
-            model.run_until(model.time_s + 0.25)
-
-            def decide(most, memory, model=model, law=law):
-                decision = law.update(model.counters(), Limits(LEAST, most, 2, memory))
-                model.sizes = decision.sizes
-                return Claim(decision.sizes.readers, decision.sizes.depth * MIB, decision.is_short)
-
-            budget.update(decide)
-        used.append([(model.sizes.readers, model.sizes.depth * MIB) for model in models])
-    return used
-
-
-def test_budget_two_congested_ranks_share_it_equally(tmp_path):
-    used = two_ranks(tmp_path, [lognormal(0.4), lognormal(0.4)], 20)
-    assert all(sum(threads for threads, _ in both) <= 24 for both in used)
-    assert all(sum(num_bytes for _, num_bytes in both) <= 60 * MIB for both in used)
-    assert [threads for threads, _ in used[-1]] == [12, 12]
-
-
-def test_budget_idle_rank_leaves_its_share_and_gets_it_back(tmp_path):
-    later = lognormal(0.005, factor=lambda time_s: 1 if time_s < 15 else 80)
-    used = two_ranks(tmp_path, [lognormal(0.4), later], 30)
-    assert all(sum(threads for threads, _ in both) <= 24 for both in used)
-    assert used[55][0][0] == 20  # at 14 s
-    assert [threads for threads, _ in used[-1]] == [12, 12]
-
-
-def test_budget_damaged_file_counts_as_the_least(tmp_path):
-    (tmp_path / "budget").write_bytes(b"short")
-    budget = HostBudget(10, 100, Claim(2, 10), 1, 3, tmp_path / "budget")
-    given = []
-    budget.update(lambda threads, num_bytes: given.append((threads, num_bytes)) or Claim(threads, num_bytes))
-    assert given == [(6, 80)]

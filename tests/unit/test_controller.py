@@ -13,9 +13,8 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core.source import EncodedSource, TensorSpec
 from paragan.loading import TensorBatches
-from paragan.loading.control_law import Counters, Sizes
+from paragan.loading.control_law import Counters, Limits, Sizes
 from paragan.loading.controller import Controller
-from paragan.loading.host_budget import HostBudget
 from tests import tiny_run
 
 MIB = 1 << 20
@@ -62,7 +61,7 @@ class CountingPipeline:
 
 
 def controller(pipeline, threads=64, num_bytes=100 * MIB):
-    return Controller(pipeline, Sizes(3, 2, 1), 2, HostBudget(threads, num_bytes))
+    return Controller(pipeline, Limits(Sizes(3, 2, 1), threads, 2, num_bytes))
 
 
 def test_controller_thread_resizes_a_slow_pipeline_and_ends():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +21,6 @@ from paragan.core.types import Side
 from paragan.datasets._host_shared import share_on_host
 from paragan.game.scheme import Batches
 from paragan.game.validation import refuse_mismatched_data
-from paragan.loading.host_budget import Claim, HostBudget
 from paragan.loading.iterable_stream import IterableStream
 from paragan.loading.loader import BatchRows, BatchStream, Loader
 from paragan.loading.pipeline import Pipeline
@@ -161,22 +157,14 @@ def batch_stream(
         depth = "auto" if "://" in str(vars(config.data.options).get("path", "")) else threads + 1
     timeout_s = config.train.timeout_s
     if depth == "auto" and source.is_decoded:
-        budget = _host_budget(world)
-        readers = min(options.readers or threads, budget.least.threads)
+        most_readers = max(1, _MAX_READERS // world.local_size)
+        readers = min(options.readers or threads, _MAX_THREADS, most_readers)
         limits = (readers + 1, readers, threads)
-        return Pipeline(loader, *limits, _MAX_BYTES, timeout_s, budget=budget)
+        return Pipeline(loader, *limits, _MAX_BYTES // world.local_size, timeout_s, most_readers=most_readers)
     if depth == "auto" or not depth:
         return loader
     limits = (depth, options.readers, min(threads, depth))
     return Pipeline(loader, *limits, _MAX_BYTES, timeout_s)
-
-
-def _host_budget(world: World) -> HostBudget:
-    """Return the budget of the controllers of this host; ranks of one parent process share a file."""
-    share = Claim(max(1, min(_MAX_THREADS, _MAX_READERS // world.local_size)), 0)
-    name = f"paragan-loading-{os.getuid()}-{os.getppid()}"
-    path = Path(tempfile.gettempdir()) / name if world.local_size > 1 else None
-    return HostBudget(_MAX_READERS, _MAX_BYTES, share, world.local_rank, world.local_size, path)
 
 
 def refuse_unpaired(

@@ -74,8 +74,7 @@ class Decision:
     """Sizes from now on, why they changed, and what was measured.
 
     latency_s, decode_s: seconds of a read and of a decode. demand: batches per second that
-    the consumer takes when it does not wait. wait: share of the time that it waited. is_short: whether more
-    threads or memory than the limits are needed.
+    the consumer takes when it does not wait. wait: share of the time that it waited.
     """
 
     sizes: Sizes
@@ -84,7 +83,6 @@ class Decision:
     decode_s: float
     demand: float
     wait: float
-    is_short: bool
 
 
 class ControlLaw:
@@ -132,9 +130,8 @@ class ControlLaw:
         if sizes != self.sizes:
             reasons.append(Reason.LIMIT)
         self.sizes = sizes
-        is_short = depth > max_depth or (self._readers.size == readers and not self._readers.suffices(reads))
         reason = next((reason for reason in reasons if reason), Reason.NONE)
-        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait, is_short)
+        return Decision(sizes, reason, reads.latency_s, decodes.latency_s, self._demand, wait)
 
     def _update_reserve(self) -> bool:
         """Return whether the demand has left the range of the present reserve."""

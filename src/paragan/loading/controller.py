@@ -8,8 +8,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Protocol
 
-from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits, Sizes
-from paragan.loading.host_budget import Claim, HostBudget
+from paragan.loading.control_law import PERIOD_S, ControlLaw, Counters, Decision, Limits
 from paragan.loading.stage_size import Reason
 
 _MAX_DECISIONS = 1000
@@ -27,19 +26,13 @@ class Resizable(Protocol):
 
 
 class Controller:
-    """Resize a pipeline four times a second, within the budget of the host.
+    """Resize a pipeline four times a second, within limits. A deleted pipeline ends the thread."""
 
-    least: sizes at the start, and whenever nothing is congested. most_decoders: usually the CPU
-    threads of this process. A deleted pipeline ends the thread.
-    """
-
-    def __init__(self, pipeline: Resizable, least: Sizes, most_decoders: int, budget: HostBudget) -> None:
+    def __init__(self, pipeline: Resizable, limits: Limits) -> None:
         self.newest: Decision | None = None
         self._changes: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
-        self._law = ControlLaw(least)
-        self._least = least
-        self._most_decoders = most_decoders
-        self._budget = budget
+        self._law = ControlLaw(limits.least)
+        self._limits = limits
         self._pipeline = weakref.ref(pipeline)
         self._is_ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="loading controller", daemon=True)
@@ -72,18 +65,8 @@ class Controller:
 
     def update(self, pipeline: Resizable) -> None:
         """Decide once, and resize the pipeline if anything changes."""
-        counters = pipeline.counters()
-
-        def decide(threads: int, num_bytes: int) -> Claim:
-            limits = Limits(self._least, threads, self._most_decoders, num_bytes)
-            self.newest = self._law.update(counters, limits)
-            sizes = self.newest.sizes
-            claimed = max(sizes.depth * counters.batch_bytes, counters.bytes_held)
-            return Claim(sizes.readers, claimed, self.newest.is_short)
-
-        before = self.newest
-        self._budget.update(decide)
-        if self.newest is not None and self.newest is not before and self.newest.reason:
+        self.newest = self._law.update(pipeline.counters(), self._limits)
+        if self.newest.reason:
             sizes = self.newest.sizes
             pipeline.resize(sizes.depth, sizes.readers, sizes.decoders)
             self._changes.append(self.newest)

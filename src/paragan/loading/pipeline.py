@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from paragan.core.types import Batch
-from paragan.loading.control_law import Counters, Sizes
+from paragan.loading.control_law import Counters, Limits, Sizes
 from paragan.loading.controller import Controller
-from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import BatchStream, Loader
 from paragan.loading.stage_threads import LoadingStatistics
 from paragan.loading.stages import Stages
 
 _JOIN_S = 5.0
+_CONTROLLED_BYTES = 1 << 30
 _CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
 
 
@@ -33,7 +33,7 @@ class Pipeline(BatchStream):
     readers: threads that wait for storage; 0: the decoders read, too. decoders: threads that decode
     and flip. max_bytes: memory of encoded samples and batches, at most; the next batch is made even
     if it needs more. timeout_s: raises `DataError` if a batch takes longer.
-    budget: of a controller, which resizes the pipeline from these limits; None: they are fixed.
+    most_readers: of a controller, which resizes the pipeline from these limits; None: they are fixed.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Pipeline(BatchStream):
         max_bytes: int | None = None,
         timeout_s: float = 300.0,
         *,
-        budget: HostBudget | None = None,
+        most_readers: int | None = None,
     ) -> None:
         super().__init__(loader.source)
-        self._budget = budget
+        self._most_readers = most_readers
         self._controller: Controller | None = None
         self._least = (depth, readers, decoders)
         self._loader = loader
@@ -69,13 +69,15 @@ class Pipeline(BatchStream):
             return copied
         if self._stages is None:
             _, readers, decoders = self._limits
-            max_parts = max(readers, decoders) if self._budget is None else _CONTROLLED_PARTS
+            max_parts = max(readers, decoders) if self._most_readers is None else _CONTROLLED_PARTS
             self._stages = Stages(self._loader, max_parts, self._max_bytes)
             self._end_stages = weakref.finalize(self, self._stages.end)
             self._stages.resize(*self._limits)
-            if self._budget is not None:
+            if self._most_readers is not None:
                 most_decoders = max(self._limits[2], torch.get_num_threads())
-                self._controller = Controller(self, Sizes(*self._limits), most_decoders, self._budget)
+                memory = _CONTROLLED_BYTES if self._max_bytes is None else self._max_bytes
+                limits = Limits(Sizes(*self._limits), self._most_readers, most_decoders, memory)
+                self._controller = Controller(self, limits)
         return self._stages.take(self.position, self._timeout_s)
 
     def to_batch(self, tensors: dict[str, Tensor], position: int, num_streams: int = 1) -> Batch:

@@ -13,7 +13,6 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source
 from paragan.core.types import Rows
-from paragan.loading.host_budget import HostBudget
 from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.stage_threads import LoadingStatistics
@@ -63,13 +62,13 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
             )
         rows = Rows(0, 0, batch, batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
-        budget = None
+        most_readers = None
         if depth == "auto":
             readers = readers or decoders
             depth = readers + 1
-            budget = HostBudget(max_readers, max_bytes)
+            most_readers = max_readers
         limits = (depth, readers, decoders)
-        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, budget=budget)
+        self._pipeline = Pipeline(loader, *limits, max_bytes, timeout_s, most_readers=most_readers)
 
     def __next__(self) -> dict[str, Tensor]:
         return dict(next(self._pipeline).tensors)
