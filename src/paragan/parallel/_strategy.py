@@ -17,6 +17,7 @@ from paragan.core.layout import Layout, Shape
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import gather_full, layout_of, local_shard
+from paragan.core.traffic import RankExchange
 from paragan.core.types import LossTerms, Side
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm

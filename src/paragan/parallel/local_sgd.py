@@ -35,7 +35,7 @@ from paragan.core.option_types import Count
 from paragan.core.phases import Phase, phase
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Turn
-from paragan.core.traffic import Collective
+from paragan.core.traffic import Collective, RankExchange
 from paragan.layers.cross_rank import convert
 from paragan.layers.modes import frozen_modules
 from paragan.layers.spectral_norm import SpectralNorm

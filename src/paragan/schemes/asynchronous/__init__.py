@@ -24,6 +24,7 @@ from paragan.core.types import Batch, Report, Side
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
+from paragan.game.scheme import Timeline
 from paragan.schemes import synchronous
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._options import AsynchronousOptions as Options
