@@ -82,11 +82,3 @@ def test_project_invalid_input_is_one_line(folder, tmp_path, capsys, monkeypatch
 def test_project_another_shape_is_refused(sampler):
     with pytest.raises(ConfigError, match=r"project: the image has shape \(1, 4, 4\); pass \(1, 8, 8\)"):
         project(sampler, torch.zeros(1, 4, 4))
-
-
-def test_project_generator_with_named_inputs_is_refused_in_a_line(tmp_path, capsys):
-    small = ("train.batch=2", "train.kimg=0.002", "every.sample_kimg=0", "evaluation.metrics=null")
-    assert main(["train", "codec", *small, "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert main(["project", str(tmp_path / "run"), "image.png"]) == 2
-    assert "project: this generator needs" in capsys.readouterr().err

@@ -183,13 +183,6 @@ def test_a_client_that_trickles_is_let_go(server, monkeypatch):
             trickle(slow)
 
 
-def test_server_answer_that_takes_long_arrives(server, monkeypatch):
-    monkeypatch.setattr(report_server, "_REQUEST_S", 0.1)
-    render = server.page.render
-    monkeypatch.setattr(server.page, "render", lambda live: (time.sleep(0.4), render(live))[1])
-    assert ask(server, "/")[0] == 200
-
-
 def trickle(connection: socket.socket) -> None:
     for _ in range(200):  # pauses far shorter than the longest that is allowed
         connection.sendall(b"x")

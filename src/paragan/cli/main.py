@@ -27,6 +27,7 @@ from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.run_arguments import ANY_OPTION, expand_home
 from paragan.cli.sample import sample_command
+from paragan.cli.serve import serve_command
 from paragan.cli.train import train_command
 from paragan.cli.tune import tune_command
 from paragan.cli.verify import verify
@@ -102,6 +103,7 @@ app.command("list")(list_all)
 app.command(context_settings=ANY_OPTION)(config)
 app.command("plan", context_settings=ANY_OPTION)(plan_command)
 app.command("sample")(sample_command)
+app.command("serve")(serve_command)
 app.command("project")(project_command)
 app.command()(export)
 app.command()(report)

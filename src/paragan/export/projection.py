@@ -17,7 +17,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
 from paragan.export.sampler import Label, Sampler
-from paragan.export.tensor_sampler import TensorSampler
+from paragan.export.tensor_sampler import refuse_other_inputs
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents
@@ -38,17 +38,6 @@ class Projection:
     error: float
 
 
-def refuse_other_inputs(sampler: Sampler) -> None:
-    """Raise `ConfigError` for a generator whose images do not come from latents and classes alone."""
-    if isinstance(sampler, TensorSampler):
-        needed = f"needs {' and '.join(sampler.inputs)}"
-    elif sampler.takes_condition:
-        needed = "maps images to images"
-    else:
-        return
-    raise ConfigError(f"project: this generator {needed}, not latents alone; use `sample`")
-
-
 def project(
     sampler: Sampler,
     target_CHW: Tensor,
@@ -62,7 +51,7 @@ def project(
     The best of some random latents, of all classes unless `label` is given, are refined by `steps` of
     Adam. Raises `ConfigError` for a generator with other inputs, or another shape.
     """
-    refuse_other_inputs(sampler)
+    refuse_other_inputs(sampler, "project")
     if tuple(target_CHW.shape) != sampler.info.shape:
         raise ConfigError(f"project: the image has shape {tuple(target_CHW.shape)}; pass {sampler.info.shape}")
     device = next(sampler.net.parameters()).device

@@ -74,3 +74,14 @@ class TensorSampler(Sampler):
             arguments=(self.sample_name,),
             generator_arguments=of_g,
         )
+
+
+def refuse_other_inputs(sampler: Sampler, command: str) -> None:
+    """Raise `ConfigError` for a generator whose images do not come from latents and classes alone."""
+    if isinstance(sampler, TensorSampler):
+        needed = f"needs {' and '.join(sampler.inputs)}"
+    elif sampler.takes_condition:
+        needed = "maps images to images"
+    else:
+        return
+    raise ConfigError(f"{command}: this generator {needed}, not latents alone; use `sample`")

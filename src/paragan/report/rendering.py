@@ -23,6 +23,16 @@ def render_page(template: str, view: Mapping[str, Any], live: bool = False) -> s
     return _environment().get_template(template).render(view, **page)
 
 
+def sampler_page(view: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the page of `paragan serve` as HTML, and its content security policy."""
+    css = _asset("sampler.css")
+    js = _asset("sampler.js")
+    html = _environment().get_template("sampler.html.j2").render(view, css=css, js=js)
+    style, script = map(sha256_source, (css, js))
+    sources = f"img-src blob: data:; connect-src 'self'; style-src '{style}'; script-src '{script}'"
+    return html, f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+
+
 def page_policy(live: bool) -> str:
     """Return the content security policy: this style and script, embedded images and audio."""
     connect = "; connect-src 'self'"

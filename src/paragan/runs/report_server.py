@@ -1,4 +1,4 @@
-"""HTTP server of a live run's report page, reachable from this machine only."""
+"""HTTP servers that are reachable from this machine only, and the one of a live run's report page."""
 
 from __future__ import annotations
 
@@ -55,24 +55,20 @@ def open_report_server(run: Path, port: int) -> ReportServer:
     return ReportServer(Page(run), port)
 
 
-class ReportServer(ThreadingHTTPServer):
-    """Server of the report page of a run on the loopback interface, with a secret in its paths.
+class LoopbackServer(ThreadingHTTPServer):
+    """Server on the loopback interface, with a secret in its paths: other users can reach it.
 
-    Other users of the machine can connect, so they need the secret. Raises `ConfigError` if the port is
-    in use.
+    Raises `ConfigError` if the port is in use.
     """
 
     daemon_threads = True
     request_queue_size = 32
 
-    def __init__(self, page: Page, port: int) -> None:
-        self.page = page
-        self.rendering = threading.Lock()
-        self._last_error = ""
+    def __init__(self, port: int, handler: type[LoopbackHandler]) -> None:
         self.secret = secrets.token_urlsafe(24)  # first part of every path
         self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
         try:
-            super().__init__((_ADDRESS, port), _Handler)
+            super().__init__((_ADDRESS, port), handler)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
@@ -109,6 +105,16 @@ class ReportServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of a connection: browsers close theirs at any time."""
 
+
+class ReportServer(LoopbackServer):
+    """Server of the report page of a run."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.rendering = threading.Lock()
+        self._last_error = ""
+        super().__init__(port, _Handler)
+
     def render(self) -> str | None:
         """Return the page; None if it cannot be rendered. An error is printed once."""
         from paragan.report.record_values import single_line
@@ -124,11 +130,11 @@ class ReportServer(ThreadingHTTPServer):
             return None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class LoopbackHandler(BaseHTTPRequestHandler):
     """Handler that answers requests for this machine with the secret in their path."""
 
     timeout = _SILENCE_S
-    server: ReportServer
+    server: LoopbackServer
     server_version = "paragan"
     sys_version = ""
 
@@ -154,22 +160,27 @@ class _Handler(BaseHTTPRequestHandler):
             text = "open the complete URL that the terminal has printed\n"
             self.answer(HTTPStatus.FORBIDDEN, "text/plain", text)
         elif self.path.endswith("/") or page:
-            self._respond(page)
+            self.respond(page)
         else:
             self.answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; end the address with /\n")
+
+    def respond(self, page: str) -> None:
+        """Answer a request. page: the path after the secret, with the query."""
+        raise NotImplementedError
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer errors of the base class with our headers and without echoing the request."""
         self.answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n")
 
-    def answer(self, status: HTTPStatus, kind: str, text: str, policy: str = "default-src 'none'") -> None:
-        """Send an answer. kind: its media type. policy: of its content security."""
-        body = text.encode()
+    def answer(self, status: HTTPStatus, kind: str, body: str | bytes, policy: str = "default-src 'none'") -> None:
+        """Send an answer. kind: its media type; of text in UTF-8. policy: of its content security."""
+        is_text = isinstance(body, str)
+        body = body.encode() if isinstance(body, str) else body
         self.send_response(status)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8" if is_text else kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -178,8 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Do not log requests."""
 
-    def _respond(self, page: str) -> None:
-        """Answer a request. page: the path after the secret, with the query."""
+
+class _Handler(LoopbackHandler):
+    server: ReportServer
+
+    def respond(self, page: str) -> None:
         if not page:
             self._page()
         elif page == "state":
