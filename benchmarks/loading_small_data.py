@@ -29,8 +29,7 @@ import sys, tempfile, time
 from pathlib import Path
 import torch
 from paragan import build
-from paragan.build.grid import evolution
-from paragan.build.grid_factory import GridFactory
+from paragan.build.grid import GridFactory, evolution
 from paragan.config import read_recipe
 from paragan.coevolution.executors.inputs import CellStreams
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_cells
-from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.core.types import Side
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
@@ -46,7 +46,7 @@ def moved(batch, device):
 
 
 EXECUTORS = {
-    "loop": lambda device: loop.LoopExecutor(),
+    "loop": lambda device: choice.LoopExecutor(),
     "stacked": lambda device: stacked.StackedExecutor(BATCH),
     "recorded": lambda device: stacked.RecordedSteps(
         stacked.StackedExecutor(BATCH), graphs.graph_factory(torch.device(device)) or TapeGraph
@@ -60,7 +60,7 @@ def test_the_device_computes_what_the_cpu_computes(device, executor):
     there, here, kind = on(device), cells(), EXECUTORS[executor](device)
     for first in (0, 8):
         kind.train(there, 8, lambda cell, batch, first=first: loss_of(cell, batch + first))
-    loop.LoopExecutor().train(here, 16, loss_of)
+    choice.LoopExecutor().train(here, 16, loss_of)
     for a, b in zip(there, here, strict=True):
         for side in Side:
             for mine, theirs in zip(a.players[side].net.parameters(), b.players[side].net.parameters(), strict=True):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paragan.build import grid as build_cells
-from paragan.coevolution.executors import choice, loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
@@ -97,7 +97,7 @@ def differing():
 def test_stacked_cells_may_differ_in_loss_and_optimiser():
     one, other = differing(), differing()
     assert choice.unstackable_reason(one) is None
-    told = loop.LoopExecutor().train(one, 30, lambda cell, batch: 0)
+    told = choice.LoopExecutor().train(one, 30, lambda cell, batch: 0)
     executor = stacked.StackedExecutor(stacks.BATCH)
     for _ in range(3):
         also = executor.train(other, 10, lambda cell, batch: 0)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors import choice, loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
 from paragan.core.loss import Loss
@@ -144,7 +144,7 @@ GAMES = {
 )
 def test_fifty_steps_end_at_the_same_weights(name, steps):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
-    told, also = loop.LoopExecutor().train(one, steps, loss_of), {}
+    told, also = choice.LoopExecutor().train(one, steps, loss_of), {}
     executor = stacked.StackedExecutor(BATCH)
     for first in range(0, steps, 10):  # several generations of one executor
         also = executor.train(other, 10, lambda cell, batch, first=first: loss_of(cell, batch + first))
@@ -163,7 +163,7 @@ def test_fifty_steps_end_at_the_same_weights(name, steps):
 def test_numbers_of_a_generation_are_not_those_of_an_earlier_one():
     """R1 is due in the first generation, of one step, and not in the second."""
     reported = []
-    for executor in (loop.LoopExecutor(), stacked.StackedExecutor(BATCH)):
+    for executor in (choice.LoopExecutor(), stacked.StackedExecutor(BATCH)):
         found = cells(**GAMES["r1"])
         both = [executor.train(found, 1, loss_of)[0] for _ in range(2)]
         reported.append([set(numbers) for numbers in both])
@@ -174,7 +174,7 @@ def test_numbers_of_a_generation_are_not_those_of_an_earlier_one():
 @pytest.mark.parametrize("name", ["synchronous", "conv", "r1", "shared-fakes"])
 def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
     found = []
-    for executor in (loop.LoopExecutor(), stacked.StackedExecutor(BATCH)):
+    for executor in (choice.LoopExecutor(), stacked.StackedExecutor(BATCH)):
         seen = {}
         finish = none.Strategy.finish
 

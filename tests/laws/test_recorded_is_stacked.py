@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paragan.build import grid
-from paragan.coevolution.executors import auto, choice, loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
@@ -112,10 +112,10 @@ def test_recorded_and_not_may_take_turns():
     """As while they are timed: both train the same stack."""
     other, plain = cells(losses=()), cells(losses=())
     together = stacked.StackedExecutor(BATCH)
-    kinds = [together, stacked.RecordedSteps(together, TapeGraph), loop.LoopExecutor()]
+    kinds = [together, stacked.RecordedSteps(together, TapeGraph), choice.LoopExecutor()]
     for number in range(9):
         kinds[number % 3].train(other, 4, lambda cell, batch: 0)
-        loop.LoopExecutor().train(plain, 4, lambda cell, batch: 0)
+        choice.LoopExecutor().train(plain, 4, lambda cell, batch: 0)
     assert apart(weights(other), weights(plain)) <= 1e-9 and TapeGraph.replays > 10
 
 
@@ -134,7 +134,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     )
     config = read_recipe("digits", (*WORDS, *words))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, auto.AutoExecutor) and list(found.executor.executors) == [
+    assert isinstance(found.executor, choice.AutoExecutor) and list(found.executor.executors) == [
         "loop",
         "stacked",
         "recorded",

@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan.build import grid
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors import choice, loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
@@ -195,7 +195,7 @@ def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
     assert choice.unstackable_reason(other) is None
     before = buffers_of(one[0].gan.g.net)
-    scalars, stacked_scalars = evolve(loop.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    scalars, stacked_scalars = evolve(choice.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
     assert_equal(one, other)
     changed = [not torch.equal(value, before[name]) for name, value in buffers_of(one[0].gan.g.net).items()]
     assert sum(changed) >= len(changed) / 2  # a vector of length 1 stays
@@ -209,9 +209,9 @@ def test_stacked_cells_with_state_equal_the_loop(name, who, monkeypatch):
 def test_loop_and_stack_may_take_turns(name):
     """As while they are measured, in channels-last memory."""
     one, other = cells(**GAMES[name], channels_last=True), cells(**GAMES[name], channels_last=True)
-    executors = [loop.LoopExecutor(), stacked.StackedExecutor(BATCH)]
+    executors = [choice.LoopExecutor(), stacked.StackedExecutor(BATCH)]
     for number in range(4):
-        evolve(loop.LoopExecutor(), one, 1), evolve(executors[number % 2], other, 1)
+        evolve(choice.LoopExecutor(), one, 1), evolve(executors[number % 2], other, 1)
     assert_equal(one, other)
     layouts = [[p.stride() for p in cell.gan.g.net.parameters()] for cell in (one[1], other[1])]
     assert layouts[0] == layouts[1]
@@ -221,7 +221,7 @@ def test_loop_and_stack_may_take_turns(name):
 def test_stacked_cells_under_plain_adam_differ_in_biases_before_norms_alone(name):
     """Their gradient is 0: Adam divides its rounding by 1e-8, and running means follow the biases."""
     one, other = cells(**GAMES[name], eps=1e-8), cells(**GAMES[name], eps=1e-8)
-    evolve(loop.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
+    evolve(choice.LoopExecutor(), one), evolve(stacked.StackedExecutor(BATCH), other)
     assert_equal(
         one, other, lambda path: 1e-7 if re.search(r"conv\d?\.bias|shortcut\.bias|norm\.mean", path) else 1e-12
     )

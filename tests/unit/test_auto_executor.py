@@ -7,7 +7,7 @@ import time
 import pytest
 
 from paragan.build import grid
-from paragan.coevolution.executors import auto, loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.config import read_recipe
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
 
@@ -25,13 +25,13 @@ class Slow:
         until = time.thread_time() + 0.05
         while time.thread_time() < until:
             pass
-        return loop.LoopExecutor().train(*given)
+        return choice.LoopExecutor().train(*given)
 
 
-@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.LoopExecutor()}, "loop")])
+@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": choice.LoopExecutor()}, "loop")])
 def test_auto_executor_chooses_and_prints_the_fastest(others, chosen):
     said = []
-    executor = auto.AutoExecutor(others, said.append)
+    executor = choice.AutoExecutor(others, said.append)
     executor.train(cells(), 2, loss_of)
     assert executor.chosen == chosen
     assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
@@ -39,7 +39,7 @@ def test_auto_executor_chooses_and_prints_the_fastest(others, chosen):
 
 def test_auto_executor_measurement_changes_no_state():
     one, other = cells(), cells()
-    executor = auto.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
+    executor = choice.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
     executor.train(one, 7, loss_of)
     stacked.StackedExecutor(BATCH).train(other, 7, loss_of)
     assert executor.chosen == "stacked"
@@ -52,7 +52,7 @@ def test_auto_executor_measurement_changes_no_state():
 def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
     def begin(*more):
         run = grid.evolution(read_recipe("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
-        assert isinstance(run.population.executor, auto.AutoExecutor)
+        assert isinstance(run.population.executor, choice.AutoExecutor)
         return run
 
     run = begin("train.kimg=0.008")
@@ -65,6 +65,6 @@ def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
 def test_auto_executor_with_a_scheme_that_needs_players_never_stacks(tmp_path):
     config = read_recipe("digits", (*WORDS, "scheme=extragradient"))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, loop.LoopExecutor)
+    assert isinstance(found.executor, choice.LoopExecutor)
     found.evolve()
     assert all(int(player.updates) == 2 for cell in found.cells for player in cell.players.values())

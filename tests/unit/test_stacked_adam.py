@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors import choice, stacked
 from paragan.coevolution.executors.stacked_adam import can_stack
 from paragan.core.types import Side
 from paragan.game.options import ScheduleOptions
@@ -31,7 +31,7 @@ def with_policy(**changes):
 @pytest.mark.parametrize("changes", [{"schedule": DECAY}, {"max_norm": None}, {"arguments": {"eps": 1e-3}}], ids=str)
 def test_stacked_adam_equals_adam_per_player(changes):
     one, other = with_policy(**changes), with_policy(**changes)
-    loop.LoopExecutor().train(one, 15, loss_of)
+    choice.LoopExecutor().train(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is not None
@@ -41,7 +41,7 @@ def test_stacked_adam_equals_adam_per_player(changes):
 def test_stacked_networks_with_parameter_groups_equal_the_loop():
     """Each player steps by itself then."""
     one, other = (with_policy(groups=({"match": "*.bias", "lr": 3e-3},)) for _ in range(2))
-    loop.LoopExecutor().train(one, 15, loss_of)
+    choice.LoopExecutor().train(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 15, loss_of)
     assert executor._stack.slots[Side.G].adam is None
@@ -67,7 +67,7 @@ def test_stacked_adam_skips_only_the_cell_with_a_bad_gradient():
     one, other = cells(), cells()
     for found in (one, other):
         found[2].batches = Broken(2)
-    loop.LoopExecutor().train(one, 6, loss_of)
+    choice.LoopExecutor().train(one, 6, loss_of)
     stacked.StackedExecutor(BATCH).train(other, 6, loss_of)
     assert apart(weights(one), weights(other)) < 1e-9
     updates = [[int(cell.players[side].updates) for side in Side] for cell in other]

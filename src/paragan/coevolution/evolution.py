@@ -14,7 +14,7 @@ from torch import Tensor
 from paragan.checkpoint.reader import Checkpoint, read_counts
 from paragan.coevolution.cell import Cell, players_of
 from paragan.coevolution.cell_state import CellState, finite_number
-from paragan.coevolution.executors import auto
+from paragan.coevolution.executors.choice import AutoExecutor
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
@@ -97,10 +97,10 @@ class Evolution(TrainingLoop):
         return {side.value: player for side, player in players_of(self.gan).items()}
 
     @property
-    def _auto(self) -> auto.AutoExecutor | None:
+    def _auto(self) -> AutoExecutor | None:
         """Automatic executor, if used; a resumed run repeats its choice for equal rounding."""
         executor = self.population.executor
-        return executor if isinstance(executor, auto.AutoExecutor) else None
+        return executor if isinstance(executor, AutoExecutor) else None
 
     def _begin(self) -> Iterator[Event]:
         """Train the judge first, so that a stop during its training interrupts no generation."""
