@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from paragan.distributed.transports.arrivals import ReceiveBuffer
 from paragan.distributed.transports.communicator import Communicator
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
 from paragan.distributed.transports.waiting import never_stopped
 
 

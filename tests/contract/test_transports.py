@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports import gloo_link
-from paragan.distributed.transports.link import Message, ThreadLink
+from paragan.distributed.transports.link import Message
+from paragan.schemes.asynchronous.thread_step import ThreadLink
 
 WAIT_S = 20.0
 

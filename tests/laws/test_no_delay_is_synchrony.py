@@ -15,13 +15,13 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.distributed.transports.link import ThreadLink
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes.asynchronous import Options
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, play, player
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from paragan.core.types import Side
-from paragan.distributed.transports.link import ThreadLink
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, packed
 from paragan.parallel import none
 from paragan.schemes import asynchronous
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
 from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.thread_step import ThreadLink
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 from tests.laws.small_gan import batches, game, network, player
 

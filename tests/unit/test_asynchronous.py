@@ -16,7 +16,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import image_specs
 from paragan.core.types import Rows, Side
-from paragan.distributed.transports.link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none
@@ -25,6 +24,7 @@ from paragan.schemes import _update_order as update_order
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
+from paragan.schemes.asynchronous.thread_step import ThreadLink
 from tests.laws.small_gan import batches, game, player
 
 

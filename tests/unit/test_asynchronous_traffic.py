@@ -11,11 +11,11 @@ import torch
 from paragan.core.dist import World
 from paragan.core.roles import Roles, ranks_by_side
 from paragan.core.types import Rows, Side
-from paragan.distributed.transports.link import ThreadLink
 from paragan.parallel import none
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import DIFFERENCE
+from paragan.schemes.asynchronous.thread_step import ThreadLink
 from tests.laws.small_gan import batches, game, player
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from paragan.distributed.transports.failure_detector import ArrivalGaps, FailureDetector
+from paragan.distributed.transports.heartbeat import ArrivalGaps, FailureDetector
 
 STEP_S = 0.25  # between two looks
 

@@ -16,8 +16,7 @@ import pytest
 from paragan.core.errors import RankError
 from paragan.distributed.transports import control
 from paragan.distributed.transports.control import Listener, connect
-from paragan.distributed.transports.failure_detector import FailureDetector
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerState, WorkerStatus
+from paragan.distributed.transports.heartbeat import FailureDetector, PeriodicHeartbeat, WorkerState, WorkerStatus
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
+from paragan.coevolution.workers.coordinator import RecoverySource, recovery_sources
 
 LAST = ["a", "a", "b", "b"]
 

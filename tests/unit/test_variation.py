@@ -6,7 +6,7 @@ import math
 from statistics import fmean, pstdev
 
 from paragan.coevolution.options import RateOptions
-from paragan.coevolution.variation import draw_loss, mutate_lr, tournament
+from paragan.coevolution.population import draw_loss, mutate_lr, tournament
 from paragan.core.types import Side
 
 TIMES = 6000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,13 +28,14 @@ from paragan.config import RunConfig, dump
 from paragan.core.command import program_command
 from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.files import create_subfolder
+from paragan.core.files import create_file, create_subfolder
+from paragan.core.local_processes import LocalProcesses
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import incompatibility
-from paragan.distributed.launch.local_workers import LocalWorkers
 from paragan.distributed.launch.run_token import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.distributed.transports.control import ControlConnection, Listener
 
+_PATIENCE_S = 10.0  # for local workers that were dismissed
 _REFUSED_S = 10.0  # between two messages about refused connections
 
 
@@ -168,3 +170,48 @@ class _CoordinatorServer:
             self.silent_until = time.monotonic() + _REFUSED_S
             self.say(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
             refused.clear()
+
+
+class LocalWorkers:
+    """Worker processes of this host. They exit when the coordinator is unreachable.
+
+    address: of the coordinator. environment: additional variables, which other users cannot read,
+    unlike a command line. logs: folder of their output.
+    """
+
+    def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
+        self.address = address
+        self.logs = logs
+        self._environment = {**os.environ, **environment}
+        self._processes = LocalProcesses()
+
+    def start(self, count: int) -> None:
+        """Start `count` workers, each on a separate accelerator while there are enough."""
+        create_subfolder(self.logs.parent, self.logs.name)
+        address = f"{self.address[0]}:{self.address[1]}"
+        for number in range(count):
+            create_file(self._log(number)).close()
+            words = ["worker", address, "--device", str(number)]
+            command = [sys.executable, "-P", "-m", "paragan", *words]
+            self._processes.start(command, self._environment, self._log(number))
+
+    def failure(self) -> str:
+        """Return why a worker has failed, by the last line of its output; empty if none has."""
+        for number, code in enumerate(self._processes.codes):
+            if code not in (None, 0):
+                reason = self._processes.exit_reason(number)
+                return f"worker {number + 1} {reason}; see {self._log(number)}"
+        return ""
+
+    def kill(self, about: Mapping[str, Any]) -> None:
+        """Kill a worker that hangs: it must not rejoin a run that continues without it."""
+        pid = about.get("pid")
+        self._processes.kill([process for process in self._processes.running if process.pid == pid])
+
+    def shutdown(self) -> None:
+        """Wait for workers that were dismissed, and kill the others."""
+        self._processes.wait(_PATIENCE_S)
+        self._processes.kill()
+
+    def _log(self, number: int) -> Path:
+        return self.logs / f"worker-{number + 1}.log"

@@ -1,4 +1,7 @@
-"""Population: the cells of this process, and their evolution over one generation."""
+"""Population: the cells of this process, and their evolution over one generation.
+
+Draws are keyed by their purpose and place, never by process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
@@ -15,10 +19,10 @@ from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.mixture import MixtureScorer, evolve_weights, greedy_ensemble
-from paragan.coevolution.options import GridOptions
+from paragan.coevolution.options import GridOptions, RateOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.variation import draw_loss, mutate_lr, tournament
+from paragan.core import rng
 from paragan.core.metric import SampleFeatures
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
@@ -228,3 +232,26 @@ def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:
 
 
 _OPPONENT = {Side.G: Side.D, Side.D: Side.G}
+
+
+def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
+    """Return the index of the fittest of `size` drawn without replacement; ties: first drawn."""
+    generator = rng.generator(seed, "tournament", cell, generation, side.value)
+    drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
+    return int(min(drawn, key=lambda index: fitness[index] if math.isfinite(fitness[index]) else math.inf))
+
+
+def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
+    """Return the learning rate after a possible mutation."""
+    generator = rng.generator(seed, "rate", cell, generation, side.value)
+    drawn = float(torch.rand((), generator=generator, dtype=torch.float64))
+    step = options.rate * float(torch.randn((), generator=generator, dtype=torch.float64))
+    if drawn >= options.probability:
+        return lr
+    return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
+
+
+def draw_loss(count: int, seed: int, cell: int, generation: int) -> int:
+    """Draw the number of a loss uniformly from `count` (Mustangs)."""
+    generator = rng.generator(seed, "loss", cell, generation, 0)
+    return int(torch.randint(count, (), generator=generator))

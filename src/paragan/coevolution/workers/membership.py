@@ -13,8 +13,7 @@ from paragan.core.errors import RankError
 from paragan.distributed.launch.handshake import has_ended, reported_error
 from paragan.distributed.launch.rank_env import RESUME_HINT
 from paragan.distributed.transports.control import ControlConnection
-from paragan.distributed.transports.failure_detector import FailureDetector, Silence
-from paragan.distributed.transports.heartbeat import PeriodicHeartbeat
+from paragan.distributed.transports.heartbeat import FailureDetector, PeriodicHeartbeat, Silence
 
 POLL_S = 0.02
 

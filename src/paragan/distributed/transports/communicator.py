@@ -8,8 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.distributed.transports.arrivals import CLOSED, NO_FAILURE, ReceiveBuffer
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import (
+    CLOSED,
+    NO_FAILURE,
+    MessageKind,
+    PeerConnection,
+    ReceiveBuffer,
+)
 from paragan.distributed.transports.waiting import WorkerError
 
 

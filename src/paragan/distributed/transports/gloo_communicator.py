@@ -22,11 +22,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports.arrivals import ReceiveBuffer
 from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.gloo_link import GlooSender, connect_pair, incoming_messages
 from paragan.distributed.transports.link import Message
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
 from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error, never_stopped, wait_until
 
 _MOST = 1 << 16  # messages in a list, and in the send queue, so that no sender blocks

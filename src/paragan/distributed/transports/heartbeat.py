@@ -1,13 +1,30 @@
-"""Heartbeats: a worker reports its state from a separate thread, also while it does not train."""
+"""Heartbeats: a worker reports its state from a separate thread, also while it does not train; and their absence.
+
+A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the
+longest of them. The phi accrual detector (Hayashibara et al. 2004) adapts similarly, by the
+quantile of a normal distribution. Delays on a busy machine come in bursts and have a long tail,
+where that quantile is exceeded several times as often.
+
+Silence is measured while the caller looks: a gap of more than one heartbeat between two looks
+counts as one heartbeat, so that a coordinator that was suspended does not blame its workers, and a
+slow one still finds those that have failed.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from paragan.core.errors import RankError
+
+_SUSPECT_BEATS = 2  # least silence for suspicion and failure
+_FAIL_BEATS = 10
+_LONGEST = 4
+_WINDOW = 200  # gaps that count as recent
 
 
 class WorkerState(Enum):
@@ -59,3 +76,84 @@ class PeriodicHeartbeat:
             except RankError:  # the user of the connection reports why it has ended
                 return
             self._over.wait(self._every_s)
+
+
+class ArrivalGaps:
+    """Seconds between arrivals from one process, and the limits on silence that follow.
+
+    Ten heartbeats <= fail_after_s <= timeout_s; suspect_after_s <= fail_after_s.
+    """
+
+    def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
+        self._heartbeat_s = heartbeat_s
+        self._timeout_s = timeout_s
+        self._recent: deque[float] = deque([heartbeat_s], _WINDOW)
+        self._adapt()
+
+    def add(self, gap_s: float) -> None:
+        """Add the gap before a new arrival."""
+        self._recent.append(gap_s)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        longest_s = max(self._recent)
+        fail_s = max(_LONGEST * longest_s, _FAIL_BEATS * self._heartbeat_s)
+        self.fail_after_s = min(fail_s, self._timeout_s)
+        suspect_s = max(longest_s, _SUSPECT_BEATS * self._heartbeat_s)
+        self.suspect_after_s = min(suspect_s, self.fail_after_s)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Silence of a process. seconds: since its last arrival; over fail_after_s it is a failure."""
+
+    seconds: float
+    fail_after_s: float
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the silence is longer than its limit."""
+        return self.seconds > self.fail_after_s
+
+
+class FailureDetector:
+    """Detector of silent processes. `now` is always `time.monotonic()` of the caller.
+
+    Record arrivals first, then call `suspects`, several times a heartbeat.
+    """
+
+    def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
+        self.heartbeat_s = heartbeat_s
+        self.timeout_s = timeout_s
+        self._gaps: dict[str, ArrivalGaps] = {}
+        self._arrived: dict[str, float] = {}  # by name, in seconds of `_clock`
+        self._clock = 0.0  # observed seconds, see `_advance`
+        self._looked: float | None = None
+
+    def record_arrival(self, name: str, now: float) -> None:
+        """Record a message of any kind. The first starts the monitoring of its sender."""
+        self._advance(now)
+        gaps = self._gaps.setdefault(name, ArrivalGaps(self.heartbeat_s, self.timeout_s))
+        if name in self._arrived:
+            gaps.add(self._clock - self._arrived[name])
+        self._arrived[name] = self._clock
+
+    def forget(self, name: str) -> None:
+        """Stop monitoring a process that has left or failed."""
+        self._arrived.pop(name, None)
+        self._gaps.pop(name, None)
+
+    def suspects(self, now: float) -> dict[str, Silence]:
+        """Return the processes that are silent for longer than usual."""
+        self._advance(now)
+        silent = {name: self._clock - arrived for name, arrived in self._arrived.items()}
+        return {
+            name: Silence(seconds, self._gaps[name].fail_after_s)
+            for name, seconds in silent.items()
+            if seconds > self._gaps[name].suspect_after_s
+        }
+
+    def _advance(self, now: float) -> None:
+        if self._looked is not None:
+            self._clock += min(now - self._looked, self.heartbeat_s)
+        self._looked = now

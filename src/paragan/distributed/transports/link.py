@@ -1,8 +1,7 @@
-"""Links between two processes or threads: messages, protocols of the ends, and the thread link."""
+"""Links between two processes or threads: messages, and protocols of the ends."""
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -51,28 +50,3 @@ class ReceiveEnd(Protocol):
 def timeout_error(who: str, timeout_s: float) -> RankError:
     """Return the error of a message that was not taken, or did not arrive, in time."""
     return RankError(f"{who} did not answer within {timeout_s:g} s")
-
-
-class ThreadLink:
-    """Both ends of a link between threads. room: messages in flight. `RankError` on a time-out."""
-
-    def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
-        self.timeout_s = timeout_s
-        self._queue: queue.Queue[Message] = queue.Queue(room)
-
-    def send(self, message: Message) -> None:
-        """Add a message, as soon as the queue has room."""
-        try:
-            self._queue.put(message, timeout=self.timeout_s)
-        except queue.Full:
-            raise timeout_error("the other thread", self.timeout_s) from None
-
-    def receive(self, wait_s: float) -> Message | None:
-        """Return the next message; None after `wait_s`."""
-        try:
-            return self._queue.get(timeout=wait_s)
-        except queue.Empty:
-            return None
-
-    def close(self) -> None:
-        """Do nothing: both threads end with their process."""

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection, ReceiveBuffer
 from paragan.distributed.transports.waiting import Backoff, WorkerError, check_size, failed_error
 
 try:

@@ -6,6 +6,7 @@ Messages between the threads stay on their device.
 from __future__ import annotations
 
 import copy
+import queue
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,7 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.link import Message, ThreadLink
+from paragan.distributed.transports.link import Message, timeout_error
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
@@ -35,8 +36,8 @@ class ThreadStep:
     def __init__(self, gan: GAN, first: Batch, limits: StalenessLimit, orders: Mapping[Side, Sequence[int]]) -> None:
         self.gan = gan
         g, d = self._players()
-        fakes = DeviceLink(limits.max_in_flight, limits.timeout_s)
-        states = DeviceLink(limits.max_in_flight, limits.timeout_s)
+        fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
+        states = ThreadLink(limits.max_in_flight, limits.timeout_s)
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._is_stopping = threading.Event()
         g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
@@ -105,21 +106,32 @@ class ThreadStep:
         return any(step.done() and step.exception() is not None for step in self._pending)
 
 
-class DeviceLink(ThreadLink):
-    """`ThreadLink` between threads that use two streams of one accelerator.
+class ThreadLink:
+    """Both ends of a link between threads. room: messages in flight. `RankError` on a time-out.
 
-    The receiver's stream waits for the sender's work, the host does not. On the CPU it is a
-    `ThreadLink`.
+    On an accelerator the receiver's stream waits for the work of the sender's stream, the host does not.
     """
+
+    def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
+        self.timeout_s = timeout_s
+        self._queue: queue.Queue[Message] = queue.Queue(room)
 
     def send(self, message: Message) -> None:
         """Add a message, as soon as the queue has room."""
         first = next(iter(message.tensors.values()), message.data)
-        super().send(replace(message, ready=mark_ready(first)))
+        try:
+            self._queue.put(replace(message, ready=mark_ready(first)), timeout=self.timeout_s)
+        except queue.Full:
+            raise timeout_error("the other thread", self.timeout_s) from None
 
     def receive(self, wait_s: float) -> Message | None:
         """Return the next message; None after `wait_s`."""
-        message = super().receive(wait_s)
-        if message is not None:
-            wait_until_ready(message.ready, (message.data, *message.tensors.values()))
+        try:
+            message = self._queue.get(timeout=wait_s)
+        except queue.Empty:
+            return None
+        wait_until_ready(message.ready, (message.data, *message.tensors.values()))
         return message
+
+    def close(self) -> None:
+        """Do nothing: both threads end with their process."""
