@@ -51,7 +51,8 @@ class FitnessEvaluator:
         """Return the losses of both genomes on the data of a cell."""
         key = g, d, id(self.reals(cell))
         if key not in self._losses:
-            fake = self._fake_logits(g, d)
+            self.precompute_logits([(g, d)])
+            fake = self._logits_of_fakes[g, d]
             real = self._real_logits(d, cell)
             g_loss_B = self.loss.g(fake, real if self.loss.g_needs_real else None)
             d_loss_B = self.loss.d(real, fake)
@@ -71,10 +72,6 @@ class FitnessEvaluator:
             images = self._images(g)
             for d in group:
                 self._logits_of_fakes[g, d] = self._logits(d, images, self.y_B)
-
-    def _fake_logits(self, g: Genome, d: Genome) -> Tensor:
-        self.precompute_logits([(g, d)])
-        return self._logits_of_fakes[g, d]
 
     def _real_logits(self, d: Genome, cell: int) -> Tensor:
         real = self.reals(cell)

@@ -92,8 +92,9 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
-        scaler_state = {} if player.scaler is None else _scaler_state(player)
-        local = {"player/updates": player.updates, **scaler_state}
+        local = {"player/updates": player.updates}
+        if player.scaler is not None:
+            local |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
         counters = {"version": player.version, "images": player.images}
         restore(player, StoredTensors.of(local | dict(loaded)), counters)
         player.set_lr_base(self.traits.lr)
@@ -162,8 +163,3 @@ class EvalNetwork:
 
 def _optimizer_type(player: Player) -> str:
     return f"{type(player.optimizer).__module__}.{type(player.optimizer).__name__}"
-
-
-def _scaler_state(player: Player) -> dict[str, Tensor]:
-    assert player.scaler is not None
-    return {"player/scale": player.scaler.scale, "player/good": player.scaler.good}

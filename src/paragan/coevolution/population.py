@@ -87,7 +87,7 @@ class Population:
         with profile.measure("update_genomes"):
             parents = {n: self._select(before[n], near[n], n) for n in near}
         with profile.measure("mutate"):
-            rates = {n: self._mutate_rates(parents[n], n) for n in near}
+            rates = {n: {side: self._mutated_lr(parents[n][side], n, side) for side in Side} for n in near}
         with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
@@ -136,10 +136,8 @@ class Population:
             parents[side] = group[place][side]
         return parents
 
-    def _mutate_rates(self, parents: Mapping[Side, Genome], cell: int) -> dict[Side, float]:
-        place = self.seed, cell, self.generation
-        rates = self.options.rates
-        return {side: mutate_lr(parents[side].traits.lr, rates, *place, side) for side in parents}
+    def _mutated_lr(self, parent: Genome, cell: int, side: Side) -> float:
+        return mutate_lr(parent.traits.lr, self.options.rates, self.seed, cell, self.generation, side)
 
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]

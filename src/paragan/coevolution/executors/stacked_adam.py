@@ -56,7 +56,9 @@ class StackedAdam:
         self.m_CP = torch.zeros_like(flat_CP)
         self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
-        self._buffer_pairs = list(zip(buffers_C, _averaged_buffers(players), strict=False))
+        averages = [player.ema for player in players if player.ema is not None]
+        averaged_C = stack_in_place([list(average.net.buffers()) for average in averages])
+        self._buffer_pairs = list(zip(buffers_C, averaged_C, strict=False))
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
         self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
@@ -137,11 +139,6 @@ class StackedAdam:
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
         """Return views of a cell's row of each matrix, as the parameters are in memory."""
         return [[view[0] for view in views_of_rows(m_CP[cell : cell + 1], self._weights)] for m_CP in matrices_CP]
-
-
-def _averaged_buffers(players: Sequence[Player]) -> list[Tensor]:
-    """Stack the buffers of the averages; none without averages."""
-    return stack_in_place([list(player.ema.net.buffers()) for player in players if player.ema is not None])
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:

@@ -105,7 +105,8 @@ class Communicator:
         with self._recording_failure():
             arrivals = self._arrivals
             has_closed = arrivals.has_closed
-            arrivals.wait_until(lambda: [p for p in self._peers_with_posts() if not has_closed(p)])
+            links = self._connections.items()
+            arrivals.wait_until(lambda: [peer for peer, link in links if link.is_posting and not has_closed(peer)])
             self._send_leave(CLOSED)
             arrivals.wait_until(lambda: [peer for peer in self.links if not has_closed(peer)])
         self._has_left = True
@@ -128,10 +129,6 @@ class Communicator:
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send, without blocking; failures are raised by the calls that wait."""
         self._connections[peer].send(MessageKind.CALL, number, tensors)
-
-    def _peers_with_posts(self) -> list[int]:
-        """Return the workers to which a posted message is in flight or waiting."""
-        return [peer for peer, connection in self._connections.items() if connection.is_posting]
 
     def _send_leave(self, failed: int) -> None:
         """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""

@@ -99,7 +99,7 @@ class GlooCommunicator(Communicator):
 
 def _connect_both_ways(connect: Callable[[str], Any], rank: int, peer: int, is_worker: bool) -> tuple[Any, Any]:
     """Return the groups to send in and to receive in; one and the same to the root."""
-    name = _pair_name(rank, peer)
+    name = f"{min(rank, peer)}/{max(rank, peer)}"  # the same at both
     first = connect(name)
     if not is_worker:
         return first, first
@@ -206,8 +206,3 @@ class _PairConnector(threading.Thread):
                 self.groups[peer] = self._connect(peer)
         except Exception as error:
             self.error = error
-
-
-def _pair_name(rank: int, peer: int) -> str:
-    """Return the name of a pair of workers, the same at both."""
-    return f"{min(rank, peer)}/{max(rank, peer)}"
