@@ -7,88 +7,8 @@
 
 Every public name is imported when it is first used, so that `import paragan` does not import torch.
 
-Training:
-    train               Train a recipe, or resume it; returns a Run.
-    Run                 A run folder: score, history, sample, resume.
-    Trainer             A run over any named tensors: networks, data and losses from memory.
-    load                Open a trained generator; returns a Sampler, whose images are SampledImages.
-    evaluate            Score a run; returns a RunScore.
-    plan                Predict size, operations and memory of a recipe; returns a Plan.
-    list_models, list_recipes, list_names
-                        Names that a config may use.
-    RunConfig, config   All settings of a run; `config.read_recipe("digits")` reads a recipe.
-    loading             Batches for any training loop: `loading.TensorBatches(loading.open_images(path), 64)`.
-    TrainingLoop        The loop below `train`: yields the events of a run.
-    Estimator           A generator and a discriminator from memory.
-    ScalingManager      The manager of the ParaGAN poster, for a custom training loop.
-
-The game:
-    GAN, Player, Loss   Two players, their networks and optimisers, and the adversarial loss.
-    Turn, Opponent      An update of a player as data; the network that it trains against.
-    Scheme              The order of updates in a step.
-    Cell, Metric        One pair of a cellular grid; one number of a score.
-    Policy, Prior, Ema  Optimisation of a player, its latents, the average of its weights.
-    Snapshot            A frozen copy of a player, as an opponent.
-    Network             A module and its call signature.
-    PlayerOptions, OptimizerOptions, ScheduleOptions, EmaOptions, AdversarialOptions
-
-Values:
-    Batch, Rows, Side, Capability, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms,
-    Update, Report
-
-Losses:
-    hinge_loss, hinge_both_loss, least_squares_loss, minimax_loss, relativistic_loss,
-    wasserstein_loss
-    nonsaturating_loss(NonsaturatingOptions()), relativistic_average_loss(RelativisticAverageOptions())
-
-Penalties, each with its options (R1Options, ...):
-    R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty,
-    PathLengthPenalty, FeatureMatchingPenalty, FeatureMatchingL1Penalty, L1Penalty,
-    AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, ApproximateR1Penalty, ApproximateR2Penalty,
-    LogMelPenalty, CodebookPenalty, CyclePenalty, PerceptualPenalty,
-    FlowMatchingPenalty, DistillationPenalty, DistributionMatchingPenalty, FakeFlowMatchingPenalty
-    WeightSchedule      A weight that changes during a run.
-    Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
-    PerceptualLoss      Distance of G's output to a target in the features of a frozen network.
-
-Balancers of G's terms, each with its options:
-    Balancer            The base class; its `factors` receives TermGradients.
-    AdaptiveWeightBalancer (AdaptiveWeightOptions), GradientBalancer (GradientBalancerOptions),
-    GradientNormalizationBalancer (GradientNormalizationOptions)
-
-Schemes:
-    synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme,
-    ParameterServerScheme, dmd2_step
-
-Strategies:
-    Strategy            Base class of strategies; NoneStrategy is that of a single process.
-    DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
-    PipelineStrategy, TensorStrategy
-
-Augmentations, optimizers and metrics:
-    AdaptiveAugment, DiffAugment, FlowNoise, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
-
-Interfaces of metrics and feature extractors:
-    Metric, Direction, Needs, PairMetric, SampleFeatures, SamplePairs, FeatureExtractor, ExtractorContext
-    build_with_weights  A network with the weights of a file.
-    ExportedNetwork     The network of a `torch.export` file that you trust.
-
-Layers:
-    BatchNorm, spectral_norm, begin_update
-    Discriminators      Several discriminators as one network.
-    Frozen              A network that never trains, such as an extractor, inside one that does.
-
-Parts of networks:
-    add_adapters, select_trained, merge_adapters
-                        Train adapters, or what patterns match; put adapters into the weights.
-    LoraAdapter (LoraOptions), LohaAdapter (LohaOptions)
-    load_diffusers      A U-Net or VAE of diffusers as a generator.
-
-Interfaces of outside code:
-    Penalty, PenaltyContext, Augment, Source, EncodedSource, TensorSpec
-
-Errors:
-    ParaganError, and its children ConfigError, DataError, CheckpointError, DivergedError, RankError
+The main ones: `train` and `load` for recipes, `Trainer` for networks and tensors from memory, and `GAN`, `Player`,
+`Turn` and `Scheme` for custom games. docs/api.md describes all of them.
 
 `paragan list` describes models, losses and recipes; `paragan config digits --explain` settings.
 """
@@ -120,7 +40,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.coevolution.cell import Cell as Cell
     from paragan.config import RunConfig as RunConfig
     from paragan.core.balancer import Balancer as Balancer, TermGradients as TermGradients
-    from paragan.core.capabilities import Capability as Capability
     from paragan.core.errors import (
         CheckpointError as CheckpointError,
         ConfigError as ConfigError,
@@ -153,6 +72,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.core.source import EncodedSource as EncodedSource, Source as Source, TensorSpec as TensorSpec
     from paragan.core.types import (
         Batch as Batch,
+        Can as Can,
         LossTerms as LossTerms,
         Report as Report,
         Rows as Rows,
