@@ -10,75 +10,54 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use g.optimizer.lr={} d.optimizer.lr={}": "lr learning_rate",
     "use g.optimizer.lr={}": "g_lr lr_g",
     "use d.optimizer.lr={}": "d_lr lr_d",
-    "use g.optimizer={} d.optimizer={}": "optimizer optim",
-    "use g.optimizer.arguments.betas=[{},0.999], and the same for d": "beta1 b1",
+    "use g.optimizer={} d.optimizer={}": "optimizer",
     "use g.optimizer.arguments.betas={} d.optimizer.arguments.betas={}": "betas",
-    "use g.optimizer.arguments.weight_decay={} d.optimizer.arguments.weight_decay={}": "weight_decay",
-    "use train.batch={}": "batch batch_size bs",
-    "use train.kimg=K, thousands of images: K = {} x number of images / 1000": "epochs num_epochs n_epochs max_epochs",
-    "use train.kimg=K, thousands of images: K = {} x train.batch x d.updates_per_step / 1000": (
-        "steps max_steps num_steps iterations iters n_iter"
-    ),
-    "use train.kimg={}": "kimg",
+    "use train.batch={}": "batch batch_size",
+    "use train.kimg=K, thousands of images: K = {} x number of images / 1000": "epochs num_epochs n_epochs",
+    "use train.kimg=K, thousands of images: K = {} x train.batch x d.updates_per_step / 1000": "steps max_steps",
     "use train.threads={}": "threads",
-    "use devices={}": "gpus num_gpus n_gpu ngpu nproc nproc_per_node",
+    "use devices={}": "gpus num_gpus",
     "leave it out; an accelerator is used where one is visible, else the CPU; devices=N takes several": "device",
-    "use loading.threads={}": "num_workers n_workers",
-    "use g.precision={} d.precision={}": "precision amp fp16 bf16 mixed_precision",
-    "use g.micro_batches={} d.micro_batches={}": "grad_accum gradient_accumulation_steps accumulate_grad_batches",
-    "use g.max_norm={} d.max_norm={}": "clip grad_clip clip_grad_norm max_grad_norm gradient_clip_val",
-    "use d.updates_per_step={}": "n_critic critic_iters d_steps num_d_steps n_dis",
+    "use loading.threads={}": "num_workers workers",
+    "use g.precision=P d.precision=P, P one of fp32, fp16 and bf16": "precision amp fp16 bf16 mixed_precision",
+    "use g.micro_batches={} d.micro_batches={}": "gradient_accumulation_steps",
+    "use g.max_norm={} d.max_norm={}": "grad_clip max_grad_norm",
+    "use d.updates_per_step={}": "n_critic d_steps",
     "use data.name=folder data.path={} for a folder of images, or train the recipe own": "data.path",
-    "use data.path={}": "data dataroot data_root data_dir data_path",
+    "use data.path={}": "data dataroot data_dir",
     "use data.name={}": "dataset",
-    "use data.size={}": "size image_size img_size imsize resolution imgsz",
-    "use model.latent={}": "latent z_dim dim_z latent_dim nz noise_dim",
-    "use augment={}": "aug augmentation",
-    "use g.ema.half_life_kimg={}": "ema_kimg half_life_kimg",
-    "use g.ema.half_life_kimg=K, thousands of images: K = ln(2) / (1 - {}) x train.batch / 1000": (
-        "ema ema_decay ema_beta g.ema g.ema.decay g.ema_decay"
+    "use data.size={}": "size image_size img_size resolution",
+    "use model.latent={}": "latent z_dim latent_dim nz",
+    "use g.ema.half_life_kimg=K, thousands of images: K = ln(2) / (1 - decay) x train.batch / 1000": (
+        "ema ema_decay ema_beta g.ema g.ema.decay"
     ),
-    "use penalties='[{name: gradient_penalty, weight: {}}]'": "gp_weight gp_lambda lambda_gp",
-    "use --out {}": "output output_dir out_dir outdir outf save_dir logdir log_dir",
-    "use --out runs/{}": "run_name exp_name experiment",
-    "use the recipe as the first word: train {}": "config cfg recipe",
-    "leave it out; the same command resumes, and so does `train RUN` with a run folder": (
-        "resume auto_resume resume_from continue"
-    ),
-    "use --fresh to start anew": "overwrite restart no_resume",
-    "use init={}, a run folder, or g.init={}, a safetensors file": "ckpt checkpoint pretrained weights finetune load",
-    "leave it out; `config` instead of `train` checks and prints every setting": "dry_run",
+    "use penalties='[{name: gradient_penalty, weight: {}}]'": "gp_weight lambda_gp",
+    "use --out {}": "output_dir outdir save_dir",
+    "leave it out; the same command resumes, and so does `train RUN` with a run folder": "resume",
+    "use init={}, a run folder, or g.init={}, a safetensors file": "checkpoint pretrained",
     "use train.executor=compile": "compile",
-    "use every.save_kimg=K, thousands of images": "save_every save_interval snap",
-    "use every.sample_kimg=K, thousands of images": "sample_every sample_interval",
-    "use every.score_kimg=K, thousands of images": "eval_every eval_interval",
-    "use every.log_steps={}": "log_every log_interval",
-    "use writers=[images,jsonl,console,report,tensorboard]": "tensorboard",
+    "use every.save_kimg=K, thousands of images": "save_every snap",
+    "use every.score_kimg=K, thousands of images": "eval_every",
     "use writers=[images,jsonl,console,report,wandb]": "wandb",
-    "use writers=[images,jsonl,console,report,mlflow]": "mlflow",
 }
 _NAMES = {  # category -> file here -> names in other programs, in lower case
     "losses": {
         "wasserstein": "wgan",
-        "nonsaturating": "bce vanilla gan ns softplus logistic standard",
-        "least_squares": "lsgan mse l2",
-        "relativistic": "rgan rsgan rpgan",
+        "nonsaturating": "bce vanilla gan ns softplus logistic",
+        "least_squares": "lsgan mse",
+        "relativistic": "rgan rpgan",
         "relativistic_average": "ragan",
-        "minimax": "saturating mm",
     },
     "penalties": {
         "gradient_penalty": "gp wgan-gp wgangp",
-        "approximate_r1": "ar1",
-        "approximate_r2": "ar2",
-        "path_length": "pl ppl plr",
+        "path_length": "pl ppl",
         "consistency": "cr bcr",
-        "feature_matching": "fm feature-matching",
-        "auxiliary": "ac acgan ce",
-        "data_to_data": "d2d-ce",
+        "feature_matching": "fm",
+        "auxiliary": "ac acgan",
     },
     "datasets": {"folder": "imagefolder image_folder images custom celeba lsun ffhq"},
-    "augment": {"diffaugment": "diff daug translation"},
-    "parallel": {"zero3": "fsdp fsdp2", "ddp": "dp", "zero1": "zero", "local_sgd": "localsgd averaged"},
+    "augment": {"diffaugment": "diff"},
+    "parallel": {"zero3": "fsdp fsdp2", "ddp": "dp"},
     "schemes": {"synchronous": "sync", "asynchronous": "async"},
 }
 _WGAN_GP = "wasserstein with a gradient penalty; use loss=wasserstein penalties=gradient_penalty"
@@ -86,10 +65,6 @@ _FID = "fd in the features of Inception; use evaluation.metrics=fd evaluation.fe
 _COMBINATIONS = {  # names of what takes several settings here
     "losses": dict.fromkeys(("wgan-gp", "wgan_gp", "wgangp"), _WGAN_GP),
     "metrics": {"fid": _FID},
-}
-_FORMATS = {  # of a computation, in other programs
-    **dict.fromkeys(("fp16", "float16", "half", "16", "fp16-mixed", "16-mixed"), "fp16"),
-    **dict.fromkeys(("fp32", "float32", "32", "32-true", "no"), "fp32"),
 }
 
 
@@ -110,12 +85,10 @@ def setting_hint(key: str, value: Any) -> str | None:
     if plain not in SETTINGS:
         plain = plain.removeprefix("train.")
     text = SETTINGS.get(plain)
-    if text is None or ("1 - {}" in text and not _is_decay(value)):
+    if text is None:
         return None
     if "loading.threads" in text and str(value) == "0":
         return "use loading.prefetch=0"
-    if "g.precision" in text:
-        value = _format(plain, value)
     return text.replace("={}", _assigned(value)).replace("{}", _short(value))
 
 
@@ -127,22 +100,6 @@ def name_hint(category: str, name: str, key: str) -> str | None:
     if (ours := NAMES.get(category, {}).get(folded)) is not None:
         return f"{name!r} is called {ours} in paragan; use {key}={ours}"
     return None
-
-
-def _is_decay(value: Any) -> bool:
-    """Return whether a value is that of an average per update, or missing."""
-    try:
-        return value is None or 0 < float(value) < 1
-    except (TypeError, ValueError):
-        return False
-
-
-def _format(key: str, value: Any) -> str:
-    """Return the precision here for `precision=16`, `fp16=true` or `amp=true`."""
-    word = str(value).casefold()
-    if key not in ("precision", "mixed_precision") and value in (None, True, "true"):
-        word = key
-    return "fp32" if value is False else _FORMATS.get(word, "bf16")
 
 
 def _assigned(value: Any) -> str:
