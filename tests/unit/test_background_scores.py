@@ -137,7 +137,7 @@ def test_process_that_is_suspended_does_not_hold_the_end_of_a_run(begin):
 @pytest.mark.parametrize(
     ("words", "timeout_s", "reason"),
     [
-        ("time.sleep(60)", 0.2, "no answer within evaluation.timeout_s=0.2"),
+        ("time.sleep(60)", 0.2, "no answer within 0.2 s"),
         ("raise SystemExit('no memory')", 60.0, "its process ended with exit code 1: no memory"),
         ("reply = {'error': 'generated images are not finite'}", 60.0, "generated images are not finite"),
         ("reply = {'score': {'metrics': 1}}", 60.0, "its process sent no valid reply"),

@@ -91,9 +91,9 @@ def test_auto_is_packaged_by_data_set_and_shape_else_judge(dataset, shape, name)
 def test_extractor_is_called_as_the_evaluation_says():
     source = InMemorySource(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10), tuple("abcdefghij"))
     context = ExtractorContext("", source, source, device=torch.device("meta"))
-    asked = EvaluationOptions(device="cpu", dtype="bfloat16", batch_size=7)
+    asked = EvaluationOptions(dtype="bfloat16", batch_size=7)
     for options, expected in (
-        (asked, (torch.device("cpu"), torch.bfloat16, 7)),
+        (asked, (torch.device("meta"), torch.bfloat16, 7)),
         (EvaluationOptions(), (torch.device("meta"), torch.float32, 500)),
     ):
         chosen = replace(options, features=resolve_features(options, "mnist", (1, 28, 28)))

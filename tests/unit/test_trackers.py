@@ -45,8 +45,8 @@ class FakeTracker:
         self.code = code
 
 
-def writer_of(tracker, images=True):
-    return TrackerWriter("fake", lambda: tracker, images)
+def writer_of(tracker):
+    return TrackerWriter("fake", lambda: tracker)
 
 
 def test_tracker_writer_passes_numbers_protocol_and_sheet(tmp_path):
@@ -101,7 +101,7 @@ def test_tracker_that_does_not_open_is_switched_off_in_one_line():
         def close(self):
             pass
 
-    writer = TrackerWriter("fake", refuse, True)
+    writer = TrackerWriter("fake", refuse)
     writer._thread.join(30)
     both = MultiWriter([("jsonl", Lines()), ("fake", writer)])
     for _ in range(3):
@@ -131,14 +131,6 @@ def test_damaged_run_id_is_refused(tmp_path):
     (tmp_path / "run_id").write_text("../../x")
     with pytest.raises(ConfigError, match="does not hold the identifier"):
         _tracker.read_run_id(tmp_path)
-
-
-def test_mlflow_uri_with_a_password_is_refused():
-    from paragan.writers import mlflow
-
-    with pytest.raises(ValueError, match="MLFLOW_TRACKING_PASSWORD"):
-        mlflow.Options(uri="https://me:hunter2@host/x")
-    assert mlflow.Options(uri="https://host/me@x").uri == "https://host/me@x"
 
 
 @pytest.fixture(autouse=True)

@@ -116,7 +116,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))
     rank_free = {name: value for name, value in source_environment().items() if not name.startswith(_OF_A_RANK)}
     process = ScoringProcess(command, rank_free | {"OMP_NUM_THREADS": threads}, folder / FOLDER / "log.txt")
-    return BackgroundScores(folder, process, options.timeout_s)
+    return BackgroundScores(folder, process)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:

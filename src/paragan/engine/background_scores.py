@@ -47,7 +47,7 @@ class BackgroundScores:
 
     run: Path
     process: ScoringProcess
-    timeout_s: float
+    timeout_s: float = 3600.0
     _tasks: list[_Task] = field(default_factory=list, init=False)
     _next_look: float = field(default=0.0, init=False)
     _done: set[int] = field(default_factory=set, init=False)  # recorded before a kill
@@ -144,7 +144,7 @@ class BackgroundScores:
                 text = f"the process that computes the score of step {task.step} is suspended (SIGSTOP)"
                 yield _message(task, f"warning: {text}; training continues")
         if time.monotonic() - task.began > self.timeout_s:
-            return self.process.end(f"no answer within evaluation.timeout_s={self.timeout_s:g}")
+            return self.process.end(f"no answer within {self.timeout_s:g} s")
         return None
 
     def _finish(self, task: _Task, reply: Mapping[str, Any]) -> Iterator[Event]:

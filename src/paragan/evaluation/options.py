@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from paragan.core import registry
-from paragan.core.option_types import Category, Choice, Count, Natural, Positive
+from paragan.core.option_types import Category, Choice, Count, Natural
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,6 @@ class EvaluationOptions:
     `auto` is the packaged network of the data set if it has one for its images, otherwise `judge`,
     a small CNN trained on this run's real images.
     """
-    device: Literal["auto", "cpu"] = "auto"
-    """Device that computes features; `auto`: the device of the run."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of the network of `features`. Scores of different formats do not compare."""
     batch_size: Count | None = None
@@ -38,7 +36,5 @@ class EvaluationOptions:
     """Random halves of the images from which the interval of each value is estimated; 0: none."""
     mode: Literal["inline", "background"] = "inline"
     """`inline`: training waits for each score. `background`: another process scores a checkpoint."""
-    timeout_s: Positive = 3600.0
-    """Seconds after which a score in the background is given up; also at the end of the run."""
     sampling: Literal["eval", "train-stats"] = "eval"
     """Sampling for scores and images: `eval`, or `train-stats` (batch statistics, dropout on)."""

@@ -67,7 +67,6 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     called = replace(
         context,
         name=extractor_name(chosen),
-        device=context.device if options.device == "auto" else torch.device(options.device),
         dtype=getattr(torch, options.dtype),
         batch_size=options.batch_size,
     )

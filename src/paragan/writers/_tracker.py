@@ -63,10 +63,9 @@ class TrackerWriter:
     that does not open raises at the next `write`, which switches the writer off.
     """
 
-    def __init__(self, name: str, open_tracker: Callable[[], Tracker], images: bool) -> None:
+    def __init__(self, name: str, open_tracker: Callable[[], Tracker]) -> None:
         self._name = name
         self._finish_s = FINISH_S
-        self._images = images
         self._entries: Queue[Entry | None] = Queue(_MAX_PENDING)
         self._has_dropped = False
         self._code = 1  # of a run that closes without an `end` event
@@ -81,7 +80,7 @@ class TrackerWriter:
         if event.kind == "end":
             self._code = event.values["code"]
         sheet = None
-        if event.x_BCHW is not None and self._images:
+        if event.x_BCHW is not None:
             sheet = to_pil_image(make_sheet(event.x_BCHW, event.columns))
         numbers = event_numbers(event)
         if not numbers and sheet is None:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import wave
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from paragan.core.event import Event
 from paragan.core.files import atomic_write, create_subfolder
-from paragan.core.option_types import Count, Interval
+from paragan.core.option_types import Count
+
+_NUM_SAMPLES = 4  # that are written; a sheet has 8
 
 
 @dataclass(frozen=True)
 class Options:
-    """Rate and number of the files."""
+    """Rate of the files."""
 
     sample_rate: Count = 8000
     """Samples of audio per second."""
-    num: Annotated[int, Interval(ge=1, le=8)] = 4
-    """Samples that are written; a sheet has 8."""
 
 
 class Writer:
@@ -39,7 +38,7 @@ class Writer:
                 continue
             create_subfolder(self._folder, "samples")
             start = "" if row == "data" else f"step-{event.step:07d}-"
-            for number, sample_1T in enumerate(samples_B[: self._options.num], 1):
+            for number, sample_1T in enumerate(samples_B[:_NUM_SAMPLES], 1):
                 path = self._folder / "samples" / f"{start}{row}-{number}.wav"
                 _save_wave(sample_1T[0], path, self._options.sample_rate)
 

@@ -30,49 +30,36 @@ _MAX_PARAM_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class Options:
-    """Destination of the values; user and password are those of MLflow's variables."""
-
-    uri: str | None = None
-    """Tracking server; null: that of the variable MLFLOW_TRACKING_URI, else a local store in
-    RUN/mlflow.
-    """
-    experiment: str = "paragan"
-    """Experiment of the run; the variable MLFLOW_EXPERIMENT_NAME has priority."""
-    images: bool = True
-    """Whether sample sheets are written."""
-
-    def __post_init__(self) -> None:
-        if "@" in (self.uri or "").partition("://")[2].partition("/")[0]:
-            fix = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
-            raise ValueError(f"uri must not contain a user or password; {fix}")
+    """Options of this writer: none; the server and the experiment are those of MLflow's variables."""
 
 
 class Writer(TrackerWriter):
     """Writer of an MLflow run; requires `pip install 'paragan[mlflow]'`.
 
-    One run, also over resumes; its identifier is in RUN/mlflow/run_id.
+    One run, also over resumes; its identifier is in RUN/mlflow/run_id. It is in the experiment
+    MLFLOW_EXPERIMENT_NAME (default: paragan) of the server MLFLOW_TRACKING_URI (default: a local store in RUN/mlflow).
     """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         require_package("mlflow", "mlflow")
         subfolder = create_subfolder(folder, "mlflow").resolve()
         config = run_config(folder)
-        super().__init__("mlflow", lambda: _MlflowRun(options, subfolder, config), options.images)
+        super().__init__("mlflow", lambda: _MlflowRun(subfolder, config))
 
 
 class _MlflowRun:
     """Run in MLflow. A run that the store does not know is created."""
 
-    def __init__(self, options: Options, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         _set_defaults()
         from mlflow.tracking import MlflowClient
 
-        uri = options.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
         is_local = not uri
         self._client = MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}" if is_local else uri)
         self._id = self._resume(read_run_id(folder))
         if self._id is None:
-            experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or options.experiment
+            experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "paragan"
             artifacts = (folder / "artifacts").as_uri() if is_local else None
             self._id = self._create(experiment, artifacts, folder.parent.name)
             save_run_id(folder, self._id)

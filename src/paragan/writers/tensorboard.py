@@ -16,10 +16,7 @@ from paragan.writers._tracker import event_numbers, event_protocol, require_pack
 
 @dataclass(frozen=True)
 class Options:
-    """Content of the event files."""
-
-    images: bool = True
-    """Whether sample sheets are written; each takes as much space as its PNG."""
+    """Options of this writer: none."""
 
 
 class Writer:
@@ -32,7 +29,6 @@ class Writer:
         require_package("tensorboard", "tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
-        self._options = options
         subfolder = str(create_subfolder(folder, "tensorboard"))
         self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)
         self._add_yaml("config", run_config(folder), step)
@@ -46,7 +42,7 @@ class Writer:
         if event.kind in ("advice", "event"):
             text = "  ".join(map(str, event.values.values()))
             self._writer.add_text(event.kind, text, event.step)
-        if event.x_BCHW is not None and self._options.images:
+        if event.x_BCHW is not None:
             self._writer.add_image("samples", make_sheet(event.x_BCHW, event.columns), event.step)
         self._writer.flush()
 

@@ -33,8 +33,6 @@ class Options:
     """offline: files in RUN/wandb, for `wandb sync`. online: to the server. The variable WANDB_MODE
     has priority.
     """
-    images: bool = True
-    """Whether sample sheets are written."""
 
 
 class Writer(TrackerWriter):
@@ -51,7 +49,7 @@ class Writer(TrackerWriter):
             identifier = secrets.token_hex(4)
             save_run_id(subfolder, identifier)
         config = run_config(folder)
-        super().__init__("wandb", lambda: _WandbRun(options, folder, identifier, config), options.images)
+        super().__init__("wandb", lambda: _WandbRun(options, folder, identifier, config))
 
 
 class _WandbRun:
