@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.coevolution.cell import Cell as Cell
     from paragan.config import RunConfig as RunConfig
     from paragan.core.balancer import Balancer as Balancer, TermGradients as TermGradients
+    from paragan.core.capabilities import Capability as Capability
     from paragan.core.errors import (
         CheckpointError as CheckpointError,
         ConfigError as ConfigError,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
     from paragan.core.source import EncodedSource as EncodedSource, Source as Source, TensorSpec as TensorSpec
     from paragan.core.types import (
         Batch as Batch,
-        Can as Can,
         LossTerms as LossTerms,
         Report as Report,
         Rows as Rows,

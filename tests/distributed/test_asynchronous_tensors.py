@@ -11,7 +11,7 @@ from tests.distributed.test_tensors import assert_close, weights_of
 CASES = "tests.distributed.cases_tensors"
 NO_DELAY = {"name": "asynchronous", "staleness": 0, "reuse": False}
 REUSED = {"name": "asynchronous", "staleness": 0}
-LATE = {"name": "asynchronous", "staleness": 1}
+LATE = {"name": "asynchronous", "staleness": 1, "cached": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +62,14 @@ def test_workers_of_a_parameter_server_equal_players_in_turn(tmp_path, three_ran
 
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("nets", ["checked", "checked ragged"])
-def test_a_late_fake_keeps_its_text_in_two_threads(tmp_path, nets, reuse):
+def test_a_late_or_cached_fake_keeps_its_text_in_two_threads(tmp_path, nets, reuse):
     """Two updates of D on batches of two, whose texts differ in length from batch to batch."""
     more = {"train.batch": 2, "train.kimg": 0.04, "d.updates_per_step": 2}
     cases.trainer(tmp_path, nets=nets, scheme={**LATE, "reuse": reuse}, **more).run()
 
 
 @pytest.mark.distributed
-def test_a_late_fake_keeps_its_text_on_ranks(tmp_path, three_ranks):
+def test_a_late_or_cached_fake_keeps_its_text_on_ranks(tmp_path, three_ranks):
     chosen = {"pair": "none", "parts": 1, "nets": "checked", "scheme": LATE, "d.updates_per_step": 2}
     assert three_ranks.run(f"{CASES}:train", folder=str(tmp_path), steps=20, **chosen) == [10] * 3
 

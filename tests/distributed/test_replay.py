@@ -20,7 +20,7 @@ from tests.processes import environment
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
 PERIODS = ("every.save_kimg=0.1", "every.log_steps=4", "every.keep=9", "writers=[jsonl, console]")
-STALE = "{name: asynchronous, staleness: 2}"
+STALE = "{name: asynchronous, staleness: 2, cached: 0.25}"
 GRID = tuple(word for word in CONFIGURATIONS["grid-in-one-process"] if "executor" not in word and "losses" not in word)
 JUDGED = ("grid.mixture.num_images=50", "evaluation={features: judge, num_images: 100}")
 RUNS = CONFIGURATIONS | {

@@ -45,6 +45,6 @@ def test_a_run_with_delay(tmp_path, device):
 @needs_one
 def test_fakes_keep_their_texts_on_two_streams(tmp_path):
     """G's stream waits for the batches, which another one copies and normalises."""
-    scheme = {"name": "asynchronous", "staleness": 1}
+    scheme = {"name": "asynchronous", "staleness": 1, "cached": 0.5}
     more = {"train.batch": 2, "train.kimg": 0.4, "d.updates_per_step": 2}
     cases_tensors.trainer(tmp_path, nets="checked ragged", scheme=scheme, **more).run()

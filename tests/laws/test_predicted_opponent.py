@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from paragan.core.types import Side
+from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, packed
 from paragan.parallel import none
@@ -76,7 +77,7 @@ def played(pace, order):
     sender, receiver = FakesSender([fakes]), FakesReceiver([fakes], LIKE)
     generator = GeneratorStep(Snapshot(network(Side.D)), sender, states, replace(pace, order=order))
     counts = [step + 1 for step in range(STEPS)]
-    critic = DiscriminatorStep(receiver, [states], replace(pace, order=counts))
+    critic = DiscriminatorStep(Buffer(BufferOptions(), 0), receiver, [states], replace(pace, order=counts))
     errors = []
 
     def run(half, gan):

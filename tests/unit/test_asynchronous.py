@@ -134,7 +134,7 @@ def test_ranks_that_do_not_fit_are_refused(ranks):
             assign()
 
 
-@pytest.mark.parametrize("option", [{"g_batch": 4}, {"state_dtype": "bf16"}, {"fakes_dtype": "bf16"}])
+@pytest.mark.parametrize("option", [{"g_batch": 4}, {"cached": 0.5}, {"state_dtype": "bf16"}, {"fakes_dtype": "bf16"}])
 def test_option_without_a_meaning_in_turns_is_refused(option):
     (name,) = option
     with pytest.raises(ConfigError, match=rf"scheme.{name} does not apply to players that take turns"):

@@ -1,39 +1,88 @@
-"""The buffer of fakes: the newest are shown, in their order and equally often."""
+"""The buffer of fakes: what is shown, how old it may be, and that a draw is a function of its place."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 import torch
 
-from paragan.schemes.asynchronous.fakes import FakesBuffer, FakesMessage
+from paragan.game.buffer import Buffer, BufferOptions
 
 
-def deliver(buffer, version, count=4):
+def delivered(buffer, version, count=4, labels=None):
     """Images that tell where they come from: 100 version + row."""
-    rows = torch.arange(count)
-    buffer.put(FakesMessage({"image": (100.0 * version + rows).view(-1, 1, 1, 1), "label": rows}, version))
+    images = (100.0 * version + torch.arange(count)).view(-1, 1, 1, 1)
+    buffer.put({"image": images} | ({} if labels is None else {"label": torch.tensor(labels)}), version)
 
 
 def shown(drawn):
-    images = drawn.tensors["image"].flatten().int().tolist()
-    assert drawn.tensors["label"].tolist() == [image % 100 for image in images]
-    return images
+    return drawn.tensors["image"].flatten().int().tolist()
 
 
-def test_the_newest_are_shown_in_order():
-    buffer = FakesBuffer()
+def test_without_a_cache_the_newest_are_shown_in_order():
+    buffer = Buffer(BufferOptions(), seed=0)
     for version in (3, 5):
-        deliver(buffer, version)
-        drawn = buffer.draw(4)
+        delivered(buffer, version)
+        drawn = buffer.draw(4, step=version)
         assert shown(drawn) == [100 * version + n for n in range(4)]
-        assert drawn.version == buffer.newest.version == version
+        assert (drawn.versions, buffer.newest) == ((version,) * 4, version)
 
 
 def test_the_newest_come_again_where_they_are_too_few():
     """A fast D goes on where it left off, and sees all of them equally often."""
-    buffer = FakesBuffer()
-    deliver(buffer, 1, count=4)
-    seen = Counter(row for step in range(4) for row in shown(buffer.draw(3)))
+    buffer = Buffer(BufferOptions(), seed=0)
+    delivered(buffer, 1, count=4)
+    seen = Counter(row for step in range(4) for row in shown(buffer.draw(3, step)))
     assert seen == {100: 3, 101: 3, 102: 3, 103: 3}
-    assert shown(buffer.draw(6)) == [100, 101, 102, 103, 100, 101]
+    assert shown(buffer.draw(6, 4)) == [100, 101, 102, 103, 100, 101]
+
+
+@pytest.mark.parametrize("cached", [0.25, 0.5, 1.0])
+def test_the_share_of_older_ones(cached):
+    buffer = Buffer(BufferOptions(cached=cached), seed=0)
+    for version in range(3):
+        delivered(buffer, version, count=8)
+    drawn = buffer.draw(8, step=0)
+    assert sum(version < 2 for version in drawn.versions) == round(8 * cached)
+    assert len(set(shown(drawn))) == 8  # none twice
+    assert [version for version, image in zip(drawn.versions, shown(drawn), strict=True)] == [
+        i // 100 for i in shown(drawn)
+    ]
+
+
+def test_nothing_is_older_than_allowed_and_no_more_is_held_than_there_is_room_for():
+    for max_age, capacity, held in ((2, 1000, 15), (30, 12, 10)):
+        buffer = Buffer(BufferOptions(max_age=max_age, capacity=capacity, cached=0.9), seed=0)
+        for version in range(40):
+            delivered(buffer, version, count=5)
+            assert min(buffer.draw(10, step=version).versions) >= version - max_age
+        assert len(buffer) == held
+    small = Buffer(BufferOptions(capacity=2), seed=0)
+    delivered(small, 0, count=5)  # a delivery is held whole, or nothing could be shown
+    assert len(small) == 5
+
+
+def test_a_draw_depends_on_seed_and_place_alone():
+    def draws(seed, steps):
+        buffer = Buffer(BufferOptions(cached=1.0), seed)
+        for version in range(4):
+            delivered(buffer, version, count=8)
+        return {step: shown(buffer.draw(6, step)) for step in steps}
+
+    one = draws(3, (0, 1, 2))
+    assert one == draws(3, (2, 1, 0))
+    assert one[0] != one[1] and one != draws(4, (0, 1, 2))
+
+
+def test_classes_come_equally_often():
+    """Of 32 older images 4 are of class 1."""
+    buffer = Buffer(BufferOptions(cached=1.0), seed=0)
+    delivered(buffer, 0, count=32, labels=[1] * 4 + [0] * 28)
+    delivered(buffer, 1, count=8, labels=[0] * 8)
+    drawn = buffer.draw(8, step=0)
+    labels = Counter(drawn.tensors["label"].tolist())
+    assert all(
+        (label == 1) == (image < 4) for label, image in zip(drawn.tensors["label"].tolist(), shown(drawn), strict=True)
+    )
+    assert labels == {0: 4, 1: 4}

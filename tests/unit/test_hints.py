@@ -64,7 +64,7 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
         ("ema=0.99", "K = ln(2) / (1 - decay) x train.batch / 1000"),
         ("g.ema=0.99", "K = ln(2) / (1 - decay) x train.batch / 1000"),
         ("penalties=gp", "use penalties.0.name=gradient_penalty"),
-        ("scheme.predict=0.5", "unknown key; it belongs to asynchronous: pass scheme.name=asynchronous too"),
+        ("scheme.cached=0.5", "unknown key; it belongs to asynchronous: pass scheme.name=asynchronous too"),
         ("model.mixing=0.5", "unknown key; it belongs to stylegan2: pass model.name=stylegan2 too"),
         ("data.variant=auto", "it belongs to cifar10: pass data.name=cifar10 too"),
         ("data.flip=true", ": pass data.name=NAME too"),

@@ -30,7 +30,7 @@ RUNS = {
     "shared_fakes": ("scheme=shared_fakes", "augment=ada"),
     "extragradient": ("scheme=extragradient",),
     "skipping": ("scheme=skipping",),
-    "asynchronous": ("scheme={name: asynchronous, staleness: 2}",),
+    "asynchronous": ("scheme={name: asynchronous, staleness: 2, cached: 0.25}",),
     "parameter_server": ("scheme=parameter_server",),
     "pix2pix": ("data={name: paired, path: PAIRS, size: 16}", "model={name: pix2pix, width: 4}", "penalties=[l1]"),
     "loop": ("model={name: mlp, latent: 4}", "grid.shape=2x2", "grid.batches=2", "grid.executor=loop"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paragan.core.option_types import Count, FilePath, Natural, NotNegative, Positive
+from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class AsynchronousOptions:
     G, the others D."""
     g_batch: Count | None = None
     """Images of G's turn over all its ranks; null: as many as D's."""
+    cached: Fraction = 0.0
+    """Share of D's fakes drawn from those of G's last 8 updates, of every class equally many."""
     predict: NotNegative = 0.0
     """Times D's last change that is added to its weights where G trains against an earlier D.
 

@@ -21,6 +21,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles, ranks_by_side, split_roles
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side
+from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.needs import game_needs
 from paragan.game.scheme import Timeline
@@ -36,7 +37,7 @@ from paragan.schemes.asynchronous.turn_step import TurnStep
 __all__ = ["Options", "Scheme"]
 
 _DEFAULTS = Options()
-_NOT_IN_TURNS = ("g_batch", "state_dtype", "fakes_dtype", "order")
+_NOT_IN_TURNS = ("g_batch", "cached", "state_dtype", "fakes_dtype", "order")
 
 
 class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
@@ -150,10 +151,11 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
             return TurnStep(gan, roles)
         check_capabilities(self.holder, game_needs(gan))  # before G waits for an update of D
         limits = StalenessLimit(options, gan.d.updates_per_step)
+        buffer = Buffer(BufferOptions(cached=options.cached), gan.prior.seed)
         orders = {} if options.order is None else read_order(Path(options.order), roles, gan)
         if not roles.is_split:
-            return ThreadStep(gan, first, limits, orders)
-        return RankStep(gan, roles, first, limits, orders)
+            return ThreadStep(gan, first, buffer, limits, orders)
+        return RankStep(gan, roles, first, buffer, limits, orders)
 
 
 def _side(name: str) -> Side:

@@ -111,29 +111,6 @@ class FakesReceiver:
             receiver.close()
 
 
-class FakesBuffer:
-    """Newest fakes of a rank of D, which need not wait for G: a draw continues the last one, and repeats samples."""
-
-    def __init__(self) -> None:
-        self.newest: FakesMessage | None = None
-        self._num_used = 0  # of the newest
-
-    def put(self, message: FakesMessage) -> None:
-        """Replace the fakes by those of the same version or a later one."""
-        assert self.newest is None or message.version >= self.newest.version, "deliveries come in order"
-        self.newest = message
-        self._num_used = 0
-
-    def draw(self, count: int) -> FakesMessage:
-        """Return `count` samples with what belongs to them."""
-        assert self.newest is not None, "nothing has been delivered"
-        tensors = self.newest.tensors
-        num_held = len(next(iter(tensors.values())))
-        rows = torch.tensor([(self._num_used + n) % num_held for n in range(count)])
-        self._num_used = (self._num_used + count) % num_held
-        return replace(self.newest, tensors={name: tensor[rows] for name, tensor in tensors.items()})
-
-
 def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:
     """Return all (rank of G, rank of D) with common rows of a batch, which each role divides."""
     g_rows = _shares(total, num_g)

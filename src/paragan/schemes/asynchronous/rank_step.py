@@ -8,11 +8,11 @@ from dataclasses import replace
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender
+from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
 from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes._rank_links import RankLinks
 from paragan.schemes.asynchronous.fakes import (
     FakesReceiver,
     FakesSender,
@@ -21,6 +21,7 @@ from paragan.schemes.asynchronous.fakes import (
     overlapping_ranks,
 )
 from paragan.schemes.asynchronous.player_step import StalenessLimit
+from paragan.schemes.asynchronous.rank_links import RankLinks
 from paragan.schemes.asynchronous.two_players import DiscriminatorStep, GeneratorStep
 
 
@@ -32,6 +33,7 @@ class RankStep:
         gan: GAN,
         roles: Roles,
         first: Batch,
+        buffer: Buffer,
         limits: StalenessLimit,
         orders: Mapping[Side, Sequence[int]],
     ) -> None:
@@ -46,7 +48,7 @@ class RankStep:
             self._links = _Links(roles, limits, total, bound_of_messages(like, total), 0)
             receivers = [self._links.receivers[i] for i in sorted(self._links.receivers)]
             fakes = FakesReceiver(receivers, like, limits.rounds_fakes)
-            self.player_step = DiscriminatorStep(fakes, list(self._links.senders.values()), limits)
+            self.player_step = DiscriminatorStep(buffer, fakes, list(self._links.senders.values()), limits)
             self.player_step.publish(gan.d)  # its current state, perhaps that of a checkpoint
         else:
             assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None

@@ -17,6 +17,7 @@ import torch
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.transports.link import Message, timeout_error
+from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
@@ -33,7 +34,9 @@ class ThreadStep:
     G's step starts together with D's, and may lag as far as the staleness allows.
     """
 
-    def __init__(self, gan: GAN, first: Batch, limits: StalenessLimit, orders: Mapping[Side, Sequence[int]]) -> None:
+    def __init__(
+        self, gan: GAN, first: Batch, buffer: Buffer, limits: StalenessLimit, orders: Mapping[Side, Sequence[int]]
+    ) -> None:
         self.gan = gan
         g, d = self._players()
         fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
@@ -46,7 +49,7 @@ class ThreadStep:
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
         self.generator = GeneratorStep(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
-        self.discriminator = DiscriminatorStep(receiver, [states], d_limits, in_process=True)
+        self.discriminator = DiscriminatorStep(buffer, receiver, [states], d_limits, in_process=True)
         self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))

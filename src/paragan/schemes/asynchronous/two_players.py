@@ -18,12 +18,12 @@ from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Rows, TurnInputs, Update
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
+from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.predicted_opponent import PredictedOpponent
 from paragan.game.snapshot import Snapshot, StateEncoder
 from paragan.schemes.asynchronous.fakes import (
-    FakesBuffer,
     FakesMessage,
     FakesReceiver,
     FakesSender,
@@ -132,19 +132,20 @@ class GeneratorStep(PlayerStep):
 class DiscriminatorStep(PlayerStep):
     """D's part of a step.
 
-    fakes: from the ranks of G. states: sent to the ranks of G that this
+    buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
     rank serves. in_process: messages stay on their device, not on the host.
     """
 
     def __init__(
         self,
+        buffer: Buffer,
         fakes: FakesReceiver,
         states: Sequence[SendEnd],
         limits: StalenessLimit,
         in_process: bool = False,
     ) -> None:
         super().__init__(limits)
-        self.buffer = FakesBuffer()
+        self.buffer = buffer
         self.fakes = fakes
         self.states = states
         self.in_process = in_process
@@ -159,12 +160,14 @@ class DiscriminatorStep(PlayerStep):
         step = d.version // self.limits.k
         for real in reals:
             self._wait_for_fakes(step)
-            drawn = self.buffer.draw(real.rows.count)
-            self.log.lags[max(0, step - drawn.version)] += real.rows.count
+            drawn = self.buffer.draw(real.rows.count, real.rows.step)
+            lags = [max(0, step - version) for version in drawn.versions]
+            self.log.lags.update(lags)
             self.log.used.append(self._num_received)
+            version = max(drawn.versions)
             device = d.strategy.device(d.net)
             turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
-            update = d.update(turn, against=RemoteGenerator(drawn.version))
+            update = d.update(turn, against=RemoteGenerator(version))
             self.check_gradients(d, update)
         self.publish(d)
         return update
@@ -193,7 +196,7 @@ class DiscriminatorStep(PlayerStep):
                 return self._num_received >= recorded
             if not self.limits.options.reuse:
                 return self._num_received > before
-            return self.buffer.newest is not None and self.buffer.newest.version >= step
+            return self.buffer.newest is not None and self.buffer.newest >= step
 
         drain = self.limits.options.reuse and recorded is None
         self.wait("G", self.fakes.receive, self._store, has_arrived, drain)
@@ -201,4 +204,4 @@ class DiscriminatorStep(PlayerStep):
     def _store(self, message: FakesMessage) -> None:
         self._num_received += 1
         self.read_note(message.note, message.version)
-        self.buffer.put(message)
+        self.buffer.put(message.tensors, message.version)

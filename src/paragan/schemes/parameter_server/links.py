@@ -1,20 +1,23 @@
-"""Staleness bound of a server and its workers, and what a session has on either side: players and links."""
+"""Staleness bound of a server and its workers, and the links between them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
+from paragan.core.traffic import Collective
 from paragan.core.types import Side
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes._concurrent import StalenessLog
-from paragan.schemes._rank_links import RankLinks
 from paragan.schemes.parameter_server.messages import max_message_bytes
+
+_SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class StalenessBound:
 
     staleness: int
     per_step: Mapping[Side, int]
+
+    @classmethod
+    def of(cls, gan: GAN, staleness: int) -> StalenessBound:
+        """Return the bound of a game."""
+        return cls(staleness, {Side.G: 1, Side.D: gan.d.updates_per_step})
 
     @property
     def turns(self) -> list[Side]:
@@ -47,41 +55,27 @@ class StalenessBound:
         return -(-turns // self.per_step[side])
 
 
-class ServerSession:
-    """Players and links of one game on this rank. orders: what each turn must use, by side, as in another run.
+def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSender, GlooReceiver]]:
+    """Open this rank's link ends: on the server one pair per worker, on a worker one.
 
-    _links: on the server the ends of one link per worker to send and to receive, on a worker those of one.
+    Collective: every rank must call this.
     """
-
-    def __init__(
-        self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
-    ) -> None:
-        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
-        self.gan = gan
-        self.roles = roles
-        self.bound = StalenessBound(staleness, {Side.G: 1, Side.D: gan.d.updates_per_step})
-        self.staleness_logs: Mapping[str, StalenessLog] = {side.value: StalenessLog() for side in Side}
-        self._players = {Side.G: gan.g, Side.D: gan.d}
-        self._orders = orders or {}
-        self._rank_links = RankLinks(roles)
-        rank = roles.world.rank
-        workers = range(1, roles.world.size) if rank == 0 else [rank]
-        self._links = [self._open(worker, is_server=rank == 0) for worker in workers]
-
-    def _open(self, worker: int, is_server: bool) -> tuple[GlooSender, GlooReceiver]:
-        room = self.bound.max_in_flight
-        max_bytes = max(max_message_bytes(player.net) for player in self._players.values())
-        up = f"parameters/{worker}/up"
-        down = f"parameters/{worker}/down"
-        if is_server:
-            receiver = self._rank_links.open_receiver(up, max_bytes, room)
-            return self._rank_links.open_sender(down, room), receiver
-        sender = self._rank_links.open_sender(up, room)
-        return sender, self._rank_links.open_receiver(down, max_bytes, room)
-
-    def close(self) -> None:
-        """Close the links."""
-        self._rank_links.close()
+    number = next(_SESSION_NUMBERS)
+    world = roles.world
+    count = partial(world.count_bytes, "parameters", collective=Collective.LINK)
+    here = int(world.rank > 0)  # this rank in a link of two
+    players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
+    max_bytes = max(max_message_bytes(player.net) for player in players)
+    ends = []
+    for worker in range(1, world.size):
+        if world.rank in (0, worker):
+            up = connect_pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
+            down = connect_pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
+            sending, receiving = (up, down) if here else (down, up)
+            sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s, count)
+            receiver = GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)
+            ends.append((sender, receiver))
+    return ends
 
 
 def receive_from(peer: str, receiver: GlooReceiver, wait_s: float) -> Message | None:

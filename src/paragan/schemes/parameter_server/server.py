@@ -15,14 +15,16 @@ from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Rows, Side, Update
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
+from paragan.game.player import Player
 from paragan.game.snapshot import packed
-from paragan.schemes.parameter_server.links import ServerSession, receive_from
+from paragan.schemes._concurrent import StalenessLog
+from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import NetworkChange
 
 _POLL_S = 0.001  # wait for one worker, while another may have sent
 
 
-class Server(ServerSession):
+class Server:
     """Steps of one game: each contains a step of every worker, and perhaps more of faster ones.
 
     For the record, in steps: `ages`, how many steps of all workers were made since the weights of a
@@ -33,14 +35,21 @@ class Server(ServerSession):
     def __init__(
         self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
     ) -> None:
-        super().__init__(gan, roles, staleness, orders)
+        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+        self.gan = gan
+        self.roles = roles
+        self.bound = StalenessBound.of(gan, staleness)
+        self.staleness_logs: Mapping[str, StalenessLog] = {side.value: StalenessLog() for side in Side}
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
+        self._players = {Side.G: gan.g, Side.D: gan.d}
+        self._links = open_links(roles, gan, self.bound.max_in_flight)
         self._workers = range(len(self._links))
         # turns of each side that have been applied, by worker
         self._applied = {}
         for side, per_step in self.bound.per_step.items():
             self._applied[side] = [per_step * gan.clock.step for _ in self._workers]
+        self._orders = orders or {}
         self._num_received = [Counter[Side]() for _ in self._workers]  # gradients of each side, by worker
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
         self._changes: dict[int, NetworkChange] = {}  # of an incomplete turn, at S = 0
@@ -65,6 +74,13 @@ class Server(ServerSession):
 
     def quiesce(self) -> None:
         """Return at once: a step ends with all messages that were sent for it."""
+
+    def close(self) -> None:
+        """Close the senders, then the receivers: this order avoids deadlocks."""
+        for sender, _ in self._links:
+            sender.close()
+        for _, receiver in self._links:
+            receiver.close()
 
     def _apply_one(self, i: int, side: Side, change: NetworkChange, rows: Rows) -> None:
         """Update by the mean over this worker's rows alone."""

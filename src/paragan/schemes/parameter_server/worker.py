@@ -14,15 +14,17 @@ from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.schemes._concurrent import StalenessLog
 from paragan.schemes._update_order import next_used
-from paragan.schemes.parameter_server.links import ServerSession, receive_from
+from paragan.schemes.parameter_server.links import StalenessBound, open_links, receive_from
 from paragan.schemes.parameter_server.messages import load_packed, pack_change
 
 _POLL_S = 0.1  # between two checks of the time while waiting
 _GRACE_S = 5.0  # added to the time-out: the server, which knows the slow worker, fails first
 
 
-class GradientWorker(ServerSession):
+class GradientWorker:
     """Steps of one game on this rank's rows.
 
     The players of this rank compute gradients and never step. Their `version` counts turns of this
@@ -34,15 +36,21 @@ class GradientWorker(ServerSession):
     def __init__(
         self, gan: GAN, roles: Roles, staleness: int, orders: Mapping[Side, Sequence[int]] | None = None
     ) -> None:
-        super().__init__(gan, roles, staleness, orders)
+        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+        self.gan = gan
+        self.roles = roles
+        self.bound = StalenessBound.of(gan, staleness)
+        self.staleness_logs: Mapping[str, StalenessLog] = {side.value: StalenessLog() for side in Side}
+        self._players = {Side.G: gan.g, Side.D: gan.d}
         for side, player in self._players.items():
             player.version = self.bound.per_step[side] * gan.clock.step
-        ((self._sender, self._receiver),) = self._links
+        ((self._sender, self._receiver),) = open_links(roles, gan, self.bound.max_in_flight)
         # sides of the weights to come, in order
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2
         self._num_loaded = 0  # answers in this session
         self._num_turns = dict.fromkeys(Side, 0)
+        self._orders = orders or {}
         self._complete: dict[Side, int] = {}  # turns of every worker that the weights here contain
         self._versions: dict[Side, int] = {}  # versions of the server's players in this process
         self.quiesce()
@@ -57,6 +65,11 @@ class GradientWorker(ServerSession):
     def quiesce(self) -> None:
         """Wait until every turn has been answered."""
         self._receive_until(lambda: not self._num_expected)
+
+    def close(self) -> None:
+        """Close the sender, then the receiver: this order avoids deadlocks."""
+        self._sender.close()
+        self._receiver.close()
 
     def _run_turn(self, side: Side, turn: Turn, against: Opponent) -> Update:
         """Compute the gradients of a turn and send them."""

@@ -26,11 +26,11 @@ class RankLinks:
         self._senders: list[GlooSender] = []
         self._receivers: list[GlooReceiver] = []
 
-    def open_sender(self, name: str, room: int = 2) -> GlooSender:
-        """Open the sending end of a link; waits for the other end. room: messages that wait there."""
+    def open_sender(self, name: str) -> GlooSender:
+        """Open the sending end of a link; waits for the other end."""
         kind = name.partition("/")[0]
         count = partial(self.roles.world.count_bytes, kind, collective=Collective.LINK)
-        sender = GlooSender(self._connect(name, 0), 1, room, self.roles.timeout_s, count)
+        sender = GlooSender(self._connect(name, 0), 1, timeout_s=self.roles.timeout_s, count_bytes=count)
         self._senders.append(sender)
         return sender
 

@@ -1,0 +1,117 @@
+"""Buffer of generated samples for D: the newest first, with a share of older ones.
+
+ParaGAN buffers fakes so that D need not wait for G; a pool of past images also prevents D from
+forgetting them (Shrivastava et al. 2017, section 2.3). A sample stays with the label, or the other
+tensors, from which it was generated. Samples that are too old are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.option_types import Count, Fraction, Natural
+from paragan.core.row_padding import concatenate_rows
+
+
+@dataclass(frozen=True)
+class BufferOptions:
+    """Size and sampling of the buffer.
+
+    capacity: most samples of a rank. max_age: updates of G between a sample and the newest, beyond
+    which it is dropped. cached: share of a batch that is drawn at random from older samples.
+    """
+
+    capacity: Count = 4096
+    max_age: Natural = 8
+    cached: Fraction = 0.0
+
+
+@dataclass(frozen=True)
+class DrawnFakes:
+    """Generated samples for one batch with what belongs to them, by name, and the version of G of each.
+
+    tensors: on the device where they were delivered; the first is the sample.
+    """
+
+    tensors: Mapping[str, Tensor]
+    versions: tuple[int, ...]
+
+
+class Buffer:
+    """Buffered samples of one rank, by delivery; draws depend only on seed and batch number."""
+
+    def __init__(self, options: BufferOptions, seed: int) -> None:
+        self.options = options
+        self.seed = seed
+        self._deliveries: list[DrawnFakes] = []  # by version, ascending
+        self._num_used = 0  # of the newest delivery
+
+    @property
+    def newest(self) -> int | None:
+        """Version of the newest samples; None if the buffer is empty."""
+        return self._deliveries[-1].versions[0] if self._deliveries else None
+
+    def __len__(self) -> int:
+        return sum(len(delivery.versions) for delivery in self._deliveries)
+
+    def put(self, tensors: Mapping[str, Tensor], version: int) -> None:
+        """Add samples of one version, not older than those in the buffer (`DrawnFakes.tensors`)."""
+        assert self.newest is None or version >= self.newest, "deliveries come in order"
+        (sample, *_) = tensors.values()
+        self._deliveries.append(DrawnFakes(tensors, (version,) * len(sample)))
+        self._num_used = 0
+        oldest = version - self.options.max_age
+        self._deliveries = [one for one in self._deliveries if one.versions[0] >= oldest]
+        while len(self) > self.options.capacity and len(self._deliveries) > 1:
+            del self._deliveries[0]
+
+    def draw(self, count: int, step: int) -> DrawnFakes:
+        """Return `count` samples for D's batch number `step`.
+
+        Older ones, if any, are the share `cached`; new ones continue the last draw, and repeat.
+        """
+        assert self._deliveries, "nothing has been delivered"
+        *older, newest = self._deliveries
+        num_cached = round(count * self.options.cached) if older else 0
+        fresh = [(self._num_used + n) % len(newest.versions) for n in range(count - num_cached)]
+        self._num_used = (self._num_used + len(fresh)) % len(newest.versions)
+        parts = [_rows(newest, torch.tensor(fresh, dtype=torch.int64))]
+        if num_cached:
+            pool = _concatenate(older)
+            parts.append(_rows(pool, self._pick(pool, num_cached, step)))
+        return _concatenate(parts)
+
+    def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
+        """Return row numbers, without repetition while possible, of every class in turn."""
+        order = torch.randperm(len(pool.versions), generator=rng.generator(self.seed, "buffer", step))
+        label = pool.tensors.get("label")
+        if label is not None and label.dim() == 1:
+            order = order[_rank_in_class(label.cpu()[order]).argsort(stable=True)]
+        return order.repeat(-(-count // len(order)))[:count]
+
+
+def _rank_in_class(y_B: Tensor) -> Tensor:
+    """Return for each label how many equal ones precede it."""
+    turns = torch.zeros_like(y_B)
+    for label in y_B.unique():
+        of_it = y_B == label
+        turns[of_it] = torch.arange(int(of_it.sum()))
+    return turns
+
+
+def _rows(delivery: DrawnFakes, rows: Tensor) -> DrawnFakes:
+    tensors = {name: tensor[rows] for name, tensor in delivery.tensors.items()}
+    return DrawnFakes(tensors, tuple(delivery.versions[n] for n in rows.tolist()))
+
+
+def _concatenate(parts: list[DrawnFakes]) -> DrawnFakes:
+    if len(parts) == 1:
+        return parts[0]
+    versions = tuple(chain.from_iterable(part.versions for part in parts))
+    return DrawnFakes(concatenate_rows([part.tensors for part in parts]), versions)
