@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, RankError
+from paragan.distributed.transports.arrivals import NO_FAILURE
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 from paragan.distributed.transports.waiting import WorkerError
 from tests import thread_communicator
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
@@ -73,6 +75,28 @@ def test_mismatched_calls_raise():
     here, there = thread_communicator.create_communicators(2, 2.0)
     first, _ = together(2, lambda rank: here.gather([]) if rank == 0 else there.exchange({0: []}))
     assert str(first).startswith("worker 1 is at exchange 1, this worker at gather 1")
+
+
+class Recorded(PeerConnection):
+    """A way that keeps what goes."""
+
+    def __init__(self):
+        super().__init__(1, thread_communicator.create_communicators(2)[0]._arrivals)
+        self.went = []
+
+    def _put(self, kind, number, tensors):
+        self.went.append((kind, [int(tensor[0]) for tensor in tensors]))
+
+
+def test_nothing_follows_a_farewell():
+    way = Recorded()
+    way.post([message(0)])
+    way.post([message(1)])
+    way.send(MessageKind.LEAVE, NO_FAILURE, [])
+    way._dispatch(MessageKind.TAKEN, 0, [])
+    way._dispatch(MessageKind.POST, 0, [])
+    way.send(MessageKind.LEAVE, NO_FAILURE, [])
+    assert way.went == [(MessageKind.POST, [0]), (MessageKind.LEAVE, [])]
 
 
 def test_waiting_for_a_post_raises_if_the_worker_leaves():

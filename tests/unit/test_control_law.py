@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from paragan.loading.control_law import ControlLaw, Limits, Sizes
+from paragan.loading.control_law import RESERVE_S, ControlLaw, Limits, Sizes
 from paragan.loading.stage_size import SHRINK_BELOW, Reason
 from tests.pipeline_model import PipelineModel, burst, lognormal
 
@@ -72,6 +72,17 @@ def test_law_steady_storage_does_not_oscillate():
 def test_law_reserve_hides_the_time_until_more_threads_have_read(step_s, reads):
     model = simulate(lognormal(0.05, factor=burst), step_s, 60, reads=reads)
     assert model.taken * step_s >= 0.98 * 60
+
+
+def test_law_reserve_follows_the_demand():
+    model = PipelineModel(lognormal(0.01, 0.2), 0.05, LEAST)
+    law = ControlLaw(LEAST)
+    model.control(law, LIMITS, 20)
+    model.step_s = 0.5
+    model.control(law, LIMITS, 40)
+    depths = [decision.sizes.depth for _, decision in model.trace]
+    assert max(depths[:80]) >= RESERVE_S / 0.05 and max(depths[-20:]) <= 2 * max(LEAST.depth, RESERVE_S / 0.5)
+    assert sum(one != other for one, other in pairwise(depths[20:])) <= 4
 
 
 def test_law_step_change_is_followed_once():

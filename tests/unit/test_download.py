@@ -77,6 +77,13 @@ def test_file_is_downloaded_once(cache):
     assert len(list((cache / "set").iterdir())) == 1
 
 
+def test_truncated_file_in_cache_is_downloaded_again(cache):
+    (cache / "set").mkdir()
+    (cache / "set" / "data.gz").write_bytes(CONTENT[:50])
+    with serving() as (url, _):
+        assert download(RemoteFile(url, len(CONTENT), SUM), "set").read_bytes() == CONTENT
+
+
 def test_download_with_other_content_raises(cache):
     with serving(CONTENT[::-1]) as (url, _):
         assert f"instead of {SUM[:16]}" in refused(cache, RemoteFile(url, len(CONTENT), SUM))

@@ -139,6 +139,11 @@ def test_archives_of_classes_are_to_be_unpacked(root):
     assert f"archives such as '{WNIDS[0]}.tar', but no class folders; unpack each" in refused(root)
 
 
+def test_class_without_images_raises(root):
+    (root / "train" / "n09999999").mkdir()
+    assert "train: no images of class n09999999" in refused(root)
+
+
 def test_folders_without_wordnet_names_raise(root):
     (root / "train" / "cats").mkdir()
     assert "train: folder 'cats' is not a WordNet ID; classes are folders named like n01443537" in refused(root)

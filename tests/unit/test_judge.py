@@ -144,6 +144,11 @@ def test_judge_without_classes_learns_rotations(small):
     assert (judge.num_classes, judge.accuracy > 0.8) == (4, True)  # digits have an up
 
 
+def test_judge_with_one_class_learns_rotations(small, fits):
+    parts = [InMemorySource(s.images_NCHW, torch.zeros_like(s.labels_N), ("digit",), "plain") for s in small]
+    assert train_or_load(*parts, None).num_classes == 4
+
+
 def test_judge_unwritable_folder_is_ignored_if_optional(small, tmp_path, fits):
     (tmp_path / "file").touch()
     judge = train_or_load(*small, tmp_path / "file" / "judge", must_save=False)
