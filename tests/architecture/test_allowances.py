@@ -160,9 +160,12 @@ if __name__ == "__main__":
     from tests.architecture.conftest import PACKAGE, Module
 
     path = ROOT / FILE
-    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    held = json.loads(path.read_text(encoding="utf-8"))
     numbers = measure([Module.read(file) for file in sorted(PACKAGE.rglob("*.py"))])
-    if held:  # never above what is allowed
-        for kind, rooms in numbers.items():
-            numbers[kind] = {room: min(number, held[kind].get(room, number)) for room, number in rooms.items()}
-    path.write_text(json.dumps({**numbers, "raised": held.get("raised", [])}, indent=1) + "\n", encoding="utf-8")
+    # up to the next multiple of 20, so that a mend of some lines is no raise; never above what is allowed
+    lines = {room: -(-number // 20) * 20 for room, number in numbers["lines"].items()}
+    lowered = {
+        kind: {room: min(number, held[kind].get(room, number)) for room, number in rooms.items()}
+        for kind, rooms in (("lines", lines), ("any", numbers["any"]))
+    }
+    path.write_text(json.dumps({**lowered, "raised": held["raised"]}, indent=1) + "\n", encoding="utf-8")
