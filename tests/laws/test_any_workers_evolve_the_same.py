@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from paragan.build import grid as build_cells
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import read_recipe
@@ -41,7 +41,7 @@ def expected(words, tmp_path_factory):
 
 
 def grid(words, numbers, folder):
-    factory = build_cells.GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
+    factory = GridFactory.of(read_recipe("digits", words), folder, lambda text: None)
     return factory.population([factory.cell(number) for number in numbers], lambda text: None)
 
 

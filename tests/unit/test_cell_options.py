@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from paragan.build import grid as build_cells
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.config import dump, parse_recipe, read_recipe
@@ -28,7 +29,7 @@ def silent(text):
 
 
 def factory(folder, *words):
-    return build_cells.GridFactory.of(read_recipe("digits", (*WORDS, *words)), folder, silent)
+    return GridFactory.of(read_recipe("digits", (*WORDS, *words)), folder, silent)
 
 
 def grid(folder, *words):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from paragan.build import grid as build_cells
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import read_recipe
@@ -162,7 +162,7 @@ class TestAge:
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
     def test_copy_older_than_the_limit_is_waited_for(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
-        factory = build_cells.GridFactory.of(read_recipe("digits", WORDS), tmp_path, lambda text: None)
+        factory = GridFactory.of(read_recipe("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
         for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
             cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]

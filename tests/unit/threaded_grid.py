@@ -6,7 +6,7 @@ import queue
 import threading
 from functools import partial
 
-from paragan.build import grid
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.workers.coordinator import Coordinator
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.worker import Worker
@@ -55,7 +55,7 @@ class Grid:
         self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
         config = read_recipe("digits", [*WORDS, *words])
-        self.factory = grid.GridFactory.of(config, folder, lambda text: None)
+        self.factory = GridFactory.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
@@ -117,7 +117,7 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    factory = grid.GridFactory.of(read_recipe("digits", [*WORDS, *words]), folder, lambda text: None)
+    factory = GridFactory.of(read_recipe("digits", [*WORDS, *words]), folder, lambda text: None)
     population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
-from paragan.build.grid import GridFactory
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.errors import ConfigError

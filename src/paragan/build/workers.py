@@ -16,7 +16,8 @@ from typing import Any, cast
 import torch.distributed as dist
 
 from paragan.build.communicators import communicator_factory
-from paragan.build.grid import GridFactory, population_trainer
+from paragan.build.grid import population_trainer
+from paragan.build.grid_factory import GridFactory
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.evolution import Evolution
