@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from paragan import build
 from paragan.build import evaluation
 from paragan.build.cells import build_cell, grid_losses
-from paragan.build.grid_fitness import fitness_evaluator
+from paragan.build.grid_fitness import fitness_evaluator, opponent_network
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.executors.choice import select_executor
-from paragan.coevolution.genome import EvalNetwork, Genome
+from paragan.coevolution.genome import EvalNetwork
 from paragan.coevolution.mixture import MixtureScorer
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.population import Population
@@ -28,7 +27,6 @@ from paragan.core.loss import Loss
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
 
@@ -109,12 +107,3 @@ class GridFactory:
     def are_scored(self) -> bool:
         """Whether mixtures are scored."""
         return self.judge is not None and self.options.mixture.num_images > 0
-
-
-def opponent_network(
-    makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
-) -> CalledNetwork:
-    """Return a new network, which calls may change, with the weights of a genome."""
-    net = makers[side]().requires_grad_(False)
-    net.load_state_dict(genome.network_state())
-    return CalledNetwork(net, like.players[side].calling)

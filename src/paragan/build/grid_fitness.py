@@ -1,21 +1,24 @@
-"""Fitness of the players of a grid: equal latents for all, and each cell's real images."""
+"""Fitness of the players of a grid, with equal latents for all and each cell's real images; and their opponents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
+from torch import nn
 
 from paragan import build
+from paragan.coevolution.cell import Cell
 from paragan.coevolution.data_shares import DataShares
 from paragan.coevolution.fitness import FitnessEvaluator
-from paragan.coevolution.genome import EvalNetwork
+from paragan.coevolution.genome import EvalNetwork, Genome
 from paragan.coevolution.options import GridOptions
 from paragan.config import choose
 from paragan.core import rng
 from paragan.core.source import Source
 from paragan.core.types import Batch, Rows, Side
+from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
@@ -47,3 +50,12 @@ def fitness_evaluator(
 
     loss = build.adversarial(options.fitness.loss or choose("losses", "nonsaturating"))
     return FitnessEvaluator(eval_networks, loss, z, y, real_of_cell)
+
+
+def opponent_network(
+    makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
+) -> CalledNetwork:
+    """Return a new network, which calls may change, with the weights of a genome."""
+    net = makers[side]().requires_grad_(False)
+    net.load_state_dict(genome.network_state())
+    return CalledNetwork(net, like.players[side].calling)
