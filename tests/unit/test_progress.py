@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paragan.cli import progress
-from paragan.cli.progress import show_progress, show_status
+from paragan.cli.progress import show_lines, show_progress
 
 
 def test_show_progress_without_a_terminal_prints_a_line_every_ten_seconds(capsys, monkeypatch):
@@ -41,11 +41,15 @@ def test_show_progress_on_a_terminal_draws_a_bar_and_removes_it(capsys, terminal
     assert text.endswith("\x1b[2K")  # the line is erased
 
 
-def test_show_status_without_a_terminal_prints_a_line_per_item(capsys):
-    assert list(show_status([1, 2], lambda item: f"item {item}")) == [1, 2]
+def test_show_lines_without_a_terminal_prints_every_line(capsys):
+    with show_lines() as say:
+        say("item 1")
+        say("item 2")
     assert capsys.readouterr().err == "item 1\nitem 2\n"
 
 
-def test_show_status_on_a_terminal_replaces_its_line(capsys, terminal):
-    assert list(show_status([1, 2], lambda item: f"[red]item {item}")) == [1, 2]
+def test_show_lines_on_a_terminal_replaces_its_line(capsys, terminal):
+    with show_lines() as say:
+        say("[red]item 1")
+        say("[red]item 2")
     assert capsys.readouterr().err.endswith("\x1b[2K")

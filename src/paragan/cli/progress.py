@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 _PERIOD_S = 10.0
-Item = TypeVar("Item")
 Update = Callable[[int, int], None]  # (number done, total)
 
 
@@ -29,23 +27,6 @@ def show_progress(unit: str) -> Iterator[Update]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(unit, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def show_status(items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
-    """Yield the items; each is described in a line, which is replaced on a terminal."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        for item in items:
-            print(describe(item), file=sys.stderr, flush=True)
-            yield item
-        return
-    with console.status("") as status:
-        for item in items:
-            status.update(Text(describe(item)))
-            yield item
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Container, Sequence
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
-_SPACED = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)\s*([=:])\s*(\S.*)", re.DOTALL)
 ANY_OPTION = {"ignore_unknown_options": True}  # `parse_words` refuses them
 
 
@@ -95,32 +93,14 @@ def _print_warning(line: str) -> None:
 
 def _refuse_unfinished(words: Sequence[str]) -> None:
     """Raise `ConfigError` for settings with spaces, a colon or no value, and for other files."""
-    for number, word in enumerate(words):
+    for word in words:
         path = Path(word)
-        is_recipe = word in registry.names("recipes")
-        if is_recipe or is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
+        if word in registry.names("recipes") or is_url(word) or path.is_dir() or word.endswith((".yaml", ".yml")):
             continue
-        if path.is_file():
-            raise ConfigError(f"{word} is not a recipe; give a .yaml file")
-        if (setting := _without_spaces(words[number : number + 3])) is not None:
-            raise ConfigError(f"write settings as key.path=value, without spaces: {setting}")
-        if os.sep in word:
-            continue
-        if "." in word and not _is_setting(word):
-            raise ConfigError(f"{word} is not a recipe; give a .yaml file")
-        if "." in word:
-            raise ConfigError(f"{word} has no value; use {word}=VALUE")
-        if _is_setting(word):
-            raise ConfigError(f"{word!r} is not a recipe; a setting needs a value: {word}=VALUE")
-
-
-def _without_spaces(words: Sequence[str]) -> str | None:
-    """Return a setting that has spaces or a colon, in one word or three, without them, or None."""
-    text = " ".join(words) if words[1:2] == ["="] else words[0]
-    match = _SPACED.fullmatch(text)
-    if match is None or (match[2] == ":" and not _is_setting(match[1])):
-        return None
-    return shlex.quote(f"{match[1]}={match[3]}") if " " in match[3] else f"{match[1]}={match[3]}"
+        if path.is_file() or (os.sep not in word and ("." in word or _is_setting(word))):
+            raise ConfigError(
+                f"{word!r} is not a recipe; give a .yaml file, or a setting as key.path=value without spaces"
+            )
 
 
 def _is_setting(key: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson, Classes, Shape, Trust, parse_shape
-from paragan.cli.progress import show_status
+from paragan.cli.progress import show_lines
 from paragan.cli.table import format_table, terminal_width
 from paragan.config.overrides import is_override
 from paragan.core.errors import ConfigError
@@ -50,10 +50,11 @@ def verify(
 
     request = VerifyRequest(targets[0], overrides, size, classes, ranks, trust)
 
-    def describe(result: LawResult) -> str:
-        return to_printable(f"{result.law}, {result.strategy}: {result.result}")
-
-    results = list(show_status(run_verification(request), describe))
+    results = []
+    with show_lines() as say:
+        for result in run_verification(request):
+            results.append(result)
+            say(to_printable(f"{result.law}, {result.strategy}: {result.result}"))
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=1))
     else:

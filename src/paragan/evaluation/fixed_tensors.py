@@ -97,11 +97,9 @@ def as_pictures(x_B: Tensor) -> Tensor:
 
 def _densities(real_N2: Tensor, made_N2: Tensor) -> Tensor:
     """Return two histograms over the range of the real points, whiter where points are."""
-    low = real_N2.amin(0)
-    size = (real_N2.amax(0) - low).clamp(min=1e-6)
     found = []
     for points in (real_N2, made_N2):
-        places = (((points - low) / size * 0.8 + 0.1) * _PIXELS).floor().clamp(0, _PIXELS - 1).nan_to_num().long()
+        places = _pixels(points, real_N2)
         counts = torch.bincount((_PIXELS - 1 - places[:, 1]) * _PIXELS + places[:, 0], minlength=_PIXELS**2).float()
         found.append((2 * (counts / counts.amax()).sqrt() - 1).view(1, _PIXELS, _PIXELS))
     return torch.stack(found)
@@ -109,14 +107,19 @@ def _densities(real_N2: Tensor, made_N2: Tensor) -> Tensor:
 
 def _distributions(real_NK: Tensor, made_NK: Tensor) -> Tensor:
     """Return two pictures with a bar per column over the range of the real values, whiter where values are."""
-    low = real_NK.amin(0)
-    size = (real_NK.amax(0) - low).clamp(min=1e-6)
     columns = torch.arange(real_NK.shape[1])
     found = []
     for rows_NK in (real_NK, made_NK):
-        places = (((rows_NK - low) / size * 0.8 + 0.1) * _PIXELS).floor().nan_to_num().clamp(0, _PIXELS - 1)
+        places = _pixels(rows_NK, real_NK)
         counts = torch.zeros(_PIXELS, len(columns))
-        counts.index_put_((_PIXELS - 1 - places.long(), columns.expand_as(places)), torch.ones(()), accumulate=True)
+        counts.index_put_((_PIXELS - 1 - places, columns.expand_as(places)), torch.ones(()), accumulate=True)
         levels = 2 * (counts / counts.amax(0)).sqrt() - 1
         found.append(levels.repeat_interleave(_COLUMN_PIXELS, 1)[None])
     return torch.stack(found)
+
+
+def _pixels(values_NK: Tensor, real_NK: Tensor) -> Tensor:
+    """Return the pixel of each value, whole numbers, over the range of the real ones in its column."""
+    low = real_NK.amin(0)
+    size = (real_NK.amax(0) - low).clamp(min=1e-6)
+    return (((values_NK - low) / size * 0.8 + 0.1) * _PIXELS).floor().nan_to_num().clamp(0, _PIXELS - 1).long()

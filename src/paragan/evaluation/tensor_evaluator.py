@@ -16,7 +16,7 @@ from paragan.core.types import Batch, Rows
 from paragan.evaluation.chosen_metrics import choose_metrics
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.generated_features import require_finite
-from paragan.evaluation.paired_score import BLOCK, paired_protocol, paired_score
+from paragan.evaluation.pair_evaluator import BLOCK, paired_protocol, paired_score
 from paragan.evaluation.score import Score
 from paragan.evaluation.token_padding import tokens_without_padding
 from paragan.game.player import Player
