@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,27 +28,12 @@ Background = Annotated[int, typer.Option(min=0, max=255, help="With --size: grey
 Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
 PerShard = Annotated[int, typer.Option("--shard-samples", min=1, help="Samples in a shard.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: one per CPU core, at most 16).")]
-
-
-class _Crop(Enum):
-    center = "center"
-    squash = "squash"
-
-
-class _Format(Enum):
-    png = "png"
-    jpeg = "jpeg"
-
-
-class _Damaged(Enum):
-    stop = "stop"
-    skip = "skip"
-
-
-Shape = Annotated[_Crop, typer.Option("--crop", help="With --size: crop the largest square, or squash.")]
-FileFormat = Annotated[_Format, typer.Option("--format", help="With --size: format of the files.")]
+Shape = Annotated[
+    Literal["center", "squash"], typer.Option("--crop", help="With --size: crop the largest square, or squash.")
+]
+FileFormat = Annotated[Literal["png", "jpeg"], typer.Option("--format", help="With --size: format of the files.")]
 _DAMAGED = "At a damaged image: stop, or check all images first and skip those."
-OnDamage = Annotated[_Damaged, typer.Option("--damaged", help=_DAMAGED)]
+OnDamage = Annotated[Literal["stop", "skip"], typer.Option("--damaged", help=_DAMAGED)]
 
 
 def prepare_command(
@@ -58,13 +42,13 @@ def prepare_command(
     *,
     size: Resized = None,
     channels: Channels = 3,
-    crop: Shape = _Crop.center,
+    crop: Shape = "center",
     background: Background = 255,
-    file_format: FileFormat = _Format.png,
+    file_format: FileFormat = "png",
     quality: Quality = None,
     per_shard: PerShard = 1000,
     threads: Threads = None,
-    damaged: OnDamage = _Damaged.stop,
+    damaged: OnDamage = "stop",
     as_json: AsJson = False,
 ) -> None:
     """Pack images into shards: tar files in WebDataset's format with an index.
@@ -74,9 +58,9 @@ def prepare_command(
     """
     from paragan.datasets import _prepare
 
-    encoding = _prepare.make_encoding(size, channels, crop.value, background, file_format.value, quality)
+    encoding = _prepare.make_encoding(size, channels, crop, background, file_format, quality)
     with show_progress("images") as update:
-        prepared = _prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged.value, update)
+        prepared = _prepare.prepare_shards(source, out, encoding, per_shard, threads, damaged, update)
     if as_json:
         print(json.dumps(asdict(prepared.folder.description)))
     else:
