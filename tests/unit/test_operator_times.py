@@ -1,4 +1,4 @@
-"""`plan --operators`: times of torch's operators in both turns."""
+"""`plan --profile`: times of torch's operators in both turns."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_fingerprint_ignores_what_a_plan_may_change(config, word):
 
 def test_plan_with_workers_writes_a_profile_and_uses_it_again(tmp_path, capsys):
     path = tmp_path / "profile.json"
-    words = ["plan", "digits", *WORDS, "train.batch=4", "--workers", "1,4", "--profile", str(path)]
+    words = ["plan", "digits", *WORDS, "train.batch=4", "--workers", "1,4", "--profile-file", str(path)]
     assert main(words) == 0
     written = path.read_text()
     first = capsys.readouterr().out
@@ -151,7 +151,7 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
     written = tmp_path / "profile.json"
     profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(written)
     plot = tmp_path / "plan.svg"
-    assert main(["plan", "digits", *WORDS, "--workers", "1,4", "--profile", str(written), "--plot", str(plot)]) == 0
+    assert main(["plan", "digits", *WORDS, "--workers", "1,4", "--profile-file", str(written), "--plot", str(plot)]) == 0
     assert 'id="loss-4-compute"' in plot.read_text() and "workers  batch" in capsys.readouterr().out
 
 
@@ -173,6 +173,6 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
 def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):
     path = tmp_path / "profile.json"
     profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(path)
-    given = [] if "pass --workers" in problem else ["--profile", str(path)]
+    given = [] if "pass --workers" in problem else ["--profile-file", str(path)]
     assert main(["plan", "digits", *WORDS, *words, *given]) == 2
     assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MEASURE = "Also time some steps on this machine, in about 20 s."
 Measure = Annotated[bool, typer.Option("--measure", help=_MEASURE)]
 _OPERATORS = "Also time torch's operators in both turns of measured steps, by torch's profiler."
-Operators = Annotated[bool, typer.Option("--operators", help=_OPERATORS)]
+Operators = Annotated[bool, typer.Option("--profile", help=_OPERATORS)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
 _OPERATOR_ROWS = 12  # with most time; the document has all
@@ -39,7 +39,7 @@ NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NET
 _SCALING = "With --workers: the batch grows with them (weak), or is the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
 _PROFILE = "With --workers: file of the profile of one worker; written if there is none."
-ProfileFile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help=_PROFILE)]
+ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE)]
 _ASSUME = "With --workers: about the cluster, such as jitter=0.05, stragglers=0.01 or mtbf_hours=5000."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
@@ -69,11 +69,11 @@ def plan_command(
 ) -> None:
     """Predict size, operations and memory of a run, without running it.
 
-    With --measure or --operators also its time, with --workers that on a cluster. Needs no data with --shape.
+    With --measure or --profile also its time, with --workers that on a cluster. Needs no data with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
     if workers is None and (profile is not None or assume or choose or plot is not None):
-        raise typer.BadParameter("--profile, --assume, --choose and --plot are for a forecast; pass --workers, too")
+        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are for a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest

@@ -120,7 +120,7 @@ def read_profile(path: Path) -> RunProfile:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
         raise ConfigError(
-            f"{path} is no profile of paragan ({reason}); write one with `plan --profile FILE`"
+            f"{path} is no profile of paragan ({reason}); write one with `plan --profile-file FILE`"
         ) from error
 
 
