@@ -151,7 +151,8 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
     written = tmp_path / "profile.json"
     profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(written)
     plot = tmp_path / "plan.svg"
-    assert main(["plan", "digits", *WORDS, "--workers", "1,4", "--profile-file", str(written), "--plot", str(plot)]) == 0
+    words = ["--workers", "1,4", "--profile-file", str(written), "--plot", str(plot)]
+    assert main(["plan", "digits", *WORDS, *words]) == 0
     assert 'id="loss-4-compute"' in plot.read_text() and "workers  batch" in capsys.readouterr().out
 
 

@@ -73,7 +73,7 @@ def plan_command(
     """
     recipe, overrides, _ = parse_words(words, context)
     if workers is None and (profile is not None or assume or choose or plot is not None):
-        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are for a forecast; pass --workers, too")
+        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
     size = None if shape is None else parse_shape(shape)
     config = load_config(recipe, overrides, ANY if trust else None)
     from paragan.runs.forecast_run import ForecastRequest
