@@ -67,6 +67,10 @@ def test_writer_round_trip_keeps_the_last(store):
     assert files_of(found.path) == ["d.safetensors", "g.safetensors", "manifest.json", "state.json"]
 
 
+def test_newest_without_checkpoints_is_none(store):
+    assert store.newest() is None
+
+
 def truncate(path):
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -141,6 +145,12 @@ def test_save_with_missing_piece_raises(store):
     with pytest.raises(CheckpointError, match=r"g: net/w: pieces are missing .*; earlier checkpoints are intact"):
         store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, {"net/w": TensorLayout.rows((4,), 0, 2)})}, {})
     assert files_of(store.folder) == ["step-000000001"]
+
+
+def test_save_piece_of_another_shape_than_its_layout_raises(store):
+    pieces = Pieces({"net/w": torch.zeros(3)}, {"net/w": TensorLayout.rows((4,), 0, 1)})
+    with pytest.raises(CheckpointError, match=r"net/w has shape \(3,\), its layout \[4\]"):
+        store.save(1, {"g": pieces}, {})
 
 
 class Bomb:

@@ -122,6 +122,10 @@ def test_a_wrong_value_is_one_line_that_says_what_is_right(recipe, text, problem
     assert end in found[0]
 
 
+def test_a_word_like_nothing_gets_no_suggestion(recipe):
+    assert "did you mean" not in problems(recipe(LEAST), ["zzzzzz=3"])[0]
+
+
 def test_all_problems_of_file_and_command_line_come_at_once(recipe):
     path = recipe("data: digits\nmodel: {name: mlpp}\nseed: no\nseed: 3\ntrain:\n  batch: -1\n  kimgs: 3\n")
     found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.micro_batches"])
@@ -201,6 +205,21 @@ def test_outside_code_is_a_dotted_path_and_is_not_run(recipe, tmp_path, monkeypa
     assert problems(path, ["model={name: outside.nets, depth: 13}"]) == [
         "command line: model: depth 13 is unlucky; use another"
     ]
+
+
+@pytest.mark.parametrize(
+    ("package", "source", "problem"),
+    [
+        ("torn1", "class Options(Base): pass", "name 'Base' is not defined; `Options` is read"),
+        ("torn2", "def", "is not valid Python"),
+    ],
+)
+def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monkeypatch, package, source, problem):
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "nets.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = problems(recipe(LEAST), [f"model={package}.nets"])
+    assert problem in found
 
 
 NAMES_CODE = """data: digits

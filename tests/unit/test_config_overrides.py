@@ -23,6 +23,12 @@ def test_one_penalty_is_a_list_of_one(word):
     assert warnings == []
 
 
+def test_one_penalty_can_be_changed_further():
+    found, _ = loaded("vanilla-mnist", "penalties=r1", "penalties.0.weight=3", "penalties.1=orthogonal")
+    assert found.penalties[0].options.weight == 3.0
+    assert [penalty.name for penalty in found.penalties] == ["r1", "orthogonal"]
+
+
 @pytest.mark.parametrize("word", ["g.optimizer=RMSprop", "g.optimizer.name=RMSprop"])
 def test_another_optimiser_has_the_learning_rate_but_not_the_arguments_of_the_first(word):
     found, warnings = loaded("digits", word)
@@ -40,6 +46,17 @@ def test_the_arguments_of_the_command_line_stay_with_another_optimiser():
     found, warnings = loaded("digits", *words)
     assert found.g.optimizer.arguments == {"betas": [0.1, 0.9], "eps": 1e-6}
     assert warnings == []
+
+
+def test_a_short_form_replaces_what_earlier_words_chose():
+    found, warnings = loaded("digits", "scheme={name: skipping, every: 2}", "scheme=synchronous")
+    assert found.scheme == config.choose("schemes", "synchronous")
+    assert warnings == []
+
+
+@pytest.mark.parametrize("word", ["model=dcgan", "model.name=dcgan"])
+def test_the_same_name_again_changes_nothing(word):
+    assert loaded("digits", word) == (read_recipe("digits"), [])
 
 
 def test_other_data_says_which_settings_of_the_recipe_are_dropped():
@@ -67,6 +84,12 @@ def test_nothing_is_said_where_nothing_of_the_recipe_is_lost(words, tmp_path, mo
     assert loaded("dcgan-mnist", *words)[1] == []
 
 
+def test_nothing_is_said_where_the_new_choice_has_the_same_value(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("data: {name: mnist, size: 28}\nmodel: mlp\nloss: hinge\n")
+    assert loaded(str(path), "data=fashion_mnist")[1] == []
+
+
 WEIGHTS = "evaluation.features={name: inception, weights: ~/x}"
 
 
@@ -82,6 +105,12 @@ def test_a_path_of_a_recipe_may_begin_with_the_home_folder(tmp_path, monkeypatch
     path = Path(tmp_path / "mine.yaml")
     path.write_text("data: {name: folder, path: ~/x}\nmodel: dcgan\nloss: hinge\n")
     assert read_recipe(str(path)).data.options.path == "/home/me/x"
+
+
+def test_text_that_is_no_path_stays_as_it_is(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    found = read_recipe("digits", ["data=npz", "data.image_array=~/x", "g.optimizer.arguments.x=~/x"])
+    assert (found.data.options.image_array, found.g.optimizer.arguments["x"]) == ("~/x", "~/x")
 
 
 def test_yaml_may_name_one_file_where_a_list_or_a_map_stands(tmp_path):

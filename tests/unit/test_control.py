@@ -104,6 +104,29 @@ def test_the_last_message_arrives_whatever_the_sender_leaves_unread(listener, mo
     assert line.disconnect_reason == f"{line.peer_address}: the other end closed the connection"
 
 
+def test_a_message_that_cannot_be_sent_leaves_the_line_as_it_was(listener):
+    worker, line = meet(listener)
+    for bad in (float("nan"), {1}, "x" * (1 << 20)):
+        with pytest.raises(ValueError, match=r"not a JSON object|the limit is"):
+            worker.send("told", value=bad)
+    worker.send("told", value=1)
+    assert line.receive(WAIT_S)["value"] == 1
+    worker.close()
+
+
+def test_waits_end_at_their_time_out(listener, monkeypatch):
+    worker, line = meet(listener)
+    for wait_s in (0.0, 0.2):
+        began = time.monotonic()
+        assert line.receive(wait_s) is None and listener.accept(wait_s) is None
+        assert time.monotonic() - began < 2 * wait_s + 2
+    monkeypatch.setattr(control, "SEND_S", 0.2)
+    with worker._sending, pytest.raises(RankError, match=r"took no message within 0\.2 s"):  # another thread's turn
+        worker.send("told")
+    assert worker.disconnect_reason is None
+    worker.close()
+
+
 def test_sender_without_a_receiver_raises_at_the_time_out(listener, monkeypatch):
     """Memory is bounded: what nobody takes stays with the one who sends."""
     monkeypatch.setattr(control, "_ATTEMPT_S", 5 * WAIT_S)
@@ -169,12 +192,37 @@ def test_a_socket_that_met_itself_is_no_coordinator(monkeypatch):
         connect(TOKEN, "127.0.0.1", 1, 0.0, {})
 
 
+def test_what_cannot_become_better_is_not_tried_again(listener):
+    with pytest.raises(ValueError, match="the limit is 4096"):
+        connect(TOKEN, *listener.address, WAIT_S, {"filled": "x" * 5000})
+    for port in (-1, 0, 65_536):
+        with pytest.raises(ConfigError, match=f"no process can listen on port {port}; use .* 1 to 65535"):
+            connect(TOKEN, "127.0.0.1", port, WAIT_S, {})
+    for begin in (lambda: Listener("short"), lambda: connect("short", *listener.address, WAIT_S, {})):
+        with pytest.raises(ConfigError, match="the token has 5 characters"):
+            begin()
+
+
 def test_a_busy_port_is_one_line(listener):
     host, port = listener.address
     with pytest.raises(ConfigError) as raised:
         Listener(TOKEN, port=port)
     reason = f"cannot listen on {host}:{port} ({os.strerror(errno.EADDRINUSE)})"
     assert str(raised.value) == f"{reason}; end the process that uses it, or choose port 0 for any free port"
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("", 0), ("127.0.0.1", 65_536), ("127.0.0.1", -1), ("192.0.2.1", 0), ("a" * 80, 0)]
+)
+def test_a_place_that_is_none_is_one_line(host, port):
+    with pytest.raises(ConfigError, match=f"^cannot listen on {host}:{port} .*any free port$"):
+        Listener(TOKEN, host=host, port=port)
+
+
+def test_the_loopback_alone_unless_another_host_is_named(listener):
+    assert listener.address[0] == "127.0.0.1"
+    (everywhere := Listener(TOKEN, host="0.0.0.0")).close()
+    assert everywhere.address[0] == "0.0.0.0"
 
 
 def test_a_listener_that_runs_out_of_files_or_threads_goes_on(listener, monkeypatch):

@@ -45,3 +45,9 @@ def test_a_diet_is_a_source_of_these_rows():
     loader = Loader(part, 4, 0, torch.device("cpu"))
     seen = {round(float((v + 1) * 127.5)) for _ in range(5) for v in next(loader).image[:, 0, 0, 0]}
     assert seen == {3, 50, 99}
+
+
+def test_labels_are_read_block_by_block(monkeypatch):
+    monkeypatch.setattr(subset, "_BLOCK_ROWS", 10)
+    y = torch.arange(NUM) * 7 % 3
+    assert subset.read_labels(source(y)).tolist() == y.tolist()

@@ -9,6 +9,8 @@ from torch import nn
 import paragan as pg
 from paragan.core.discriminator_weights import discriminator_weights
 from paragan.core.types import Side
+from paragan.game.network import CalledNetwork, Calling
+from paragan.parallel._blocks import blocks
 from paragan.schemes import synchronous
 from tests.one_turn import BATCH, SHAPE, nets, play, turn
 
@@ -104,6 +106,13 @@ def test_split_cuts_every_member_and_layer():
     assert torch.equal(torch.cat([first.logits_B, second.logits_B]), output.logits_B)
 
 
+def test_autocast_returns_float32_for_every_member():
+    net = CalledNetwork(several().float(), Calling(torch.bfloat16))
+    output = pg.DiscriminatorOutput.of(net(torch.ones(2, *SHAPE)))
+    assert {member.logits_B.dtype for member in output.members.values()} == {torch.float32}
+    assert all(layer.dtype == torch.float32 for member in output.members.values() for layer in member.layers)
+
+
 @pytest.mark.parametrize(
     ("combine", "weights", "expected"),
     [
@@ -165,6 +174,11 @@ def test_parameter_groups_are_by_discriminator():
         factor = 0.1 if name.startswith("msd.") else 1.0
         moved = dict(gan.d.net.named_parameters())[name] - before[name]
         torch.testing.assert_close(moved, factor * (value - before[name]), rtol=1e-9, atol=1e-14)
+
+
+def test_each_discriminator_is_a_block_of_shards():
+    net = several()
+    assert blocks(net) == [*net["mpd"].nets, net["msd"]]
 
 
 def naive_matching(real, fake, factors=(1, 1, 1), mean_of_layers=False):

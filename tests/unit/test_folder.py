@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from paragan.core.errors import DataError
 from paragan.datasets import _image_files, folder
 from tests.data_refusals import record_reads, refusal
 
@@ -96,6 +97,11 @@ def test_image_stays_in_its_split_when_others_are_added(tmp_path):
     assert len(after) + len(read(tmp_path)) == 300
 
 
+def test_two_images_are_one_per_split(tmp_path):
+    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    assert len(read(tmp_path)) == len(read(tmp_path, "held_out")) == 1
+
+
 def test_links_are_followed_but_not_in_circles(tmp_path):
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     put(root, "a/1.png"), put(elsewhere, "2.png")
@@ -107,6 +113,16 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert found == ["a/1.png", "b/2.png"]
 
 
+def test_a_folder_may_be_linked_to_from_several_classes(tmp_path):
+    root = tmp_path / "root"
+    put(tmp_path, "shared/1.png")
+    for name in ("a", "b", "c"):
+        (root / name).mkdir(parents=True)
+        (root / name / "more").symlink_to(tmp_path / "shared")
+    found = sorted(listing(read(root)) + listing(read(root, "held_out")))
+    assert found == ["a/more/1.png", "b/more/1.png", "c/more/1.png"]
+
+
 def test_links_that_multiply_are_refused(tmp_path):
     folders = [tmp_path / f"{n}" for n in range(30)]  # 2³⁰ ways from the first to the last
     for one in folders:
@@ -115,6 +131,18 @@ def test_links_that_multiply_are_refused(tmp_path):
         (one / "a").symlink_to(other)
         (one / "b").symlink_to(other)
     assert "symbolic links lead to this folder on more than 64 paths" in refused(tmp_path)
+
+
+def test_a_member_of_a_zip_without_a_name_is_left_out(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("x", "a.png", "b.png"):
+            archive.writestr(name, b"")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    place = content.index(b"PK\x01\x02")
+    content[place + 28 : place + 32] = b"\0\0\1\0"  # no name, and what was the name is an extra field
+    (tmp_path / "a.zip").write_bytes(content)
+    source = read(tmp_path / "a.zip")
+    assert sorted(listing(source) + listing(read(tmp_path / "a.zip", "held_out"))) == ["a.png", "b.png"]
 
 
 def test_a_name_that_is_no_text_is_read(tmp_path):
@@ -131,6 +159,21 @@ def test_file_that_is_not_an_image_raises(tmp_path, content):
     for number in range(2):
         (tmp_path / f"{number}.jpg").write_bytes(content)
     assert "image" in refused(tmp_path)
+
+
+def test_floating_point_pixels_are_refused(tmp_path):
+    for number in range(2):
+        Image.fromarray(np.ones((8, 8), np.float32)).save(tmp_path / f"{number}.tiff")
+    assert "8 or 16 bits" in refused(tmp_path)
+
+
+def test_a_file_that_went_away_is_named(tmp_path):
+    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    source = read(tmp_path)
+    for path in tmp_path.glob("*.png"):
+        path.unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        source.fetch([0])
 
 
 def test_missing_folder_raises(tmp_path):
@@ -182,6 +225,12 @@ def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     assert len(reads) == 2 * len(source) - 5
     assert torch.equal(before, after)
     assert before.is_contiguous() and after.is_contiguous()  # kernels go by strides, too
+
+
+def test_nothing_is_decoded_at_the_start(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(b"no picture")
+    assert len(read(tmp_path)) + len(read(tmp_path, "held_out")) == 4
 
 
 def test_a_fingerprint_follows_the_files_and_the_settings(tmp_path):
