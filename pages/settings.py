@@ -35,7 +35,7 @@ _SECTIONS = {
     "g and d": "g", "init": "init", "grid": "grid",
 }  # fmt: skip
 # Records, and what `replay` sets: a user writes none of them.
-_OF_THE_RUN = (
+OF_THE_RUN = (
     *("history", "init.sha256", "g.init.sha256", "d.init.sha256"),
     *("asynchronous.order", "parameter_server.order"),
 )
@@ -49,7 +49,7 @@ _REGISTRIES = {
 
 def page() -> str:
     blocks = [_HEAD.strip()]
-    every = [one for one in of_options(RunConfig) if not one.key.startswith(_OF_THE_RUN)]
+    every = [one for one in of_options(RunConfig) if not one.key.startswith(OF_THE_RUN)]
     nested = {f"{key}." for key in (*_SECTIONS.values(), "d") if key}
     for title, key in _SECTIONS.items():
         if not key:
@@ -87,7 +87,7 @@ def _registry(folder: str) -> Iterator[str]:
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
     for name in registry.names(folder):
         yield f"### {name}\n\n{registry.summary(folder, name)}"
-        if rows := [s for s in of_options(registry.options(folder, name)) if f"{name}.{s.key}" not in _OF_THE_RUN]:
+        if rows := [s for s in of_options(registry.options(folder, name)) if f"{name}.{s.key}" not in OF_THE_RUN]:
             yield _table(rows)
 
 

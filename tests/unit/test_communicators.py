@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports.arrivals import NO_FAILURE
-from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import NO_FAILURE, MessageKind, PeerConnection
 from paragan.distributed.transports.waiting import WorkerError
 from tests import thread_communicator
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together

@@ -45,7 +45,7 @@ def answering(folder, *codes):
 def test_exit_codes_and_last_line_are_known_by_number(processes, tmp_path):
     log = tmp_path / "log"
     start(processes, "")
-    start(processes, "import sys; print('first'); sys.exit('the reason')", log=log)
+    start(processes, "import sys; print('first', flush=True); sys.exit('the reason')", log=log)
     assert processes.wait(WAIT_S)
     assert processes.codes == [0, 1] and processes.has_failed
     assert processes.exit_reason(1) == "ended with exit code 1: the reason"

@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = typer.main.get_command(app)
         code = command([*words], prog_name=program_command(), standalone_mode=False)
+        sys.stdout.flush()  # here a full disk is an error with a message, at the interpreter's end it is not
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader has exited, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

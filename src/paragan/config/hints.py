@@ -35,6 +35,7 @@ _SETTINGS = {  # the setting here, with `{}` for the value -> dotted keys in oth
     "use --out {}": "output_dir outdir save_dir",
     "leave it out; the same command resumes, and so does `train RUN` with a run folder": "resume",
     "use init={}, a run folder, or g.init={}, a safetensors file": "checkpoint pretrained",
+    "leave it out; `config` instead of `train` checks and prints every setting": "dry_run",
     "use train.executor=compile": "compile",
     "use every.save_kimg=K, thousands of images": "save_every snap",
     "use every.score_kimg=K, thousands of images": "eval_every",

@@ -58,9 +58,9 @@ class Tuning:
         return RunRequest(config, self.plan.recipe, folder, place=self.place, model=self.model)
 
 
-def goal_direction(config: RunConfig, goal: str) -> Direction:
+def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> Direction:
     """Return which scores of a metric are better. `ConfigError`: a run has no such score to rank."""
-    key = "features" if sample_name(config, None) is None else "metrics"
+    key = "features" if sample_name(config, model) is None else "metrics"
     if getattr(config.evaluation, key) is None:
         raise ConfigError(f"tune compares scores, and evaluation.{key}=null switches them off; set evaluation.{key}")
     known = registry.names("metrics")

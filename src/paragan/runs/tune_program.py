@@ -46,7 +46,7 @@ class ProgramTuning:
         config = self.config
         refuse_trials(self._with, dimensions)
         kimg = max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000
-        direction = goal_direction(config, _GOAL)
+        direction = goal_direction(config, _GOAL, self.networks)
         plan = StudyPlan(self.folder.name, (), tuple(dimensions), _GOAL, direction, trials, kimg, config.seed)
         folder = self.folder.with_name(f"{self.folder.name}-tune")
         found = tune(Tuning(plan, self._with, folder, self.world, self.place, self.networks), Interrupt(), say)
