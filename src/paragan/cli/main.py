@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = typer.main.get_command(app)
         code = command([*words], prog_name=program_command(), standalone_mode=False)
-        sys.stdout.flush()  # here a full disk is an error with a message, at the interpreter's end it is not
+        _flush_output()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader has exited, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,6 +66,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if line:
             print(to_printable(line), file=sys.stderr)
         return code
+
+
+def _flush_output() -> None:
+    """Write what is printed, so that a full disk is an error with a message."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # at its end the interpreter flushes again, and would end with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _find_local_networks() -> None:
