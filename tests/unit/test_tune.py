@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,17 @@ def rows(folder="study"):
 
 def plan(*words, trials=3, **more):
     _, dimensions = parse_space(words or [RATE])
-    return StudyPlan("digits", (), dimensions, "fd", Direction.LOWER, trials, 8.0, 0, **more)
+    return StudyPlan(
+        recipe="digits",
+        settings=(),
+        dimensions=dimensions,
+        goal="fd",
+        direction=Direction.LOWER,
+        trials=trials,
+        kimg=8.0,
+        seed=0,
+        **more,
+    )
 
 
 # the trials
@@ -84,7 +95,7 @@ def test_goal_of_which_high_values_are_better_is_maximised(trained, capsys):
     assert main([*SHORT, "g.optimizer.lr=1e-4,1e-3", "--goal", "coverage", "--sampler", "grid"]) == 0
     assert "coverage 0.5" in capsys.readouterr().out
     assert Study(plan("g.optimizer.lr=1,2", trials=1), Path("s"))._study.direction.name == "MINIMIZE"
-    higher = StudyPlan("digits", (), parse_space([RATE])[1], "coverage", Direction.HIGHER, 1, 8.0, 0)
+    higher = replace(plan(RATE, trials=1), goal="coverage", direction=Direction.HIGHER)
     assert Study(higher, Path("h"))._study.direction.name == "MAXIMIZE"
 
 

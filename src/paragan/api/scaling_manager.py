@@ -211,7 +211,13 @@ class ScalingManager:
             if self._plan_source is not None:
                 self.config = self._planned(self._plan_source, networks)
             if self._dimensions:
-                tuning = ProgramTuning(self.config, networks, self.world, self._place, self._out)
+                tuning = ProgramTuning(
+                    config=self.config,
+                    networks=networks,
+                    world=self.world,
+                    place=self._place,
+                    folder=self._out,
+                )
                 self.config = tuning.apply(self._dimensions, self._trials, self._fresh, self._say)
             request = RunRequest(
                 *(self.config, program_name(), self._out, self._fresh, self._place, networks),

@@ -70,7 +70,7 @@ def _tuning(
     from paragan.distributed.launch.rank_env import from_environment
     from paragan.runs.folder import run_name
     from paragan.runs.session import join_world
-    from paragan.runs.tune import Tuning, goal_direction, refuse_trials
+    from paragan.runs.tune import Tuning, check_trials, goal_direction
     from paragan.runs.tune_space import parse_space, refuse_missing_optuna, trial_words
     from paragan.runs.tune_study import StudyPlan
 
@@ -86,13 +86,22 @@ def _tuning(
     def configure(settings: Sequence[str]) -> RunConfig:
         return read_recipe(recipe, [*fixed, *settings], outside)
 
-    refuse_trials(configure, dimensions)
-    goal = options["goal"]
-    compared = (goal, goal_direction(config, goal), options["trials"], config.train.kimg)
-    plan = StudyPlan(recipe, fixed, dimensions, *compared, config.seed, options["sampler"])
+    check_trials(configure, dimensions)
+    plan = StudyPlan(
+        recipe=recipe,
+        settings=fixed,
+        dimensions=dimensions,
+        goal=options["goal"],
+        direction=goal_direction(config, options["goal"]),
+        trials=options["trials"],
+        kimg=config.train.kimg,
+        seed=config.seed,
+        sampler=options["sampler"],
+    )
     if not 0 < config.every.score_kimg < plan.kimg:
         print(f"tune: no trial is pruned, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
-    return Tuning(plan, configure, Path(out or f"runs/{run_name(recipe)}-tune"), join_world(config, None))
+    folder = Path(out or f"runs/{run_name(recipe)}-tune")
+    return Tuning(plan=plan, configure=configure, folder=folder, world=join_world(config, None))
 
 
 def _run(tuning: Tuning, interrupt: Interrupt) -> int:

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 Configure = Callable[[Sequence[str]], RunConfig]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """A study to run on the ranks of `world`.
 
@@ -76,7 +76,7 @@ def goal_direction(config: RunConfig, goal: str, model: Model | None = None) -> 
     return metric.direction
 
 
-def refuse_trials(configure: Configure, dimensions: Sequence[Dimension]) -> None:
+def check_trials(configure: Configure, dimensions: Sequence[Dimension]) -> None:
     """Raise `ConfigError` for an invalid value of a dimension, and for what trials cannot train."""
     first = {one.key: one.extremes[0] for one in dimensions}
     for one in dimensions:
@@ -96,8 +96,9 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
     begun = time.monotonic()
     num_done = 0
     try:
-        while (given := tuning.world.gather(None if study is None else study.start())[0]) is not None:
-            trial = _Trial(tuning, study, interrupt, *given)
+        while (started := tuning.world.gather(None if study is None else study.start())[0]) is not None:
+            number, values = started
+            trial = _Trial(tuning, study, interrupt, number, values)
             trial.train()
             if tuning.world.any(interrupt.requested):
                 break
@@ -105,7 +106,7 @@ def tune(tuning: Tuning, interrupt: Interrupt, say: Say) -> list[TrialRecord]:
                 study.end(trial.state, trial.value, trial.reason)
                 num_done += 1
                 trials = study.ended()
-                left_s = (time.monotonic() - begun) / num_done * (tuning.plan.most_trials - len(trials))
+                left_s = (time.monotonic() - begun) / num_done * (tuning.plan.max_trials - len(trials))
                 left = f"; about {format_duration(left_s)} left" if left_s else ""
                 say(trial_line(tuning.plan, trials, trial.number) + left)
             gc.collect()  # the networks of a trial refer to each other
@@ -185,7 +186,7 @@ class _Trial:
                 link_or_copy(file, target / file.name)
 
     def _report(self, config: RunConfig, kimg: float, values: Mapping[str, Any]) -> None:
-        """Take the goal of a score; decide whether the trial goes on, if it is one on the way."""
+        """Take the goal of a score; prune the trial if it is one on the way and worse than others."""
         self.value = None
         self.value = _goal_of(values, self.tuning.plan.goal)
         period = config.every.score_kimg

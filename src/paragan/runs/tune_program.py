@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.interrupt import Interrupt
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.runs.tune import Tuning, goal_direction, refuse_trials, tune
+from paragan.runs.tune import Tuning, check_trials, goal_direction, tune
 from paragan.runs.tune_results import best_trial
 from paragan.runs.tune_space import Dimension, trial_words
 from paragan.runs.tune_study import StudyPlan
@@ -23,7 +23,7 @@ _GOAL = "fd"
 _LENGTH = 10  # of the run, in trials
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramTuning:
     """A run of a program to tune, on the ranks of `world`. networks: from memory. folder: of the run."""
 
@@ -44,13 +44,29 @@ class ProgramTuning:
             keys = tuple(one.key for one in dimensions)
             return self._with([f"{key}={json.dumps(now)}" for key, (_, now) in former.items() if key.startswith(keys)])
         config = self.config
-        refuse_trials(self._with, dimensions)
+        check_trials(self._with, dimensions)
         kimg = max(1, len(config.max_steps) // _LENGTH) * config.train.batch * config.batches_per_step / 1000
         direction = goal_direction(config, _GOAL, self.networks)
-        plan = StudyPlan(self.folder.name, (), tuple(dimensions), _GOAL, direction, trials, kimg, config.seed)
+        plan = StudyPlan(
+            recipe=self.folder.name,
+            settings=(),
+            dimensions=tuple(dimensions),
+            goal=_GOAL,
+            direction=direction,
+            trials=trials,
+            kimg=kimg,
+            seed=config.seed,
+        )
         folder = self.folder.with_name(f"{self.folder.name}-tune")
-        found = tune(Tuning(plan, self._with, folder, self.world, self.place, self.networks), Interrupt(), say)
-        best = best_trial(plan, found)
+        tuning = Tuning(
+            plan=plan,
+            configure=self._with,
+            folder=folder,
+            world=self.world,
+            place=self.place,
+            model=self.networks,
+        )
+        best = best_trial(plan, tune(tuning, Interrupt(), say))
         values = self.world.gather(None if best is None else best.values)[0]
         if values is None:
             raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")

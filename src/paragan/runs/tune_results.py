@@ -38,7 +38,7 @@ def trial_line(plan: StudyPlan, trials: Sequence[TrialRecord], number: int) -> s
     ended = trial.reason or trial.state
     values = " ".join(f"{key}={_short(value)}" for key, value in trial.values.items())
     lead = f"; best: trial {best.number} with {_score(best)}" if best is not None else ""
-    return f"trial {number} ({len(trials)} of {plan.most_trials}): {plan.goal} {_score(trial)}, {ended}, {values}{lead}"
+    return f"trial {number} ({len(trials)} of {plan.max_trials}): {plan.goal} {_score(trial)}, {ended}, {values}{lead}"
 
 
 def trial_rows(plan: StudyPlan, trials: Sequence[TrialRecord]) -> list[list[str]]:

@@ -35,7 +35,7 @@ _REASON = "reason"  # why a trial has no score; a trial without one was interrup
 _WAIT_S = 60.0  # for the database, while another process writes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyPlan:
     """What a study compares. settings: of all trials. goal: metric, and which of its values are better.
 
@@ -59,7 +59,7 @@ class StudyPlan:
             raise ConfigError(f"a grid needs single values, and {ranges[0]} has a range; write {ranges[0]}=a,b,c")
 
     @property
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         """Number of trials that are to end: all of a grid at most."""
         grid = prod(len(one.choices) for one in self.dimensions)
         return min(self.trials, grid) if self.sampler == "grid" else self.trials
@@ -100,7 +100,7 @@ class Study:
         with self._exclusively():
             trials = self._study.get_trials(deepcopy=False)
             running = [trial for trial in trials if trial.state.name == "RUNNING" and not self._give_back(trial)]
-            if len(self.ended()) + len(running) >= self.plan.most_trials:
+            if len(self.ended()) + len(running) >= self.plan.max_trials:
                 return None
             # A seed for each draw: with one for all, each process and each resume would draw the same values.
             number = 1 + max((trial.user_attrs.get(_RUN, -1) for trial in trials), default=-1)
