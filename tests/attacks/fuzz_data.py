@@ -163,7 +163,11 @@ def fuzz_index(draws: Random, root: Path) -> None:
     names = sorted(path for path in data.iterdir() if path != description)
     if draws.random() < 0.4:
         text = description.read_bytes()
-        changed = dump(mutate_json(draws, json.loads(text))) if draws.random() < 0.7 else mutate_bytes(draws, text)
+        found = json.loads(text)
+        if draws.random() < 0.3:  # names and hashes, of which caches make paths
+            entry = draws.choice([found["index"], *found["shards"]])
+            entry[draws.choice(["name", "sha256"])] = draws.choice([str(root.parent / "victim"), "../victim", "", "."])
+        changed = dump(mutate_json(draws, found)) if draws.random() < 0.7 else mutate_bytes(draws, dump(found))
         description.write_bytes(changed)
     else:
         path = index if draws.random() < 0.6 else draws.choice(names)

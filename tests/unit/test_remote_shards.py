@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -127,6 +128,40 @@ def test_remote_shards_that_are_missing_are_named(remote):
     assert refusal(lambda: ShardFolder(f"{url}/none")) == (
         f"{url}/none: no dataset.json; upload the folder that `paragan data prepare SRC OUT` writes"
     )
+
+
+HOSTILE_HASHES = ["{target}", "../../../victim", "", "0" * 63, "A" * 64, "0" * 64 + "\n", "é" * 64]
+
+
+@pytest.mark.parametrize("where", ["index", "shards"])
+@pytest.mark.parametrize(
+    ("key", "text"), [*(("sha256", text) for text in HOSTILE_HASHES), ("name", "../index.bin"), ("name", "{target}")]
+)
+def test_a_name_or_hash_of_a_foreign_description_becomes_no_path(local, tmp_path, where, key, text):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "index.bin").write_text("mine")
+    (victim / "000000.block").write_text("mine")
+    foreign = shutil.copytree(local, tmp_path / "foreign")
+    description = json.loads((foreign / "dataset.json").read_text())
+    entry = description["index"] if where == "index" else description["shards"][0]
+    entry[key] = text.format(target=victim)
+    (foreign / "dataset.json").write_text(json.dumps(description))
+    with serve(QUIET, read_files(foreign)) as server:
+        message = refusal(lambda: epoch(server.url, disk_cache_mb=64))
+    assert message.startswith(f"{server.url}/dataset.json: {where}") and key in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "victim"]
+    assert [path.read_text() for path in victim.iterdir()] == ["mine", "mine"]
+
+
+def test_an_index_of_another_size_is_refused_before_it_is_fetched(local, tmp_path):
+    foreign = shutil.copytree(local, tmp_path / "foreign")
+    description = json.loads((foreign / "dataset.json").read_text())
+    description["index"]["num_bytes"] = 1 << 45
+    (foreign / "dataset.json").write_text(json.dumps(description))
+    with serve(QUIET, read_files(foreign)) as server:
+        assert "index.bin: 35,184,372,088,832 bytes, expected 5,760" in refusal(lambda: ShardFolder(server.url))
+        assert server.counts["requests"] <= 2  # its size and its bytes
 
 
 async def without_ranges(request, folder):

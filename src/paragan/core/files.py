@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -21,9 +22,15 @@ from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _MAX_LINE_BYTES = 1 << 24  # of JSON; a generation of 4096 cells has 2 MB
 _NAME_CHARACTERS = 100  # of the final name in a temporary one; names have at most 255 bytes
+
+
+def is_sha256(text: str) -> bool:
+    """Return whether this is a sha256 in lower-case hexadecimal digits, which is safe as the name of a file."""
+    return _SHA256.fullmatch(text) is not None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from paragan.datasets._samples import ArraySamples, FileSamples, Samples, ShardS
 from paragan.datasets._table_samples import TableSamples, table_files
 from paragan.datasets._tar_samples import TarSamples, is_plain_tar
 from paragan.storage.byte_store import StoredFile
-from paragan.storage.shard_folder import VERSION, Encoding, ShardDescription, ShardFolder, has_shards
+from paragan.storage.shard_folder import INDEX, VERSION, Encoding, ShardDescription, ShardFolder, has_shards
 from paragan.storage.shard_writer import EncodedSample, ShardWriter, open_shard_writer
 
 SAMPLES_PER_SHARD = 1000
@@ -130,7 +130,7 @@ def _plan(samples: Samples, encoding: Encoding | None, samples_per_shard: int) -
         class_names=samples.class_names,
         encoding=encoding,
         source=samples.fingerprint(),
-        index=StoredFile("", 0, ""),
+        index=StoredFile(INDEX, 0, "0" * 64),  # not written yet
         shards=(),
     )
 

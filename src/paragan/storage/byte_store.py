@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import DataError
+from paragan.core.files import is_sha256
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,23 @@ class ByteRange:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Name, size and sha256 of a file."""
+    """Name, size and sha256 of a file.
+
+    Raises `ValueError` for others than a plain name, a size and 64 hexadecimal digits: descriptions come
+    from other people, and caches make paths of names and hashes.
+    """
 
     name: str
     num_bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        if Path(self.name).name != self.name or not self.name:
+            raise ValueError(f"name {self.name!r} is not the plain name of a file")
+        if self.num_bytes < 0:
+            raise ValueError(f"num_bytes {self.num_bytes} is negative")
+        if not is_sha256(self.sha256):
+            raise ValueError(f"sha256 {self.sha256[:100]!r} has not 64 hexadecimal digits")
 
 
 class MissingFileError(DataError):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from paragan.core.errors import DataError
-from paragan.core.files import atomic_write, open_regular_file
+from paragan.core.files import atomic_write, is_sha256, open_regular_file
 from paragan.storage.byte_store import ByteRange, ByteStore, StoredFile
 from paragan.storage.download import cache_dir
 
@@ -99,6 +99,8 @@ class DiskCache:
         raise DataError(f"{store.where(file.name)}: {problem}; upload the file again")
 
     def _path(self, sha256: str, name: str) -> Path:
+        # `StoredFile` refuses others: never a path of what a description says
+        assert is_sha256(sha256) and "/" not in name
         return self._folder / sha256[:2] / sha256 / name
 
     def _count(self, num_bytes: int) -> None:

@@ -191,7 +191,7 @@ def read_description(store: ByteStore) -> ShardDescription:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
-        raise DataError(f"{where}: {key}: {first['msg']}; {PREPARE_AGAIN}") from None
+        raise DataError(f"{where}: {key}: {first['msg'].removeprefix('Value error, ')}; {PREPARE_AGAIN}") from None
     _check_description(found, where)
     return found
 
@@ -214,11 +214,15 @@ def _check_description(found: ShardDescription, where: str) -> None:
     fits = found.samples_per_shard >= 1 and found.num_samples >= 2
     fits = fits and len(found.shards) == -(-found.num_samples // found.samples_per_shard)
     fits = fits and [file.name for file in found.shards] == [shard_name(i) for i in range(len(found.shards))]
-    fits = fits and found.index.name == INDEX  # not one outside of the folder
+    fits = fits and found.index.name == INDEX
     fits = fits and (found.encoding is None or 1 <= found.encoding.size <= _MAX_SIDE)
     fits = fits and (found.num_train is None or 0 < found.num_train < found.num_samples)
     if not fits:
         raise DataError(f"{where}: the numbers in it do not fit each other; {PREPARE_AGAIN}")
+    num_bytes = found.num_samples * RECORD.itemsize
+    if found.index.num_bytes != num_bytes:  # before a byte of a remote index is fetched
+        expected = f"expected {num_bytes:,} for {found.num_samples:,} samples"
+        raise DataError(f"{where}: {INDEX}: {found.index.num_bytes:,} bytes, {expected}; {PREPARE_AGAIN}")
 
 
 def map_index(path: Path, num_samples: int) -> NDArray[Any]:
