@@ -164,7 +164,7 @@ def test_labels_outside_of_the_classes_are_refused(out):
         ({"num_samples": "many"}, "dataset.json: num_samples: Input should be a valid integer"),
         (
             {"index": {"name": "../index.bin", "num_bytes": 1104, "sha256": "0"}},
-            "the numbers in it do not fit each other",
+            "dataset.json: index: name '../index.bin' is not the plain name of a file",
         ),
     ],
 )

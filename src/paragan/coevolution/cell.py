@@ -170,6 +170,7 @@ class Cell:
         for side, player in self.players.items():
             player.version, player.images, updates = state.counters[side]
             player.updates.fill_(updates)
+            player.due_turns = updates
         self._loaded.clear()
 
     def _snapshot_player(self, side: Side, traits: Traits) -> Genome:

@@ -95,7 +95,7 @@ class Genome:
         local = {"player/updates": player.updates}
         if player.scaler is not None:
             local |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-        counters = {"version": player.version, "images": player.images}
+        counters = {"version": player.version, "images": player.images, "due_turns": player.due_turns}
         restore(player, StoredTensors.of(local | dict(loaded)), counters)
         player.set_lr_base(self.traits.lr)
 

@@ -21,15 +21,15 @@ class SkipMonitor:
     def __init__(self, players: Mapping[str, Player], world: World = ALONE) -> None:
         self._players = players
         self._world = world
-        self._reported = {name: player.version - player.num_finite() for name, player in players.items()}
-        self._first = {name: (player.version, player.num_finite()) for name, player in players.items()}
-        self.applied = dict(self._first)  # (version, updates) at the last update that was applied
+        self._reported = {name: player.num_skipped() for name, player in players.items()}
+        self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
+        self.applied = dict(self._first)  # (due turns, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
         """Return a line for each player that skipped updates since the last call."""
         lines = []
         for name, player in self._players.items():
-            count = player.version - player.num_finite()
+            count = player.num_skipped()
             if count > self._reported[name]:
                 lines.append(f"{name}: {count - self._reported[name]} updates skipped, their gradients were not finite")
             self._reported[name] = count
@@ -49,10 +49,10 @@ class SkipMonitor:
     def _idle_player(self, step: int, at_the_end: bool) -> str:
         """Return the text about a player of this rank that skipped too many updates, or ""."""
         for name, player in self._players.items():
-            taken = player.num_finite()
-            if taken > self.applied[name][1]:
-                self.applied[name] = (player.version, taken)
-            idle = player.version - self.applied[name][0]
+            updates = int(player.updates)
+            if updates > self.applied[name][1]:
+                self.applied[name] = (player.due_turns, updates)
+            idle = player.due_turns - self.applied[name][0]
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
                 return (
                     f"step {step}: {name}: all of the last {idle} updates were skipped, their "

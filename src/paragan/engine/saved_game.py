@@ -141,7 +141,8 @@ class SavedGame:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
         for name, player in self.players.items():
-            counts = read_counts(checkpoint.values["players"][name], "version", "images")
+            saved = checkpoint.values["players"][name]
+            counts = read_counts(saved, "version", "images", *saved.keys() & {"due_turns"})
             _refuse_other_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             refuse_other_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)

@@ -44,9 +44,9 @@ class ComputedGradients:
 class Player:
     """One network with optimizer, schedule, precision and average; also the other's live opponent.
 
-    version counts all updates, also those in which no term is due because of its interval,
-    `updates` (on the device) those that were not skipped, `images` the real images of its turns
-    over all ranks. state: tensors of the penalties of its turns, and of D's
+    version counts all turns, also those in which no term is due because of its interval,
+    `due_turns` those in which one is, `updates` (on the device) those whose gradients were finite,
+    `images` the real images of its turns over all ranks. state: tensors of the penalties of its turns, and of D's
     augmentation (`game.state_buffers`). base: names of parameters that never change and that
     checkpoints leave out (`game.trained_part`).
     """
@@ -59,6 +59,7 @@ class Player:
     ema: Ema | None = None
     version: int = 0
     images: int = 0
+    due_turns: int = 0
     state: Mapping[str, Tensor] = field(default_factory=dict)
     base: frozenset[str] = frozenset()
 
@@ -98,9 +99,9 @@ class Player:
         """Probability of an update at each batch."""
         return self.policy.update_probability
 
-    def num_finite(self) -> int:
-        """Count the updates that were not skipped for their gradients. Reads from the device."""
-        return int(self.updates)
+    def num_skipped(self) -> int:
+        """Count the updates that were skipped for their gradients. Reads from the device."""
+        return self.due_turns - int(self.updates)
 
     def network(self) -> Network:
         """Return the live network, as opponent of the other player."""
@@ -224,6 +225,7 @@ class Player:
 
     def _count(self, ok: Tensor, batch: int) -> None:
         """Count an update; then adapt the loss scale, synchronize ranks and average weights."""
+        self.due_turns += 1
         self.updates += ok
         self.images += batch
         self._images_since_average += batch

@@ -43,7 +43,8 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
     tensors |= {f"state/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-    return Pieces(_in_separate_memory(tensors), layout), {"version": player.version, "images": player.images}
+    counters = {"version": player.version, "images": player.images, "due_turns": player.due_turns}
+    return Pieces(_in_separate_memory(tensors), layout), counters
 
 
 def _optimizer_prefix(replica: int) -> str:
@@ -103,6 +104,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
             value.copy_(saved[path])
     player.version = values["version"]
     player.images = values["images"]
+    # A checkpoint without this counter: no update before it counts as skipped.
+    player.due_turns = values["due_turns"] if "due_turns" in values else int(player.updates)
 
 
 def with_base(player: Player, saved: StoredTensors) -> StoredTensors:

@@ -94,6 +94,7 @@ class StackedAdam:
         """
         for player in self.players:
             player.version += 1
+            player.due_turns += 1
             player.images += images
         first = self.players[0]
         if first.ema is None:
